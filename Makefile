@@ -18,8 +18,8 @@ export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
 # The rooms that must work with numpy and scipy alone.
-CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
-	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
+CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/parsing/test_space_check.py \
+	tests/test_columns.py tests/test_layers.py tests/common/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
 .PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all coverage docs bench lock audit sbom dist clean
 
@@ -30,7 +30,7 @@ help:
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
-	@echo "make bench                          speed: text to reward, files, figures, tables, the doctor"
+	@echo "make bench                          speed: text to reward, files, metrics, tables, the doctor"
 	@echo "make lock | audit | sbom | dist     pins with hashes, known vulnerabilities, bill of materials, wheel and source"
 	@echo "make clean                          remove the environments and what runs left behind"
 
@@ -110,7 +110,7 @@ test-lowest: test-core $(LOWEST)/.installed
 	cd build/core && ../../$(LOWEST)/bin/python -m pytest -q -o addopts= tests/rewards/test_golden.py tests/test_boxes.py \
 		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
 		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
-		tests/report/test_evaluation_diagrams.py tests/report/test_diff_page.py
+		tests/report/test_evaluation_plots.py tests/report/test_diff_page.py
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter or test_run_folder" \
 		tests/training/test_contract.py tests/training/test_resume.py tests/training/test_run.py
 

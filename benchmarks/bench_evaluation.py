@@ -1,9 +1,9 @@
-"""How long figures take: `evaluate` and `diff` of many films, beside pycocotools, which has average precision alone.
+"""How long metrics take: `evaluate` and `diff` of many images, beside pycocotools, which has average precision alone.
 
-    python benchmarks/bench_evaluation.py --films 12000
+    python benchmarks/bench_evaluation.py --images 12000
 
-The films are those of scripts/simulate_figures.py, with a confidence and a label on every box. pycocotools gives no
-intervals, and no other figure; it is left out where it is not installed.
+The images are those of scripts/simulate_metrics.py, with a confidence and a label on every box. pycocotools gives no
+intervals, and no other metric; it is left out where it is not installed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
-from simulate_figures import LABELS, Model, answer, draw_patients
+from simulate_metrics import LABELS, Model, answer, draw_patients
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -34,7 +34,7 @@ def seconds(run: Callable[[], object]) -> float:
     return time.process_time() - started
 
 
-def with_pycocotools(films: Sequence[AnsweredFilm]) -> None:
+def with_pycocotools(images: Sequence[AnsweredImage]) -> None:
     from pycocotools.coco import COCO
     from pycocotools.cocoeval import COCOeval
 
@@ -48,11 +48,11 @@ def with_pycocotools(films: Sequence[AnsweredFilm]) -> None:
                 "iscrowd": 0,
                 "score": score,
             }
-            for k, film in enumerate(films)
+            for k, image in enumerate(images)
             for box, label, score in zip(
-                getattr(film, of).tolist(),
-                getattr(film, f"{of}_labels"),
-                film.pred_scores.tolist() if of == "pred" else [1.0] * len(film.gt),
+                getattr(image, of).tolist(),
+                getattr(image, f"{of}_labels"),
+                image.pred_scores.tolist() if of == "pred" else [1.0] * len(image.gt),
                 strict=True,
             )
         ]
@@ -60,7 +60,7 @@ def with_pycocotools(films: Sequence[AnsweredFilm]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         references = COCO()
         references.dataset = {
-            "images": [{"id": k} for k in range(len(films))],
+            "images": [{"id": k} for k in range(len(images))],
             "categories": [{"id": k} for k in range(len(LABELS))],
             "annotations": [{"id": k + 1, **one} for k, one in enumerate(boxes("gt"))],
         }
@@ -73,10 +73,10 @@ def with_pycocotools(films: Sequence[AnsweredFilm]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--films", type=int, default=12_000, help="default: %(default)s")
+    parser.add_argument("--images", type=int, default=12_000, help="default: %(default)s")
     options = parser.parse_args()
     rng = np.random.default_rng(0)
-    patients = draw_patients(rng, options.films // 2)
+    patients = draw_patients(rng, options.images // 2)
     a, b = (answer(rng, patients, Model(skill)) for skill in (0.8, 1.4))
     runs: dict[str, Callable[[], object]] = {
         "evaluate, one system": lambda: evaluate({"model": a}, Measures("R3")),
@@ -89,7 +89,7 @@ def main() -> None:
         runs["pycocotools, AP alone"] = lambda: with_pycocotools(a)
     took = {name: seconds(run) for name, run in runs.items()}
     for name, one in took.items():
-        print(f"{name:24} {one:6.1f} s for {len(a)} films, {1e3 * one / len(a):.2f} ms a film")
+        print(f"{name:24} {one:6.1f} s for {len(a)} images, {1e3 * one / len(a):.2f} ms an image")
     # Linux counts kilobytes.
     print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB in all")
     if "pycocotools, AP alone" in took:

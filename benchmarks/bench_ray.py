@@ -27,7 +27,7 @@ import psutil
 from bench_scoring import fresh, write_rows
 
 import grounding_rewards as gr
-from grounding_rewards.data.score_file import score_file
+from grounding_rewards.logs.score_file import score_file
 
 #: Room for objects, in bytes: the least that Ray takes.
 STORE = 80 << 20

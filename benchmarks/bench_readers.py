@@ -3,7 +3,7 @@
 python benchmarks/bench_readers.py --rows 500000
 
 The made table has the columns, the share of "No finding" rows and the three readers of PhysioNet's training set. Its
-rows are shuffled, which costs the most memory: nearly every film has begun before the first one ends.
+rows are shuffled, which costs the most memory: nearly every image has begun before the first one ends.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from grounding_rewards.data.readers.vindr_cxr import read_vindr_cxr
+from grounding_rewards.sources.vindr_cxr import read_vindr_cxr
 
 LABELS = ("Aortic enlargement", "Cardiomegaly", "Pleural thickening", "Pulmonary fibrosis", "Nodule/Mass", "ILD")
 NORMAL = 0.7
@@ -25,19 +25,19 @@ BOXES_PER_READER = (1, 5)
 
 
 def write_table(path: Path, rows: int, shuffle: bool) -> None:
-    """Write so many rows: three readers a film, of whom all or none found something."""
+    """Write so many rows: three readers an image, of whom all or none found something."""
     rng = random.Random(0)
     lines: list[str] = []
     while len(lines) < rows:
-        film, normal = f"{rng.getrandbits(128):032x}", rng.random() < NORMAL
+        image, normal = f"{rng.getrandbits(128):032x}", rng.random() < NORMAL
         for reader in rng.sample(range(1, 18), 3):
             for _ in range(1 if normal else rng.randint(*BOXES_PER_READER)):
                 if normal:
-                    lines.append(f"{film},R{reader},No finding,,,,")
+                    lines.append(f"{image},R{reader},No finding,,,,")
                 else:
                     x, y = rng.uniform(0, 2000), rng.uniform(0, 2000)
                     box = f"{x:.6f},{y:.6f},{x + rng.uniform(20, 900):.6f},{y + rng.uniform(20, 900):.6f}"
-                    lines.append(f"{film},R{reader},{rng.choice(LABELS)},{box}")
+                    lines.append(f"{image},R{reader},{rng.choice(LABELS)},{box}")
     if shuffle:
         rng.shuffle(lines)
     path.parent.mkdir(parents=True)
@@ -54,7 +54,7 @@ def main() -> None:
     """Make the table in another process, read it in this one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=500_000)
-    parser.add_argument("--sorted", action="store_true", help="leave the rows of a film together, as on Kaggle")
+    parser.add_argument("--sorted", action="store_true", help="leave the rows of an image together, as on Kaggle")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder, "annotations", "annotations_train.csv")
@@ -65,12 +65,12 @@ def main() -> None:
         making.start()
         making.join()
         start = time.perf_counter()
-        films = boxes = 0
+        images = boxes = 0
         for record in read_vindr_cxr(folder, split="train"):
-            films += 1
+            images += 1
             boxes += len(record.boxes)
         seconds = time.perf_counter() - start
-    print(f"{options.rows:,} rows, {films:,} films, {boxes:,} boxes, {'sorted' if options.sorted else 'shuffled'}")
+    print(f"{options.rows:,} rows, {images:,} images, {boxes:,} boxes, {'sorted' if options.sorted else 'shuffled'}")
     print(f"{options.rows / seconds:,.0f} rows/s, peak {peak_megabytes():,.0f} MB")
 
 

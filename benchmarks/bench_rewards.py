@@ -4,7 +4,7 @@
 
 Prints, for R1 and R5, the time per completion of one batch, and how many times longer that is than `json.loads` alone
 on the same texts. It is processor time, the two measured in turn, and the median of the paired ratios, so that a
-machine whose speed drifts gives the same figure. Then the time from text to boxes alone for six formats, with and
+machine whose speed drifts gives the same metric. Then the time from text to boxes alone for six formats, with and
 without 600 characters of thinking in front, as ratios to `json.loads` on the same boxes in JSON. Last the time for
 adversarial texts of 1 MB and 2 MB: made patterns behind openings, and every mark that a format writes, repeated.
 """

@@ -2,7 +2,7 @@
 
     python benchmarks/bench_scoring.py [--rows 50000] [--processes 2]
 
-The rows are short: one box in JSON near the one reference box, an id and the size of the film. For every size, output
+The rows are short: one box in JSON near the one reference box, an id and the size of the image. For every size, output
 and number of processes it prints completions per second of wall time, the processor time of all processes as a ratio to
 that of `json.loads` on the lines of the same file, and the peaks of memory: of the process that reads and writes, and
 of the largest worker.
@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grounding_rewards as gr
-from grounding_rewards.data.score_file import score_file
+from grounding_rewards.logs.score_file import score_file
 
 SIZE = 1000
 
@@ -35,7 +35,7 @@ def write_rows(path: Path, rows: int) -> None:
             x, y, side = rng.randrange(700), rng.randrange(700), rng.randrange(50, 200)
             gt = [x, y, x + side, y + side]
             pred = [{"bbox_2d": [value + rng.randrange(-15, 15) for value in gt], "label": "nodule"}]
-            row = {"id": f"film-{k}", "completion": json.dumps(pred), "boxes": [gt], "width": SIZE, "height": SIZE}
+            row = {"id": f"image-{k}", "completion": json.dumps(pred), "boxes": [gt], "width": SIZE, "height": SIZE}
             file.write(json.dumps(row) + "\n")
 
 

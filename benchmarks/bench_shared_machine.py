@@ -57,7 +57,7 @@ def seconds_a_step(setting: dict[str, str], threads: int, steps: int) -> float:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
     environment = {**inherited, "OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1", **setting}
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--config", "configs/demo/grpo.yaml", "--per_device_train_batch_size", "32", "--train_films", "64"]
+        words = ["--config", "configs/demo/grpo.yaml", "--per_device_train_batch_size", "32", "--train_images", "64"]
         words += ["--max_steps", str(steps), "--save_strategy", "no", "--disable_tqdm", "true", "--output_dir", folder]
         command = [sys.executable, "-m", "grounding_rewards.cli", "train", *words]
         done = subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True)

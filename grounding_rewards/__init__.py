@@ -21,10 +21,10 @@ from grounding_rewards.parsing import (
     list_box_formats,
     parse_boxes,
 )
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.scored_batch import ScoredCompletion
-from grounding_rewards.space_check import SpaceWarning
 
 __version__ = "0.1.0"
 

@@ -1,7 +1,7 @@
 """Box arrays and the coordinate spaces they live in.
 
 A box array is ``(n, 4) float64`` in ``xyxy`` order: ``x1, y1, x2, y2``, origin in the top-left corner, x to the
-right, y downwards, edges (not pixel centres), so that a box that covers a whole 640×480 film is ``0, 0, 640, 480``.
+right, y downwards, edges (not pixel centres), so that a box that covers a whole 640×480 image is ``0, 0, 640, 480``.
 No box is ``(0, 4)``. A box is *valid* when its four numbers are finite and it has a positive width and height;
 an invalid box is kept, overlaps nothing and counts as one prediction.
 
@@ -132,7 +132,7 @@ def box_area(boxes: Boxes) -> NDArray[np.float64]:
     return np.where(valid_boxes(boxes), area, 0.0)
 
 
-#: How far a box may stick out of the film by rounding, as a part of the longer side.
+#: How far a box may stick out of the image by rounding, as a part of the longer side.
 _EDGE = 1e-6
 
 
@@ -151,19 +151,19 @@ def is_box(box: object) -> bool:
 
 
 def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:
-    """Why a box cannot be a reference box, or None: :func:`valid_boxes` for one box, by name, and the film's edges.
+    """Why a box cannot be a reference box, or None: :func:`valid_boxes` for one box, by name, and the image's edges.
 
     Args:
         box: what a dataset gives for a box.
-        size: width and height of the film in pixels; None leaves the edges unchecked.
+        size: width and height of the image in pixels; None leaves the edges unchecked.
 
     Returns:
-        ``"not-finite"`` (or not four numbers), ``"swapped-corners"``, ``"no-area"``, ``"off-film"`` (no part of it is
-        on the film), ``"partly-off-film"``, or None.
+        ``"not-finite"`` (or not four numbers), ``"swapped-corners"``, ``"no-area"``, ``"off-image"`` (no part of it is
+        on the image), ``"partly-off-image"``, or None.
 
     Example:
         >>> [reference_defect(box, (100, 200)) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20])]
-        [None, 'swapped-corners', 'partly-off-film']
+        [None, 'swapped-corners', 'partly-off-image']
     """
     if not is_box(box):
         return "not-finite"
@@ -177,9 +177,9 @@ def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str |
     width, height = size
     slack = _EDGE * max(size)
     if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
-        return "off-film"
+        return "off-image"
     if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
-        return "partly-off-film"
+        return "partly-off-image"
     return None
 
 
@@ -250,44 +250,45 @@ class CoordinateSpace:
     """What the numbers of a box mean.
 
     In every space and along each axis, ``pixel = (value + offset) * size / unit + origin``, where ``size`` and
-    ``origin`` are those of the frame on the film.
+    ``origin`` are those of the frame on the image.
 
     Attributes:
         name: the name used in configurations, ``"norm1000"`` for example.
-        frame: the image that the numbers span: ``"film"``, the whole film; ``"padded"``, the film in the middle of the
-            smallest square that holds it; ``"cropped"``, the largest square in the middle of the film; ``"resized"``,
-            pixels of the image that the processor fed to the model; ``"original"``, pixels of the film as they are.
+        frame: the image that the numbers span: ``"image"``, the whole image; ``"padded"``, the image in the middle of
+            the smallest square that holds it; ``"cropped"``, the largest square in the middle of the image;
+            ``"resized"``, pixels of the image that the processor fed to the model; ``"original"``, pixels of the image
+            as they are.
         unit: the number that stands for the right or bottom edge of the frame; unused for frames in pixels.
         offset: 0.5 for bins whose number stands for the middle of the bin, 0 where it stands for its left or top edge.
         meaning: what the numbers are, in words.
 
     Example:
         >>> get_space("bin1000")
-        CoordinateSpace(name='bin1000', frame='film', unit=1000.0, offset=0.5)
+        CoordinateSpace(name='bin1000', frame='image', unit=1000.0, offset=0.5)
     """
 
     name: str
-    frame: Literal["film", "padded", "cropped", "resized", "original"]
+    frame: Literal["image", "padded", "cropped", "resized", "original"]
     unit: float = 1.0
     offset: float = 0.0
     meaning: str = field(default="", compare=False, repr=False)
 
 
-PIXEL = CoordinateSpace("pixel", "original", meaning="pixels of the film")
-RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized", meaning="pixels of the film as the processor resized it")
-NORM1 = CoordinateSpace("norm1", "film", meaning="fractions of width and height")
-NORM100 = CoordinateSpace("norm100", "film", 100.0, meaning="0 to 100")
-NORM999 = CoordinateSpace("norm999", "film", 999.0, meaning="0 to 999: x / 999")
-NORM1000 = CoordinateSpace("norm1000", "film", 1000.0, meaning="0 to 1000: x / 1000")
-NORM1023 = CoordinateSpace("norm1023", "film", 1023.0, meaning="0 to 1023: x / 1023")
-BIN1024 = CoordinateSpace("bin1024", "film", 1024.0, meaning="bins: n / 1024")
-BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5, meaning="bins, their centres: (n + 0.5) / 1000")
-SQUASH840 = CoordinateSpace("squash840", "film", 840.0, meaning="pixels of the film squashed to 840 × 840")
-PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the film padded to a square")
-PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the film padded to a square")
-PAD1000 = CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the film padded to a square")
+PIXEL = CoordinateSpace("pixel", "original", meaning="pixels of the image")
+RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized", meaning="pixels of the image as the processor resized it")
+NORM1 = CoordinateSpace("norm1", "image", meaning="fractions of width and height")
+NORM100 = CoordinateSpace("norm100", "image", 100.0, meaning="0 to 100")
+NORM999 = CoordinateSpace("norm999", "image", 999.0, meaning="0 to 999: x / 999")
+NORM1000 = CoordinateSpace("norm1000", "image", 1000.0, meaning="0 to 1000: x / 1000")
+NORM1023 = CoordinateSpace("norm1023", "image", 1023.0, meaning="0 to 1023: x / 1023")
+BIN1024 = CoordinateSpace("bin1024", "image", 1024.0, meaning="bins: n / 1024")
+BIN1000 = CoordinateSpace("bin1000", "image", 1000.0, offset=0.5, meaning="bins, their centres: (n + 0.5) / 1000")
+SQUASH840 = CoordinateSpace("squash840", "image", 840.0, meaning="pixels of the image squashed to 840 × 840")
+PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the image padded to a square")
+PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the image padded to a square")
+PAD1000 = CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the image padded to a square")
 CROP100 = CoordinateSpace(
-    "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the film's centre: (n + 0.5) / 100"
+    "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the image's centre: (n + 0.5) / 100"
 )
 
 #: The spaces by name, the most common first: where several fit what a model writes, the space check names the first.
@@ -328,7 +329,7 @@ def get_space(name: str) -> CoordinateSpace:
 
 
 class Frame(NamedTuple):
-    """A space on given films: along each axis, ``pixel = (value + offset) * size / unit + origin``.
+    """A space on given images: along each axis, ``pixel = (value + offset) * size / unit + origin``.
 
     Every part broadcasts to ``(n, 4)``: one number for each coordinate of n boxes.
     """
@@ -346,10 +347,10 @@ def space_frame(
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
 ) -> Frame:
-    """Return the frame of ``space`` on films of these sizes, one number each or one per box.
+    """Return the frame of ``space`` on images of these sizes, one number each or one per box.
 
-    For ``resized_pixel`` without resized sizes the film is taken to reach the model as it is, with a warning.
-    Where the sides of a film differ by an odd number of pixels, the margin on the left or top of a padded or cropped
+    For ``resized_pixel`` without resized sizes the image is taken to reach the model as it is, with a warning.
+    Where the sides of an image differ by an odd number of pixels, the margin on the left or top of a padded or cropped
     square is rounded down, as by LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size``.
 
     Raises:
@@ -363,21 +364,21 @@ def space_frame(
         return Frame(space.offset, 1.0, 1.0, 0.0)
     if space.frame == "resized" and resized_width is None and resized_height is None:
         warnings.warn(
-            f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the film to reach the model at "
+            f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the image to reach the model at "
             "its original size. If its processor resizes it, give both, or the boxes are off by that factor.",
             stacklevel=3,
         )
         return Frame(space.offset, 1.0, 1.0, 0.0)
-    film = _sizes(space, width=width, height=height)
+    image = _sizes(space, width=width, height=height)
     if space.frame == "resized":
         resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)
-        return Frame(space.offset, film, resized, 0.0)
-    if space.frame == "film":
-        return Frame(space.offset, film, space.unit, 0.0)
+        return Frame(space.offset, image, resized, 0.0)
+    if space.frame == "image":
+        return Frame(space.offset, image, space.unit, 0.0)
     longest_or_shortest = np.max if space.frame == "padded" else np.min
-    side = longest_or_shortest(film, axis=-1, keepdims=True)
+    side = longest_or_shortest(image, axis=-1, keepdims=True)
     # origin = (W - side) / 2, towards 0: negative for padding, positive for a crop
-    return Frame(space.offset, side, space.unit, np.trunc((film - side) / 2))
+    return Frame(space.offset, side, space.unit, np.trunc((image - side) / 2))
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
@@ -400,7 +401,7 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
 
 
 def _as_sizes(value: ArrayLike | None) -> NDArray[np.float64]:
-    """A size as numbers; NaN, which no film has, for what is none."""
+    """A size as numbers; NaN, which no image has, for what is none."""
     try:
         return np.array(np.nan if value is None else value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -408,7 +409,7 @@ def _as_sizes(value: ArrayLike | None) -> NDArray[np.float64]:
 
 
 def frame_to_pixel(boxes: Boxes, frame: Frame) -> Boxes:
-    """Convert boxes ``(n, 4)`` from a frame to pixels of the film.
+    """Convert boxes ``(n, 4)`` from a frame to pixels of the image.
 
     Example:
         >>> frame_to_pixel(np.array([[0.0, 0.0, 1.0, 1.0]]), space_frame(PAD1, 100, 50))
@@ -419,7 +420,7 @@ def frame_to_pixel(boxes: Boxes, frame: Frame) -> Boxes:
 
 
 def pixel_to_frame(boxes: Boxes, frame: Frame) -> Boxes:
-    """Convert boxes ``(n, 4)`` from pixels of the film to a frame; the inverse of :func:`frame_to_pixel`.
+    """Convert boxes ``(n, 4)`` from pixels of the image to a frame; the inverse of :func:`frame_to_pixel`.
 
     Example:
         >>> pixel_to_frame(np.array([[0.0, 0.0, 100.0, 50.0]]), space_frame(PAD1, 100, 50))
@@ -437,13 +438,13 @@ def to_pixel(
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
 ) -> Boxes:
-    """Convert boxes from ``space`` to pixels of the original film.
+    """Convert boxes from ``space`` to pixels of the original image.
 
     Args:
         boxes: ``(n, 4)`` xyxy in ``space``.
         space: what the numbers mean.
-        width: width of the original film in pixels, one number or one per box; not needed for ``pixel``.
-        height: height of the original film in pixels, likewise.
+        width: width of the original image in pixels, one number or one per box; not needed for ``pixel``.
+        height: height of the original image in pixels, likewise.
         resized_width: width of the image that the model saw; needed for ``resized_pixel`` only.
         resized_height: height of the image that the model saw; needed for ``resized_pixel`` only.
 
@@ -471,7 +472,7 @@ def from_pixel(
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
 ) -> Boxes:
-    """Convert boxes from pixels of the original film to ``space``; the inverse of :func:`to_pixel`.
+    """Convert boxes from pixels of the original image to ``space``; the inverse of :func:`to_pixel`.
 
     Nothing is rounded or clipped: the number of a bin is the rounded result, at least 0 and below the number of bins.
 
@@ -484,7 +485,7 @@ def from_pixel(
 
 
 def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -> tuple[float, float, float, float]:
-    """Convert the first and the last cell of a box, counted row by row, to fractions of the film, as Kosmos-2 does.
+    """Convert the first and the last cell of a box, counted row by row, to fractions of the image, as Kosmos-2 does.
 
     The box runs from the middle of the first cell to the middle of the last one; where both are in one row or one
     column, it runs along their outer edges. Source: ``patch_index_to_coordinate`` in
@@ -493,11 +494,11 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
     Args:
         upper_left: index of the cell in the upper left corner, 0 or more.
         lower_right: index of the cell in the lower right corner, 0 or more.
-        patches: cells on each side of the film.
+        patches: cells on each side of the image.
 
     Returns:
         ``x1, y1, x2, y2``, finite. An index from ``patches ** 2`` up is not refused: its cell lies in the row below the
-        film.
+        image.
 
     Example:
         >>> patch_index_to_norm1(44, 863)
@@ -519,14 +520,14 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
 
 
 def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 32) -> tuple[int, int]:
-    """Convert fractions of the film to the first and the last cell that the box covers, as Kosmos-2 does.
+    """Convert fractions of the image to the first and the last cell that the box covers, as Kosmos-2 does.
 
-    What is outside the film counts as its edge. Source: ``coordinate_to_patch_index`` in
+    What is outside the image counts as its edge. Source: ``coordinate_to_patch_index`` in
     ``transformers/models/kosmos2/processing_kosmos2.py``.
 
     Args:
-        box: ``x1, y1, x2, y2`` as fractions of the film.
-        patches: cells on each side of the film.
+        box: ``x1, y1, x2, y2`` as fractions of the image.
+        patches: cells on each side of the image.
 
     Returns:
         The indices of the cells in the upper left and the lower right corner, 0 to ``patches ** 2 - 1``.
@@ -542,7 +543,7 @@ def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 
     if not (math.isfinite(x2 - x1) and math.isfinite(y2 - y1) and x1 < x2 and y1 < y2):
         raise ValueError(
             f"Expected finite numbers with x1 < x2 and y1 < y2 for `box`, got {box!r:.200}. "
-            "Give x1, y1, x2, y2 as fractions of the film."
+            "Give x1, y1, x2, y2 as fractions of the image."
         )
     left, top = (_cell(math.floor(start * patches), patches) for start in (x1, y1))
     right, bottom = (_cell(math.ceil(end * patches) - 1, patches) for end in (x2, y2))

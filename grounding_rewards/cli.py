@@ -20,14 +20,14 @@ COMMANDS = {
     "inspect": "what a log of completions says, and whether its coordinate space is right",
     "prepare": "a downloaded dataset to a checked folder that trains",
     "doctor": "what is wrong with a dataset, before it costs a run",
-    "agreement": "how well several readers of the same films agree",
+    "agreement": "how well several readers of the same images agree",
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
-    "signal": "will a reward teach a model: do answers to a film differ in reward, and if not why",
+    "signal": "will a reward teach a model: do answers to an image differ in reward, and if not why",
     "watch": "a training in the terminal while it runs: reward, parts, signal, last answers",
     "audit": "can a reward be gamed: policies that play against it, without a model",
     "score": "every component of every reward for a file of completions",
     "replay": "the answers of a log by many rewards: which agree with each other, and with AP, F1 and sensitivity",
-    "diff": "is one evaluated run better than another on the same films",
+    "diff": "is one evaluated run better than another on the same images",
     "study": "which reward: runs with several seeds from the same start, and what may be concluded",
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
     "configs": "the configurations that come with the package: their names, or a copy to edit",
@@ -38,7 +38,7 @@ COMMANDS = {
 #: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
 #: parser reads them, from YAML files too, and is slow to load.
 TRAINING = {
-    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn films",
+    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
 }

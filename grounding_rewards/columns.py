@@ -1,4 +1,4 @@
-"""The columns of a dataset as arrays: reference boxes, labels, ignored regions and film sizes of each completion.
+"""The columns of a dataset as arrays: reference boxes, labels, ignored regions and image sizes of each completion.
 
 The columns come from the author of the dataset, so everything here is strict: a missing column, a wrong length, a bad
 box or size is an error that names the row.
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.boxes import space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.space_check import film_sizes
+from grounding_rewards.parsing.space_check import original_sizes
 
 __all__ = [
     "BOX_COLUMNS",
@@ -39,11 +39,11 @@ __all__ = [
     "with_ground_truth",
 ]
 
-#: The sizes of the film, and of the image that the model saw, in pixels.
+#: The sizes of the image, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
-#: The reference boxes of a film, and what belongs to them; the first two are always there.
+#: The reference boxes of an image, and what belongs to them; the first two are always there.
 BOX_COLUMNS = ("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels")
-#: What a row may say of the film that an answer is scored against, in its `ground_truth` too.
+#: What a row may say of the image that an answer is scored against, in its `ground_truth` too.
 SCORED_COLUMNS = (*BOX_COLUMNS, *SIZE_COLUMNS, "box_format", "prompt_opens_thinking", "id")
 
 # What JSON, pandas, R and people write where there is no name, in lower case.
@@ -51,7 +51,7 @@ _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
 
 
 def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
-    """The frame of each row's own format on its own film, (4 parts, n, 4); the sizes of every row are checked.
+    """The frame of each row's own format on its own image, (4 parts, n, 4); the sizes of every row are checked.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -89,23 +89,23 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.floa
     for side in ("width", "height"):
         if given[side] is None:
             raise ValueError(
-                f"Expected a column `{side}` with the film's original size, got none. "
+                f"Expected a column `{side}` with the image's original size, got none. "
                 "Add `width` and `height` to the dataset, or pass `image`."
             )
     return {side: _numbers(side, values) for side, values in given.items() if values is not None}
 
 
 def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
-    """The sizes of the films, (n, 4), NaN where unknown: a format that needs none leaves them unchecked.
+    """The sizes of the images, (n, 4), NaN where unknown: a format that needs none leaves them unchecked.
 
     Example:
         >>> known_sizes({"width": [640], "height": [480]}, 1)
         array([[640., 480.,  nan,  nan]])
     """
     try:
-        return film_sizes(n, **image_sizes(columns, n))
+        return original_sizes(n, **image_sizes(columns, n))
     except ValueError:
-        return film_sizes(n)
+        return original_sizes(n)
 
 
 def _size_of_image(image: Any) -> tuple[int, int]:
@@ -318,7 +318,7 @@ _NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
 
 
 def stated_name(value: Any) -> str | None:
-    """The name of a patient, a film or a split as text; None for nothing, and for what programs write for nothing.
+    """The name of a patient, an image or a split as text; None for nothing, and for what programs write for nothing.
 
     A number that a table turned into a fraction, because another cell was empty, is the whole number that it was.
 
@@ -349,7 +349,7 @@ def patient_key(patient: object) -> str:
 
 
 def patient_of(row: Mapping[str, Any]) -> str | None:
-    """Whose film a row is, by its column ``patient_id``, as `patient_key`; None where that is missing or empty.
+    """Whose image a row is, by its column ``patient_id``, as `patient_key`; None where that is missing or empty.
 
     >>> patient_of({"patient_id": 7}), patient_of({"patient_id": "007"}), patient_of({"patient_id": ""})
     ('7', '7', None)

@@ -1,8 +1,8 @@
-"""Which predicted boxes an ignored region takes out of the count: the rules of rewards, figures and pages.
+"""Which predicted boxes an ignored region takes out of the count: the rules of rewards, metrics and pages.
 
 A region is no place to hedge. In rewards it excuses at most one predicted box, one that matches nothing, touches no
 reference box, and has enough of its own area inside. COCO's rule for crowds, by which a region excuses any number of
-boxes, because each may be a part of what it holds, is the option ``ignore_many`` and that of COCO's figures. An excused
+boxes, because each may be a part of what it holds, is the option ``ignore_many`` and that of COCO's metrics. An excused
 box is neither right nor false.
 
 Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 
 
@@ -48,7 +48,7 @@ def excused_boxes(
     ignore_threshold: float = 0.5,
     ignore_many: bool = False,
 ) -> NDArray[np.bool_]:
-    """Which predicted boxes of one film its ignored regions excuse.
+    """Which predicted boxes of one image its ignored regions excuse.
 
     As many boxes as there can be, one for each region; where not all can be, those that were written first. Another
     region excuses the same boxes or more.

@@ -18,7 +18,7 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-#: What separates the findings of one box in PadChest-GR, and of one film in NIH's table.
+#: What separates the findings of one box in PadChest-GR, and of one image in NIH's table.
 SEVERAL = "|"
 
 # Sides as a single letter at the start or end of a label; elsewhere the letter may be part of a name.

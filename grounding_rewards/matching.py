@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.legal import SHARE, check_number, check_word
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import SHARE, check_number, check_word
 
 __all__ = [
     "MATCHERS",
@@ -99,7 +99,7 @@ def thresholded_hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> P
 def most_hits_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
     """Match optimally: as many pairs from τ up as there can be, and among those the greatest total IoU.
 
-    One more prediction never lowers the number of pairs, and neither does a lower τ: it is what figures count by. The
+    One more prediction never lowers the number of pairs, and neither does a lower τ: it is what metrics count by. The
     total IoU alone gives neither: one pair of IoU 1 is worth as much as two of 0.5.
 
     Arguments, result and errors are those of :func:`greedy_match`.
@@ -181,7 +181,7 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
 
 
 def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
-    """`_match_greedily` of one film with a few boxes; writes into ``free``."""
+    """`_match_greedily` of one image with a few boxes; writes into ``free``."""
     matched = [-1] * len(free)
     best = [-max(row) for row in free]
     for prediction in sorted(range(len(free)), key=best.__getitem__):
@@ -193,8 +193,8 @@ def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[i
     return matched
 
 
-# What a pair is worth beside its IoU: more than all IoUs of a film together, and little enough to tell IoUs that differ
-# by 1e-9.
+# What a pair is worth beside its IoU: more than all IoUs of an image together, and little enough to tell IoUs that
+# differ by 1e-9.
 _PAIR = float(1 << 20)
 
 MATCHERS: dict[str, Callable[[Array, float], Indices]] = {
@@ -236,7 +236,7 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
 
 
 def _assign_few(iou: list[list[float]], gain: list[list[float]], iou_threshold: float) -> list[int] | None:
-    """`_assign` of one film with a few boxes; None where two predictions prefer the same ground truth."""
+    """`_assign` of one image with a few boxes; None where two predictions prefer the same ground truth."""
     matched = []
     for row in gain:
         best = max(row)

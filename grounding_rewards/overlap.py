@@ -17,9 +17,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array, valid_boxes
-from grounding_rewards.legal import SHARE, check_number, check_word
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import SHARE, check_number, check_word
 
 __all__ = [
     "nms",
@@ -155,7 +155,7 @@ def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
 
     ``NWD = exp(-W / C)``, in [0, 1], with ``W² = Δx² + Δy² + (Δw² + Δh²) / 4`` of the centres and sides. C is the
     ground truth's own size, ``sqrt(w h)``, where the source takes the mean size of all objects of a data set: so a
-    number means the same on films of all sizes, and needs nothing to be set.
+    number means the same on images of all sizes, and needs nothing to be set.
 
     Arguments, shape and errors are those of :func:`pairwise_iou`.
 

@@ -1,4 +1,4 @@
-"""Make the model of the demo: build it untrained, then give it its cold start.
+"""Make the model of the demo: build it untrained, then give it its warm start.
 
   python scripts/build_tiny_vlm.py --output assets/tiny_vlm
 

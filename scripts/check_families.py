@@ -30,16 +30,16 @@ import torch
 from page_parts import marks_of, replace_part
 from transformers import TrainerCallback
 
-from grounding_rewards.data.config_files import read_config
+from grounding_rewards.common.config_files import read_config
+from grounding_rewards.common.versions import package_version
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.resize import set_image_size
+from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.families import FAMILIES, family_config, save_family
 from grounding_rewards.models.memory import Training, kept, memory_of, shape_of
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
-from grounding_rewards.versions import package_version
-from grounding_rewards.whole_files import write_whole
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 LAYERS = 2
@@ -151,7 +151,7 @@ def one_step(family: str, folder: Path, *, narrow: bool, words: tuple[str, ...] 
             *(word for file in files for word in ("--config", str(CONFIGS / file))),
             *("--model_name_or_path", str(folder / "model"), "--output_dir", str(folder / "run"), "--use_cpu", "true"),
             *("--tf32", "false", "--reward", "random", "--reward_kwargs", "{}", "--dataset", "synthetic"),
-            *("--train_films", "4", "--max_steps", "1", "--num_generations", "2", "--save_strategy", "no"),
+            *("--train_images", "4", "--max_steps", "1", "--num_generations", "2", "--save_strategy", "no"),
             *("--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "1", "--disable_tqdm", "true"),
             *("--max_completion_length", "8", "--lr_scheduler_type", "constant", "--warmup_steps", "0"),
             *("--learning_rate", "1e-3", *words),
@@ -208,7 +208,7 @@ def _reckoned(trainer: _Measured, model: Any, family: str, narrow: bool) -> dict
         sequences=trainer.sequences,
         tokens=trainer.tokens,
         patches=trainer.patches,
-        film_bytes=0,
+        image_bytes=0,
         held=0,
     )
     memory = memory_of(shape, training)
@@ -228,7 +228,7 @@ def _trainer(arguments: Any, config: Any, model: Any, watch: TrainerCallback) ->
         model=str(model.model_name_or_path),
         reward=arguments.reward,
         args=config,
-        train_dataset=load_split(arguments.dataset, arguments.train_split, films=arguments.train_films),
+        train_dataset=load_split(arguments.dataset, arguments.train_split, images=arguments.train_images),
         processing_class=processor,
         reward_kwargs=arguments.reward_kwargs,
         box_format=arguments.box_format,

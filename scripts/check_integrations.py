@@ -114,7 +114,7 @@ def verl_steps(folder: Path) -> Iterator[Step]:
         score = get_custom_reward_fn(config)
         cases, expected = _expected()
         told = [
-            score(data_source="films", solution_str=one.text, ground_truth=one.ground_truth, extra_info={})
+            score(data_source="images", solution_str=one.text, ground_truth=one.ground_truth, extra_info={})
             for one in cases
         ]
         _same([one["score"] for one in told], expected)
@@ -151,7 +151,7 @@ def _same_in_the_loop(config: Any) -> None:
     seen = torch.tensor([[1] * len(one) + [0] * (length - len(one)) for one in ids])
     prompts = torch.full((len(cases), 2), pad)
     rows = {
-        "data_source": ["films"] * len(cases),
+        "data_source": ["images"] * len(cases),
         "reward_model": [{"style": "rule", "ground_truth": one.ground_truth} for one in cases],
         "extra_info": [{"index": k} for k in range(len(cases))],
     }
@@ -362,14 +362,14 @@ def _pip(python: Path, *words: str) -> None:
 
 
 def write_table(trainer: str, folder: Path) -> None:
-    """Twelve drawn films in the table of a trainer, boxes in resized pixels."""
+    """Twelve drawn images in the table of a trainer, boxes in resized pixels."""
     from grounding_rewards.data.load import load_split
-    from grounding_rewards.data.resize import load_processor
     from grounding_rewards.exchange.trainer_tables import write_trainer_table
+    from grounding_rewards.images.resize import load_processor
 
-    films = load_split("synthetic", "train", films=12)
+    images = load_split("synthetic", "train", images=12)
     names = {"split": "train", "source": "synthetic", "box_format": "qwen2.5-vl"}
-    write_trainer_table(films, trainer, folder, **names, processor=load_processor(str(MODEL)))
+    write_trainer_table(images, trainer, folder, **names, processor=load_processor(str(MODEL)))
 
 
 def check(trainer: str, environments: Path) -> dict[str, str]:

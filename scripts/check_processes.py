@@ -8,7 +8,7 @@ model in each (DDP), or its weights shared out (FSDP2). What is checked stands i
 processes, so that the table takes minutes on a machine with few cores.
 
 Answers are fixed for `same_steps`, because every process draws its samples from a seed of its own: boxes off by a few
-pixels, as the number of the answer and the name of the film say; and in between steps in which nothing can be read, on
+pixels, as the number of the answer and the name of the image say; and in between steps in which nothing can be read, on
 one process or on all, and answers without a token.
 """
 
@@ -40,7 +40,7 @@ STEPS, FLOAT_NOISE = 6, 0.01
 SECONDS = 30
 OPTIONS = {
     "model_name_or_path": REPOSITORY / "assets" / "tiny_vlm",
-    "train_films": 24,
+    "train_images": 24,
     "per_device_train_batch_size": 4,
     "num_generations": 2,
     "max_completion_length": 32,
@@ -53,12 +53,12 @@ OPTIONS = {
     "disable_tqdm": "true",
 }
 # What differs although the steps are the same: clocks, the entropy, which TRL averages over batches, and evaluations,
-# whose last batch is filled up with films of the first one.
+# whose last batch is filled up with images of the first one.
 _OF_BATCHES = ("step_time", "entropy", "train_", "eval_")
 
 
 def answer(row: Mapping[str, Any], number: int, step: int) -> str:
-    """The fixed answer with this number to a film at a step; some steps have answers that are hard on a trainer."""
+    """The fixed answer with this number to an image at a step; some steps have answers that are hard on a trainer."""
     from grounding_rewards.data.prompts import gold_answer
 
     drawn = np.random.default_rng(zlib.crc32(f"{row['id']} {number}".encode()))
@@ -182,7 +182,7 @@ def fixed_steps(
 
     folder.mkdir(parents=True, exist_ok=True)
     values = {"gradient_accumulation_steps": accumulation, "max_steps": STEPS, "save_strategy": "no"}
-    values |= {"eval_strategy": "steps", "eval_steps": 3, "eval_films": 3, "per_device_eval_batch_size": 4}
+    values |= {"eval_strategy": "steps", "eval_steps": 3, "eval_images": 3, "per_device_eval_batch_size": 4}
     words = options({**OPTIONS, **values, **others, "output_dir": folder / "run"})
     how = ["--train", folder, *(["--sharded"] if sharded else [])]
     if to_the_end(processes, __file__, *how, "--", *words, log=folder / "log.txt"):
@@ -196,7 +196,7 @@ def compared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     """How far two trainings have come apart: the largest difference of a weight, in shares of the largest change.
 
     Raises:
-        AssertionError: a figure that both have logged differs by more than float noise, or is not finite.
+        AssertionError: a metric that both have logged differs by more than float noise, or is not finite.
     """
     import torch
     from transformers import AutoModelForImageTextToText

@@ -1,4 +1,4 @@
-"""Draw one film under every corruption and strength, with its boxes: a row each, the film as it is in front.
+"""Draw one image under every corruption and strength, with its boxes: a row each, the image as it is in front.
 
 python scripts/draw_corruptions.py docs/pictures/corruptions.png
 """
@@ -9,8 +9,8 @@ import argparse
 import io
 from pathlib import Path
 
-from grounding_rewards.data.synthetic import draw_radiograph
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, corrupt
+from grounding_rewards.synthetic import draw_radiograph
 
 # Mirrored from strength 3 on.
 _SEED = 1
@@ -21,7 +21,7 @@ def main() -> None:
     """Read the arguments and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, help="PNG file to write")
-    parser.add_argument("--film", type=int, default=3, help="number of the drawn film")
+    parser.add_argument("--image", type=int, default=3, help="number of the drawn image")
     parser.add_argument("--seed", type=int, default=_SEED, help="of the corruptions")
     options = parser.parse_args()
 
@@ -32,14 +32,14 @@ def main() -> None:
     from matplotlib.patches import Rectangle
     from PIL import Image
 
-    film = draw_radiograph(options.film, "mixed-512")
+    annotated = draw_radiograph(options.image, "mixed-512")
     columns = (0, *STRENGTHS)
     figure = Figure(figsize=(len(columns) * 1.0, len(CORRUPTIONS) * 1.28), dpi=100, facecolor="white")
     figure.subplots_adjust(left=0.05, right=0.995, bottom=0.005, top=0.975, wspace=0.04, hspace=0.04)
     grid = figure.subplots(len(CORRUPTIONS), len(columns))
     for axes_of_row, name in zip(grid, CORRUPTIONS, strict=True):
         for axes, strength in zip(axes_of_row, columns, strict=True):
-            image, boxes, kept = corrupt(film.image, film.boxes, name, strength, seed=options.seed)
+            image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, strength, seed=options.seed)
             axes.imshow(image, cmap="gray", vmin=0, vmax=255, aspect="auto")
             for (x1, y1, x2, y2), stays in zip(boxes, kept, strict=True):
                 colour = _COLOURS[bool(stays)]
@@ -52,7 +52,7 @@ def main() -> None:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    # Grey films and two colours of boxes: a palette shows them as well, in a third of the bytes.
+    # Grey images and two colours of boxes: a palette shows them as well, in a third of the bytes.
     Image.open(drawn).convert("RGB").quantize(64).save(options.output, optimize=True)
 
 

@@ -44,7 +44,7 @@ def follow(model: str, seed: int = 0) -> tuple[list[float], list[float]]:
 
 
 def draw() -> Any:
-    """The figure: by time on the left, self-paced on the right."""
+    """The metric: by time on the left, self-paced on the right."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.2), dpi=120, facecolor="white", layout="constrained")

@@ -7,7 +7,8 @@
 
 Weights and the optimiser's share follow from the structure of a model, which is built without its weights; activations
 are counted layer by layer (grounding_rewards/models/memory.py). scripts/check_families.py compares both with what torch
-holds. CUDA itself, its allocator and NCCL take some GB more. Films are those of --film, by the processor of the model.
+holds. CUDA itself, its allocator and NCCL take some GB more. Images are those of --image, by the processor of the
+model.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import Any
 from page_parts import marks_of, replace_part
 from PIL import Image
 
-from grounding_rewards.data.config_files import read_config
+from grounding_rewards.common.config_files import read_config
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.data.resize import set_image_size
-from grounding_rewards.data.synthetic import LABELS
+from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.families import FAMILIES, family_config, family_processor
 from grounding_rewards.models.memory import Memory, Shape, Training, memory_of, shape_of, spread
-from grounding_rewards.whole_files import write_whole
+from grounding_rewards.synthetic import LABELS
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 MARKS = marks_of("memory")
@@ -46,8 +47,8 @@ def settings(experiment: Path, family: str, tuning: str, overrides: Mapping[str,
     return {**read_config(files), **overrides}
 
 
-def film_of(family: str, max_image_pixels: int | None, size: tuple[int, int]) -> dict[str, int]:
-    """What a film is to a model: its tokens with those of the prompt, its patches and its bytes."""
+def image_of(family: str, max_image_pixels: int | None, size: tuple[int, int]) -> dict[str, int]:
+    """What an image is to a model: its tokens with those of the prompt, its patches and its bytes."""
     processor = family_processor(family)
     set_image_size(processor, max_image_pixels)
     text = processor.apply_chat_template(prompt_messages(LABELS), add_generation_prompt=True, tokenize=False)
@@ -61,11 +62,11 @@ def film_of(family: str, max_image_pixels: int | None, size: tuple[int, int]) ->
     return {
         "tokens": image + math.ceil(letters / _LETTERS_OF_A_TOKEN),
         "patches": pixels.shape[0] if pixels.ndim == 2 else pixels[:, 0].numel() // patch**2,
-        "film_bytes": pixels.nbytes,
+        "image_bytes": pixels.nbytes,
     }
 
 
-def training_of(options: Mapping[str, Any], film: Mapping[str, int]) -> Training:
+def training_of(options: Mapping[str, Any], image: Mapping[str, int]) -> Training:
     """What of the options memory depends on."""
     adapters = bool(options["use_peft"])
     batch = options["per_device_train_batch_size"]
@@ -77,9 +78,9 @@ def training_of(options: Mapping[str, Any], film: Mapping[str, int]) -> Training
         reference=not adapters and options["beta"] > 0,
         checkpointing=bool(options["gradient_checkpointing"]),
         sequences=batch,
-        tokens=film["tokens"] + options["max_completion_length"],
-        patches=film["patches"],
-        film_bytes=film["film_bytes"],
+        tokens=image["tokens"] + options["max_completion_length"],
+        patches=image["patches"],
+        image_bytes=image["image_bytes"],
         held=batch * options["gradient_accumulation_steps"],
     )
 
@@ -101,9 +102,9 @@ def row(experiment: Path, family: str, tuning: str, gpus: int, size: tuple[int, 
     options = settings(experiment, family, tuning, overrides)
     pattern = read_config(CONFIGS / "tuning" / "lora.yaml")["lora_target_modules"][0]
     shape = shape_of(family_config(family), pattern)
-    training = training_of(options, film_of(family, options["max_image_pixels"], size))
+    training = training_of(options, image_of(family, options["max_image_pixels"], size))
     memory = memory_of(shape, training)
-    parts = (memory.weights, memory.reference, memory.gradients + memory.optimiser, memory.activations, memory.films)
+    parts = (memory.weights, memory.reference, memory.gradients + memory.optimiser, memory.activations, memory.images)
     engines = [_total(memory, tuning, engine, gpus) for engine in ENGINES]
     cells = [*(f"{part / GB:.1f}" for part in (*parts, *generation_of(shape, options, training))), *engines]
     return f"| {FAMILIES[family].checkpoint.partition('/')[2]} | {tuning} | {' | '.join(cells)} |"
@@ -120,7 +121,7 @@ def table(experiment: Path, gpus: int, size: tuple[int, int], overrides: Mapping
     rows = [row(experiment, family, tuning, gpus, size, overrides) for family in FAMILIES for tuning in TUNINGS]
     options = settings(experiment, next(iter(FAMILIES)), "lora", overrides)
     columns = (
-        *("model", "trained", "weights", "reference", "gradients, Adam", "activations", "films"),
+        *("model", "trained", "weights", "reference", "gradients, Adam", "activations", "images"),
         *(
             "answers, transformers",
             "vLLM, at least",
@@ -133,7 +134,7 @@ def table(experiment: Path, gpus: int, size: tuple[int, int], overrides: Mapping
         f"|{'---|' * len(columns)}",
         *rows,
         "",
-        f"GB of each GPU. A film of {size[0]} × {size[1]} pixels; {options['per_device_train_batch_size']} answers in "
+        f"GB of each GPU. An image of {size[0]} × {size[1]} pixels; {options['per_device_train_batch_size']} answers in "
         f"a batch, {options['gradient_accumulation_steps']} batches in a step, {options['max_completion_length']} "
         f"tokens an answer at most; checkpointing {'on' if options['gradient_checkpointing'] else 'off'}.",
     ]
@@ -144,13 +145,13 @@ def main() -> None:
     experiment = CONFIGS / "experiments" / "r4.yaml"
     parser.add_argument("--experiment", type=Path, default=experiment, help="default: configs/experiments/r4.yaml")
     parser.add_argument("--gpus", type=int, default=4, help="that ZeRO and FSDP spread over; default: %(default)s")
-    parser.add_argument("--film", type=int, nargs=2, default=(2544, 3056), metavar=("WIDTH", "HEIGHT"), help="pixels")
+    parser.add_argument("--image", type=int, nargs=2, default=(2544, 3056), metavar=("WIDTH", "HEIGHT"), help="pixels")
     numbers = ("max_image_pixels", "max_completion_length", "per_device_train_batch_size")
     for name in (*numbers, "gradient_accumulation_steps", "lora_r"):
         parser.add_argument(f"--{name}", type=int, default=argparse.SUPPRESS, help="instead of the files'")
     parser.add_argument("--write", type=Path, metavar="PAGE", help=f"put the table between {MARKS[0]} and its end")
     given = vars(parser.parse_args())
-    page, size = given.pop("write"), tuple(given.pop("film"))
+    page, size = given.pop("write"), tuple(given.pop("image"))
     lines = table(given.pop("experiment"), given.pop("gpus"), size, given)
     print("\n".join(lines))
     if page:

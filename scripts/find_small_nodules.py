@@ -1,12 +1,12 @@
 """A nodule of six pixels, with and without a closer look.
 
-Drawn films of 1024 x 1024 pixels show four smudges. One of them, or on every fifth film none, holds a nodule of six by
-six pixels; the others hold as much light, spread out, so that on the picture that the model sees the two look alike. A
-scripted policy looks at pictures alone, and answers in the box format: once from the whole film, and once after it has
-zoomed into each smudge. Its answers are scored by R4.
+Drawn images of 1024 x 1024 pixels show four smudges. One of them, or on every fifth image none, holds a nodule of six
+by six pixels; the others hold as much light, spread out, so that on the picture that the model sees the two look alike.
+A scripted policy looks at pictures alone, and answers in the box format: once from the whole image, and once after it
+has zoomed into each smudge. Its answers are scored by R4.
 
   python scripts/find_small_nodules.py
-  python scripts/find_small_nodules.py --films 200 --seed 1
+  python scripts/find_small_nodules.py --images 200 --seed 1
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 from transformers import Qwen2VLImageProcessor
 
 import grounding_rewards as gr
-from grounding_rewards.data.resize import resized_size
+from grounding_rewards.images.resize import resized_size
 from grounding_rewards.parsing import format_boxes, get_box_format
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment
 
@@ -31,11 +31,11 @@ FORMAT = "qwen3-vl"
 _LIGHT, _NOISE = 90.0, 6.0
 _PART = 128
 
-Film = dict[str, Any]
+DrawnImage = dict[str, Any]
 
 
-def draw(rng: np.random.Generator, with_nodule: bool) -> Film:
-    """A film as a row of a dataset."""
+def draw(rng: np.random.Generator, with_nodule: bool) -> DrawnImage:
+    """An image as a row of a dataset."""
     # One smudge in each quarter, away from its edges.
     corners = [(0, 0), (SIDE // 2, 0), (0, SIDE // 2), (SIDE // 2, SIDE // 2)]
     centers = [(x + int(rng.integers(120, 392)), y + int(rng.integers(120, 392))) for x, y in corners]
@@ -87,29 +87,29 @@ def sharp_spot(greys: np.ndarray) -> tuple[float, list[float]]:
 
 
 def written(boxes: list[list[float]]) -> str:
-    """Boxes in pixels of the film as an answer in the box format."""
+    """Boxes in pixels of the image as an answer in the box format."""
     return format_boxes(boxes, FORMAT, width=SIDE, height=SIDE)
 
 
-def without_zoom(film: Film, environment: LookEnvironment, processor: Any) -> str:
-    """The spot that stands out most on the whole film; the width of a nodule is known."""
-    greys = seen(film["image"], processor)
+def without_zoom(image: DrawnImage, environment: LookEnvironment, processor: Any) -> str:
+    """The spot that stands out most on the whole image; the width of a nodule is known."""
+    greys = seen(image["image"], processor)
     best = max(smudges(greys), key=lambda place: greys[_pixel(place, greys.shape)])
     x, y = (part * SIDE for part in best)
     return written([[x - NODULE / 2, y - NODULE / 2, x + NODULE / 2, y + NODULE / 2]])
 
 
-def with_zoom(film: Film, environment: LookEnvironment, processor: Any) -> str:
+def with_zoom(image: DrawnImage, environment: LookEnvironment, processor: Any) -> str:
     """The sharpest spot of all parts around smudges; none where no spot is sharp."""
     space = get_box_format(FORMAT).space
     found: list[tuple[float, list[float]]] = []
-    for x, y in smudges(seen(film["image"], processor)):
+    for x, y in smudges(seen(image["image"], processor)):
         part = [[x * SIDE - _PART / 2, y * SIDE - _PART / 2, x * SIDE + _PART / 2, y * SIDE + _PART / 2]]
-        named = environment.views[0].from_film(part, space)[0].tolist()
+        named = environment.views[0].from_image(part, space)[0].tolist()
         shown = environment.zoom(*named)
         stands_out, box = sharp_spot(seen(shown[0]["image"], processor))
-        # Named on the picture, in the model's numbers, and mapped back to the film.
-        found.append((stands_out, environment.views[-1].to_film([[1000 * part for part in box]], space)[0].tolist()))
+        # Named on the picture, in the model's numbers, and mapped back to the image.
+        found.append((stands_out, environment.views[-1].to_image([[1000 * part for part in box]], space)[0].tolist()))
     stands_out, box = max(found)
     return written([box] if stands_out > _LIGHT / 4 else [])
 
@@ -118,32 +118,32 @@ def _pixel(place: tuple[float, float], shape: tuple[int, ...]) -> tuple[int, int
     return min(int(place[1] * shape[0]), shape[0] - 1), min(int(place[0] * shape[1]), shape[1] - 1)
 
 
-def accuracies(films: int, seed: int = 0) -> dict[str, float]:
-    """The share of films that each policy answers right: the nodule found at IoU 0.5, or rightly none."""
+def accuracies(images: int, seed: int = 0) -> dict[str, float]:
+    """The share of images that each policy answers right: the nodule found at IoU 0.5, or rightly none."""
     rng = np.random.default_rng(seed)
-    # About as coarse for these films as a few hundred thousand pixels are for a radiograph.
+    # About as coarse for these images as a few hundred thousand pixels are for a radiograph.
     processor = Qwen2VLImageProcessor(size={"shortest_edge": 112**2, "longest_edge": 140**2})
     environment = LookEnvironment(LookCloser(looks=SMUDGES), processor)
     policies: dict[str, Callable[..., str]] = {"without zoom": without_zoom, "with zoom": with_zoom}
     right = dict.fromkeys(policies, 0)
     reward = gr.get_reward("R4", box_format=FORMAT)
-    for k in range(films):
-        film = draw(rng, with_nodule=k % 5 != 4)
+    for k in range(images):
+        image = draw(rng, with_nodule=k % 5 != 4)
         for name, policy in policies.items():
-            environment.reset(**film)
-            columns = {column: [film[column]] for column in ("boxes", "width", "height")}
-            scored = reward.details([policy(film, environment, processor)], **columns)[0]
+            environment.reset(**image)
+            columns = {column: [image[column]] for column in ("boxes", "width", "height")}
+            scored = reward.details([policy(image, environment, processor)], **columns)[0]
             right[name] += scored.explanation.fp == scored.explanation.fn == 0
-    return {name: count / films for name, count in right.items()}
+    return {name: count / images for name, count in right.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--films", type=int, default=50, help="how many films are drawn (default: 50)")
-    parser.add_argument("--seed", type=int, default=0, help="of the films (default: 0)")
+    parser.add_argument("--images", type=int, default=50, help="how many images are drawn (default: 50)")
+    parser.add_argument("--seed", type=int, default=0, help="of the images (default: 0)")
     options = parser.parse_args()
-    for name, share in accuracies(options.films, options.seed).items():
-        print(f"{name:>12}: {share:.2f} of {options.films} films answered right")
+    for name, share in accuracies(options.images, options.seed).items():
+        print(f"{name:>12}: {share:.2f} of {options.images} images answered right")
 
 
 if __name__ == "__main__":

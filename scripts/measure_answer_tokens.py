@@ -3,7 +3,7 @@
 python scripts/measure_answer_tokens.py qwen3=path/to/tokenizer.json gemma3=path/to/folder
 
 Prints a Markdown table: for every box format and tokenizer the characters per token over all answers, and the least and
-the largest estimate in parts of the true number. Answers are those of drawn films of 2600 x 3200 pixels with one to
+the largest estimate in parts of the true number. Answers are those of drawn images of 2600 x 3200 pixels with one to
 twelve findings of the shared vocabulary, which the model sees at 896 x 1092: the same on every machine.
 """
 
@@ -20,28 +20,28 @@ from grounding_rewards.doctor.answer_length import estimated_tokens
 from grounding_rewards.labels import vocabulary
 from grounding_rewards.parsing import get_box_format, list_box_formats
 
-FILMS, MOST_FINDINGS = 200, 12
+IMAGES, MOST_FINDINGS = 200, 12
 SIZES = {"width": 2600, "height": 3200, "resized_width": 896, "resized_height": 1092}
 
 
-def drawn_films() -> list[dict[str, Any]]:
+def drawn_images() -> list[dict[str, Any]]:
     """Rows with boxes, labels and sizes."""
     rng, names = np.random.default_rng(0), sorted(vocabulary())
     corner = np.array([SIZES["width"], SIZES["height"]])
-    films = []
-    for _ in range(FILMS):
+    images = []
+    for _ in range(IMAGES):
         n = rng.integers(1, MOST_FINDINGS + 1)
         sides = rng.uniform(0.03, 0.4, (n, 2)) * corner
         starts = rng.uniform(0, 1, (n, 2)) * (corner - sides)
         boxes = np.round(np.concatenate([starts, starts + sides], axis=1))
-        films.append({"boxes": boxes.tolist(), "labels": [str(name) for name in rng.choice(names, n)], **SIZES})
-    return films
+        images.append({"boxes": boxes.tolist(), "labels": [str(name) for name in rng.choice(names, n)], **SIZES})
+    return images
 
 
 def measure(tokenizer: Any, box_format: str) -> tuple[float, float, float]:
     """Characters per token over all answers; the least and the largest estimate in parts of the true number."""
     fmt = get_box_format(box_format)
-    answers = [gold_answer(film, fmt) for film in drawn_films()]
+    answers = [gold_answer(image, fmt) for image in drawn_images()]
     tokens = np.array([len(tokenizer.encode(answer, add_special_tokens=False).ids) for answer in answers])
     shares = np.array([estimated_tokens(answer, fmt) for answer in answers]) / tokens
     return sum(map(len, answers)) / tokens.sum(), shares.min(), shares.max()

@@ -1,4 +1,4 @@
-"""Measure the shipped tiny model on drawn films under every change, and write the tables of docs/robustness.md.
+"""Measure the shipped tiny model on drawn images under every change, and write the tables of docs/robustness.md.
 
     python scripts/measure_robustness.py --output docs/robustness.md
 
@@ -14,24 +14,24 @@ from pathlib import Path
 from page_parts import marks_of, replace_part
 
 from grounding_rewards.commands.console import stage_progress
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
+from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.whole_files import write_whole
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--model", default="assets/tiny_vlm", help="checkpoint that answers drawn films; default: %(default)s"
+        "--model", default="assets/tiny_vlm", help="checkpoint that answers drawn images; default: %(default)s"
     )
     parser.add_argument(
-        "--films", type=int, default=100, metavar="N", help="drawn films of the test split; default: %(default)s"
+        "--images", type=int, default=100, metavar="N", help="drawn images of the test split; default: %(default)s"
     )
     parser.add_argument("--reward", default="R3", help="whose matcher says what is right; default: %(default)s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="Markdown file whose tables are replaced")
@@ -41,10 +41,10 @@ def parse_arguments() -> argparse.Namespace:
 def table(points: Sequence[RobustnessPoint]) -> str:
     """The points as a Markdown table, one line each."""
     rows = [
-        [point.name, _strength(point), *(_interval(getattr(point, key)) for key in ROBUSTNESS_FIGURES)]
+        [point.name, _strength(point), *(_interval(getattr(point, key)) for key in ROBUSTNESS_METRICS)]
         for point in points
     ]
-    return markdown_table(["change", "strength", *ROBUSTNESS_FIGURES.values()], rows)
+    return markdown_table(["change", "strength", *ROBUSTNESS_METRICS.values()], rows)
 
 
 def meanings() -> str:
@@ -57,20 +57,20 @@ def _strength(point: RobustnessPoint) -> str:
     return f"{point.strength:g}" if point.family == "corruptions" else f"{round(point.strength * 255)}/255"
 
 
-def _interval(figure: tuple[float, float, float]) -> str:
-    value, low, high = figure
+def _interval(metric: tuple[float, float, float]) -> str:
+    value, low, high = metric
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def main() -> None:
     arguments = parse_arguments()
     model, processor = load_model(arguments.model)
-    films = load_split("synthetic", "test", films=arguments.films)
-    films = add_columns(films, processor, box_format_for_model_type(model.config.model_type))
+    images = load_split("synthetic", "test", images=arguments.images)
+    images = add_columns(images, processor, box_format_for_model_type(model.config.model_type))
     reward = get_reward(arguments.reward)
     with stage_progress() as on_progress:
         points = robustness(
-            model, processor, films, reward, Changes(), max_new_tokens=64, batch_size=50, on_progress=on_progress
+            model, processor, images, reward, Changes(), max_new_tokens=64, batch_size=50, on_progress=on_progress
         )
     tables = {
         "what corruptions do": meanings(),

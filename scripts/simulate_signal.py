@@ -2,8 +2,8 @@
 
     python scripts/simulate_signal.py --output docs/signal.md
 
-Drawn films with one to four findings are answered by drawn models, eight times each. A model finds a finding or not,
-places its box more or less well, and invents boxes; its answers to one film resemble each other. What the page says
+Drawn images with one to four findings are answered by drawn models, eight times each. A model finds a finding or not,
+places its box more or less well, and invents boxes; its answers to one image resemble each other. What the page says
 between the marks is replaced; the rest of it stays. It takes some seconds.
 """
 
@@ -17,20 +17,20 @@ from typing import NamedTuple
 import numpy as np
 from page_parts import marks_of, replace_part
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.signal import CAUSES, Groups, main_cause
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.whole_files import write_whole
 
 SIDE = 1000.0
 GROUP, LARGEST = 8, 16
 #: Mean IoU of a box with the finding that it is meant for; chance of finding it; invented boxes per answer.
 MODELS = {0.1: (0.6, 0.6), 0.2: (0.7, 0.5), 0.4: (0.8, 0.4), 0.6: (0.9, 0.3), 0.8: (0.95, 0.1), 0.9: (0.99, 0.02)}
-#: How many of the findings a film has, and how long their sides are.
+#: How many of the findings an image has, and how long their sides are.
 FINDINGS, SIDES = (0.55, 0.25, 0.12, 0.08), (60.0, 350.0)
-#: Share of the variance of a box that all answers to a film have in common.
+#: Share of the variance of a box that all answers to an image have in common.
 COMMON = 0.5
 REWARDS: dict[str, tuple[str, dict[str, object]]] = {
     **{f"{name}, τ 0.5": (name, {}) for name in ("R1", "R2", "R3", "R4", "R5")},
@@ -44,7 +44,7 @@ MARKS = marks_of("simulated")
 
 
 class Answered(NamedTuple):
-    """Films and answers, those of one film next to each other."""
+    """Images and answers, those of one image next to each other."""
 
     pred: list[Array]
     gt: list[Array]
@@ -52,25 +52,25 @@ class Answered(NamedTuple):
 
 
 def draw_boxes(rng: np.random.Generator, n: int) -> Array:
-    """n boxes inside the film, of sides that are even on a logarithmic scale."""
+    """n boxes inside the image, of sides that are even on a logarithmic scale."""
     sides = np.exp(rng.uniform(*np.log(SIDES), (n, 2)))
     corners = rng.uniform(0, 1, (n, 2)) * (SIDE - sides)
     return np.concatenate([corners, corners + sides], axis=1)
 
 
-def answer_films(seed: int, films: int, noise: float, found: float, invented: float) -> Answered:
-    """Answers of a model to drawn films.
+def answer_images(seed: int, images: int, noise: float, found: float, invented: float) -> Answered:
+    """Answers of a model to drawn images.
 
     Args:
-        seed: of the films and answers.
-        films: how many.
+        seed: of the images and answers.
+        images: how many.
         noise: standard deviation of each corner in parts of the side.
         found: chance of each finding.
         invented: boxes per answer.
     """
     rng = np.random.default_rng(seed)
     pred, gt, ious = [], [], []
-    for _ in range(films):
+    for _ in range(images):
         boxes = draw_boxes(rng, 1 + rng.choice(len(FINDINGS), p=FINDINGS))
         sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
         common = rng.normal(0, np.sqrt(COMMON), boxes.shape)
@@ -89,22 +89,22 @@ def answer_films(seed: int, films: int, noise: float, found: float, invented: fl
 
 
 def noise_for(mean_iou: float, found: float, invented: float) -> float:
-    """The noise under which boxes have this mean IoU, by bisection on few films."""
+    """The noise under which boxes have this mean IoU, by bisection on few images."""
     low, high = 0.0, 3.0
     for _ in range(20):
         middle = (low + high) / 2
-        reached = answer_films(0, 60, middle, found, invented).mean_iou
+        reached = answer_images(0, 60, middle, found, invented).mean_iou
         low, high = (middle, high) if reached > mean_iou else (low, middle)
     return (low + high) / 2
 
 
 def groups_of(answered: Answered, reward: GroundingReward) -> Groups:
-    """All answers to each film as one group."""
+    """All answers to each image as one group."""
     counts = [len(one) for one in answered.pred]
-    films = len(counts) // LARGEST
+    images = len(counts) // LARGEST
     statuses = ["boxes" if count else "empty" for count in counts]
     rewards = reward.score_many(answered.pred, answered.gt)
-    return Groups.of([LARGEST] * films, rewards, statuses, counts, [len(one) for one in answered.gt])
+    return Groups.of([LARGEST] * images, rewards, statuses, counts, [len(one) for one in answered.gt])
 
 
 def first_of_each(groups: Groups, size: int) -> Groups:
@@ -114,24 +114,24 @@ def first_of_each(groups: Groups, size: int) -> Groups:
     return Groups(np.full(len(groups.sizes), size), *parts)
 
 
-def simulate(films: int, seed: int = 1) -> dict[float, tuple[Answered, dict[str, Groups]]]:
+def simulate(images: int, seed: int = 1) -> dict[float, tuple[Answered, dict[str, Groups]]]:
     """The answers of every model, and their groups under every reward, by mean IoU."""
     rewards = {label: get_reward(name, **options) for label, (name, options) in REWARDS.items()}
     found = {}
     for mean_iou, (chance, invented) in MODELS.items():
-        answered = answer_films(seed, films, noise_for(mean_iou, chance, invented), chance, invented)
+        answered = answer_images(seed, images, noise_for(mean_iou, chance, invented), chance, invented)
         found[mean_iou] = (answered, {label: groups_of(answered, reward) for label, reward in rewards.items()})
     return found
 
 
-def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], films: int) -> str:
+def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], images: int) -> str:
     """What stands between the marks of the page."""
     models = list(simulated)
     header = ["reward", *(f"mean IoU {one:g}" for one in models)]
     rows: list[Sequence[str]] = []
     for label in REWARDS:
-        figures = [first_of_each(simulated[one][1][label], GROUP).figures() for one in models]
-        rows.append([label, *(f"{one['no_spread']:.2f}{_because(one)}" for one in figures)])
+        metrics = [first_of_each(simulated[one][1][label], GROUP).metrics() for one in models]
+        rows.append([label, *(f"{one['no_spread']:.2f}{_because(one)}" for one in metrics)])
     overlapping = [
         float(np.mean([_overlaps(*pair) for pair in zip(*simulated[one][0][:2], strict=True)])) for one in models
     ]
@@ -143,7 +143,7 @@ def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], 
     ]
     return "\n".join(
         [
-            f"{films} drawn films of one to four findings, {GROUP} answers to each; models by the mean IoU of a box",
+            f"{images} drawn images of one to four findings, {GROUP} answers to each; models by the mean IoU of a box",
             "and the finding that it is meant for. Share of groups without spread, and from 0.05 up its main cause:",
             "",
             markdown_table(header, rows),
@@ -157,9 +157,9 @@ def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], 
     )
 
 
-def _because(figures: dict[str, float]) -> str:
-    cause = main_cause(figures)
-    return f" ({CAUSES[cause].title})" if cause is not None and figures["no_spread"] >= 0.05 else ""
+def _because(metrics: dict[str, float]) -> str:
+    cause = main_cause(metrics)
+    return f" ({CAUSES[cause].title})" if cause is not None and metrics["no_spread"] >= 0.05 else ""
 
 
 def _overlaps(pred: Array, gt: Array) -> bool:
@@ -172,9 +172,9 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=Path("docs/signal.md"), help="page to write; default: %(default)s"
     )
-    parser.add_argument("--films", type=int, default=400, help="default: %(default)s")
+    parser.add_argument("--images", type=int, default=400, help="default: %(default)s")
     options = parser.parse_args()
-    part = page_part(simulate(options.films), options.films)
+    part = page_part(simulate(options.images), options.images)
     write_whole(options.output, replace_part(options.output.read_text(encoding="utf-8"), MARKS, part))
 
 

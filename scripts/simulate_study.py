@@ -2,7 +2,7 @@
 
     python scripts/simulate_study.py --output docs/simulated_study.md
 
-Runs of two arms are drawn, whose figure on a patient is made of what the patient, the arm, the seed and chance add, so
+Runs of two arms are drawn, whose metric on a patient is made of what the patient, the arm, the seed and chance add, so
 that the true difference is known; then they are compared by the code of the study's report. It takes some minutes.
 """
 
@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.statistics import ALPHA, detectable_difference, difference, patient_weights
-from grounding_rewards.whole_files import write_whole
 
 _PAGE = """\
 # Intervals of studies, simulated
@@ -32,7 +32,7 @@ small model. Each line: {draws:,} drawn studies, {resamples} draws of patients i
 Of 95 % intervals of the difference of two arms, 95 of 100 should hold it; one standard error of a share of 0.95 among
 {draws:,} is {error:.3f}. *Report*: what a study reports. *Crossed percentiles*: of the crossed bootstrap as it is, of
 seeds and patients. *Patients alone*: one run an arm, and a bootstrap of the patients, as most papers have it: it says
-how these two models compare, not how their rewards do. *Seeds alone*: Welch's test of the runs on these very films.
+how these two models compare, not how their rewards do. *Seeds alone*: Welch's test of the runs on these very images.
 
 {coverage}
 
@@ -66,7 +66,7 @@ _POWER = 0.8
 
 
 def draw_arms(rng: np.random.Generator, seeds: int, patients: int, world: World, gap: float) -> tuple[Array, Array]:
-    """Figures of the runs of two arms on each patient, ``(seeds, patients)`` each; the first is better by the gap."""
+    """Metrics of the runs of two arms on each patient, ``(seeds, patients)`` each; the first is better by the gap."""
     hard = rng.normal(0, world.patient, patients)
 
     def arm(mean: float) -> Array:

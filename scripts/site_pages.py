@@ -98,11 +98,11 @@ def configuration() -> str:
     from grounding_rewards.training import arguments
 
     tables = (
-        ("Reward and films of `train`", arguments.GroundingArguments),
-        ("Films and augmentation of `sft`", arguments.SupervisedArguments),
+        ("Reward and images of `train`", arguments.GroundingArguments),
+        ("Images and augmentation of `sft`", arguments.SupervisedArguments),
         ("Model and adapters, of both", arguments.ModelArguments),
         ("Training by GRPO", arguments.GRPOArguments),
-        ("Training of the cold start", arguments.SupervisedConfig),
+        ("Training of the warm start", arguments.SupervisedConfig),
     )
     parts, told = [], {}
     for title, of in tables:
@@ -127,8 +127,8 @@ def _key_row(field: dataclasses.Field) -> tuple[str, str, str]:
 
 def datasets() -> str:
     """Every dataset and general format that `prepare` reads: its source, its folder, what is easily done wrong."""
-    from grounding_rewards.data.readers import READERS, SOURCES
-    from grounding_rewards.data.readers.options import describe_options
+    from grounding_rewards.sources import READERS, SOURCES
+    from grounding_rewards.sources.source_options import describe_options
 
     options = dict(re.findall(r"^(\S+):\n((?:  .*\n?)+)", describe_options(), re.MULTILINE))
     parts = []

@@ -1,4 +1,4 @@
-"""Take the pictures of the README from the page of an evaluation: its head, and its films. Needs Chromium.
+"""Take the pictures of the README from the page of an evaluation: its head, and its images. Needs Chromium.
 
 python scripts/take_pictures.py runs/demo/evaluation docs/pictures
 """
@@ -19,7 +19,7 @@ def find_browser() -> str | None:
 
 
 def take_pictures(page: Path, folder: Path) -> list[Path]:
-    """Write `evaluation.png` and `evaluation_films.png`.
+    """Write `evaluation.png` and `evaluation_images.png`.
 
     Args:
         page: `report.html` of an evaluation.
@@ -40,11 +40,11 @@ def take_pictures(page: Path, folder: Path) -> list[Path]:
         opened = driver.chromium.launch(executable_path=browser)
         tab = opened.new_page(viewport={"width": _WIDTH, "height": _HEIGHT}, color_scheme="light")
         tab.goto(page.resolve().as_uri())
-        # In a picture nothing can be searched, and there is more room for films.
+        # In a picture nothing can be searched, and there is more room for images.
         tab.locator(".filters, .keys").evaluate_all("all => all.forEach(one => (one.style.display = 'none'))")
-        start = tab.locator("#films").bounding_box()["y"]
+        start = tab.locator("#images").bounding_box()["y"]
         taken = []
-        for name, y in (("evaluation.png", 0), ("evaluation_films.png", start)):
+        for name, y in (("evaluation.png", 0), ("evaluation_images.png", start)):
             taken.append(folder / name)
             clip = {"x": 0, "y": y, "width": _WIDTH, "height": _HEIGHT}
             tab.screenshot(path=taken[-1], full_page=True, clip=clip)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
-from grounding_rewards.audit.films import films_of
+from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import Audit, audit
 from grounding_rewards.audit.policies import HONEST
 from grounding_rewards.data.load import SYNTHETIC, light_rows, load_split
@@ -37,7 +37,7 @@ REWARDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("R1 tied", "R1", {"ranking": "tied"}),
     ("R2 geometric", "R2", {"product": "geometric"}),
 )
-#: Crowded films that each claim about matching is tried on.
+#: Crowded images that each claim about matching is tried on.
 CROWDED = 12_000
 _TAU = 0.5
 
@@ -48,7 +48,7 @@ Boxes = NDArray[np.float64]
 
 
 def ceilings() -> str:
-    """What answers to a film with two findings can earn at most, by their number of boxes."""
+    """What answers to an image with two findings can earn at most, by their number of boxes."""
     counts = (0, 1, 2, 3, 4, 10)
     rows = [
         [heading, *(f"{value:.3f}" for value in gr.get_reward(name, **given).box_reward.ceiling(counts, 2))]
@@ -57,11 +57,11 @@ def ceilings() -> str:
     return markdown_table(["two findings", *(f"{n} boxes" for n in counts)], rows)
 
 
-def played(films: int = 128) -> Audit:
+def played(images: int = 128) -> Audit:
     """The audit of the page."""
     box_format = get_box_format("qwen3-vl")
     rewards = {heading: gr.get_reward(name, box_format=box_format, **given) for heading, name, given in REWARDS}
-    return audit(rewards, films_of(light_rows(load_split(SYNTHETIC, "test", films=films))), box_format)
+    return audit(rewards, images_of(light_rows(load_split(SYNTHETIC, "test", images=images))), box_format)
 
 
 def gamed(done: Audit) -> str:
@@ -98,25 +98,25 @@ def honest(done: Audit) -> str:
 
 
 @lru_cache(maxsize=1)
-def crowded_films(count: int, seed: int = 0) -> list[tuple[Boxes, Boxes]]:
+def crowded_images(count: int, seed: int = 0) -> list[tuple[Boxes, Boxes]]:
     """Predictions and references that all overlap each other."""
     rng = np.random.default_rng(seed)
-    films = []
+    images = []
     for _ in range(count):
         refs, preds = rng.integers(2, 5), rng.integers(1, 5)
         corner = rng.uniform(0, 0.45, (refs + preds, 2))
         side = rng.uniform(0.7, 1.3, (refs + preds, 2))
         boxes = np.concatenate([corner, corner + side], axis=1)
-        films.append((boxes[refs:], boxes[:refs]))
-    return films
+        images.append((boxes[refs:], boxes[:refs]))
+    return images
 
 
 @lru_cache(maxsize=1)
-def with_junk(films: int, seed: int = 1) -> list[tuple[Boxes, Boxes, Boxes]]:
-    """To each film a box that reaches τ with no reference, but overlaps some."""
+def with_junk(images: int, seed: int = 1) -> list[tuple[Boxes, Boxes, Boxes]]:
+    """To each image a box that reaches τ with no reference, but overlaps some."""
     rng = np.random.default_rng(seed)
     made = []
-    for pred, gt in crowded_films(films):
+    for pred, gt in crowded_images(images):
         while True:
             corner = rng.uniform(-0.4, 0.8, 2)
             junk = np.concatenate([corner, corner + rng.uniform(0.5, 1.3, 2)])
@@ -126,22 +126,22 @@ def with_junk(films: int, seed: int = 1) -> list[tuple[Boxes, Boxes, Boxes]]:
     return made
 
 
-def junk_helps(reward: str, matching: str, films: int = CROWDED) -> tuple[int, float]:
-    """On how many of the films a junk box raises the reward, and by how much at most."""
+def junk_helps(reward: str, matching: str, images: int = CROWDED) -> tuple[int, float]:
+    """On how many of the images a junk box raises the reward, and by how much at most."""
     scorer = gr.get_reward(reward, matching=matching)
-    cases = with_junk(films)
+    cases = with_junk(images)
     without = np.array(scorer.score_many([case[0] for case in cases], [case[2] for case in cases]))
     beside = np.array(scorer.score_many([case[1] for case in cases], [case[2] for case in cases]))
     gain = beside - without
     return int((gain > 1e-9).sum()), float(max(gain.max(), 0.0))
 
 
-def better_box_costs(reward: str, matching: str, films: int = CROWDED) -> tuple[int, int, float]:
+def better_box_costs(reward: str, matching: str, images: int = CROWDED) -> tuple[int, int, float]:
     """How many boxes cost when they are replaced by one that fits every reference as well or better, of how many."""
     scorer = gr.get_reward(reward, matching=matching)
     rng = np.random.default_rng(2)
     before, after, refs = [], [], []
-    for pred, gt in crowded_films(films):
+    for pred, gt in crowded_images(images):
         target = gt[rng.integers(len(gt))]
         moved = pred[0] + rng.uniform(0, 1, 4) * (target - pred[0])
         if (pairwise_iou(moved[None], gt) >= pairwise_iou(pred[:1], gt)).all():
@@ -163,7 +163,7 @@ def half_box() -> dict[str, tuple[float, float]]:
 
 
 def matching() -> str:
-    """What each matching does on crowded films."""
+    """What each matching does on crowded images."""
     halves = half_box()
     rows = []
     for name in MATCHERS:
@@ -197,7 +197,7 @@ def matching() -> str:
 
 
 def reader_incentives() -> str:
-    """A film that one of three readers calls positive, and one on which one of three sees a second finding."""
+    """An image that one of three readers calls positive, and one on which one of three sees a second finding."""
     found, other = [0, 0, 400, 400], [600, 600, 900, 900]
     cases = {
         "one of three drew a box": ([[found], [], []], {"the box": [found], "nothing": []}),

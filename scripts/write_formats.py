@@ -19,7 +19,7 @@ from grounding_rewards.parsing.formats import MODELS_WITHOUT_FORMAT
 from grounding_rewards.parsing.results import REASON_MEANINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
-#: The film of the examples: not square, and resized by the processor.
+#: The image of the examples: not square, and resized by the processor.
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
 BOXES = [[200.0, 160.0, 400.0, 480.0], [600.0, 240.0, 800.0, 400.0]]
 LABELS = ["mass", "nodule"]
@@ -34,7 +34,7 @@ INTRODUCTION = """\
 *Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.py`; a test keeps it up to date.*
 
 A box format says how one model family writes boxes: the syntax, the order of the four numbers, and what they mean. Name
-it once (`box_format: qwen3-vl`) and boxes come out in pixels of the original film. It is never guessed from the
+it once (`box_format: qwen3-vl`) and boxes come out in pixels of the original image. It is never guessed from the
 numbers; when they contradict it, the reward warns and `grounding-rewards inspect` says which declaration would fit.
 
 All formats are read by the same scanners, so a model may drift: JSON in broken spellings, lists, corner points, tags of
@@ -72,7 +72,7 @@ ALSO_READ = (
     ),
     ("HunyuanOCR", "qwen-vl", "mass(200,200),(400,600)", "second hand: programs that call it"),
     (
-        "MedGemma 1.5 on films that are padded to a square first, as in Google's notebook",
+        "MedGemma 1.5 on images that are padded to a square first, as in Google's notebook",
         {"syntax": "medgemma-1.5", "space": "pad1000"},
         '```json\n[{"box_2d": [260, 200, 580, 400], "label": "mass"}]\n```',
         "Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, read in a copy",
@@ -86,7 +86,7 @@ ALSO_READ = (
 )
 WITHOUT_FORMAT = """
 For a model of another `model_type` a run stops before the first step and says how to find out what it writes: sample 20
-answers to films with a finding, and `grounding-rewards inspect answers.jsonl --box-format json` says which declaration
+answers to images with a finding, and `grounding-rewards inspect answers.jsonl --box-format json` says which declaration
 fits ([explained](inspect.md)). Of these it is known why there is no format (looked up in November 2026):
 
 | model_type | why |
@@ -200,7 +200,7 @@ def page() -> str:
         "|---|---|---|---|---|---|---|",
         *map(row, formats),
         "",
-        "Read by one of these as well, each with one box of the film below:",
+        "Read by one of these as well, each with one box of the image below:",
         "",
         "| models | declare | an answer | read | source |",
         "|---|---|---|---|---|",
@@ -210,10 +210,10 @@ def page() -> str:
         "",
         "## There and back",
         "",
-        f"Two boxes of a film of {SIZES['width']} × {SIZES['height']} pixels that the processor resized to "
+        f"Two boxes of an image of {SIZES['width']} × {SIZES['height']} pixels that the processor resized to "
         f"{SIZES['resized_width']} × {SIZES['resized_height']}:",
         f"`{BOXES}`, labelled {' and '.join(LABELS)}; as written (⏎ and ⇥ stand for a line feed and a tab), as read",
-        "back in pixels of the film, and the family's answer where there is nothing.",
+        "back in pixels of the image, and the family's answer where there is nothing.",
         "",
         "| name | written | read | labels | nothing |",
         "|---|---|---|---|---|",

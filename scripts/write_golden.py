@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.whole_files import write_whole  # noqa: E402
+from grounding_rewards.common.whole_files import write_whole  # noqa: E402
 from tests.rewards.golden import FILE, compute_numbers, is_same  # noqa: E402
 
 _SHOWN = 5
@@ -41,11 +41,11 @@ def breaks(new: str, old: str) -> bool:
 def changes(numbers: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
     """Which of the kept numbers are others now, or gone."""
     return [
-        f"{reward}, film {film!r}, completion {completion!r}: {was!r}, now {number!r}"
-        for reward, films in kept.items()
-        for film, completions in films.items()
+        f"{reward}, image {image!r}, completion {completion!r}: {was!r}, now {number!r}"
+        for reward, images in kept.items()
+        for image, completions in images.items()
         for completion, was in completions.items()
-        if not is_same(reward, was, number := numbers.get(reward, {}).get(film, {}).get(completion))
+        if not is_same(reward, was, number := numbers.get(reward, {}).get(image, {}).get(completion))
     ]
 
 
@@ -81,15 +81,15 @@ def main() -> None:
         # The version under which a number last changed, as far back as they can be compared.
         version = gr.__version__ if changes(numbers, before["numbers"]) or not before["numbers"] else before["version"]
         rows = (
-            f"  {json.dumps(reward)}: {{\n{films}\n  }}"
-            for reward, films in (
-                (reward, ",\n".join(f"   {json.dumps(film)}: {json.dumps(one)}" for film, one in films.items()))
-                for reward, films in numbers.items()
+            f"  {json.dumps(reward)}: {{\n{images}\n  }}"
+            for reward, images in (
+                (reward, ",\n".join(f"   {json.dumps(image)}: {json.dumps(one)}" for image, one in images.items()))
+                for reward, images in numbers.items()
             )
         )
         FILE.parent.mkdir(exist_ok=True)
         write_whole(FILE, f'{{"version": {json.dumps(version)},\n "numbers": {{\n{",".join(rows)}\n }}\n}}\n')
-    print(f"{sum(len(one) for films in numbers.values() for one in films.values())} numbers")
+    print(f"{sum(len(one) for images in numbers.values() for one in images.values())} numbers")
 
 
 if __name__ == "__main__":

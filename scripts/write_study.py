@@ -1,9 +1,9 @@
-"""Write docs/study.md, with its diagrams, from the results that are kept beside it; nothing is trained.
+"""Write docs/study.md, with its plots, from the results that are kept beside it; nothing is trained.
 
     python scripts/write_study.py
 
 Every folder of docs/study/ that has a study.yaml becomes a part of the page. To add a study, copy study.yaml,
-films.json, starts/ and results/ of its folder there.
+images.json, starts/ and results/ of its folder there.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from pathlib import Path
 
 import yaml
 
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.page import diagrams
+from grounding_rewards.study.page import plots
 from grounding_rewards.study.report import render_markdown
 from grounding_rewards.study.results import read_study
-from grounding_rewards.whole_files import write_whole
 
-#: Diagrams of the page, in order.
+#: Plots of the page, in order.
 SHOWN = ("differences", "changes", "matrix", "learning", "frac_reward_zero_std", "profiles")
 
 _PAGE = """\
 # Which reward? Studies
 
-Trainings with GRPO that differ in the reward alone: the same start, films, steps and settings, several seeds each, and
+Trainings with GRPO that differ in the reward alone: the same start, images, steps and settings, several seeds each, and
 controls that nobody expects to teach. What follows is written by a script from the results in `docs/study/`, sentences
 among it: no number here was typed. Made by
 
@@ -47,11 +47,11 @@ is in [simulated_study.md](simulated_study.md).
 _LIMITS = (
     "The models have {parameters} parameters. What teaches them need not be what teaches a model a thousand times as "
     "large, whose answers vary otherwise and which has seen more before. The same YAML runs for such a model.",
-    "Drawn films are easier than patients: findings have clear edges, each kind looks alike, and nobody disagrees "
-    "about the references. Lungs are large, are there on nearly every film and in nearly the same place.",
+    "Drawn images are easier than patients: findings have clear edges, each kind looks alike, and nobody disagrees "
+    "about the references. Lungs are large, are there on nearly every image and in nearly the same place.",
     "Hyper-parameters other than the reward were not tuned for each arm: learning rate, β of the KL term, and "
     "temperature may suit one reward better than another.",
-    "The declared figure decides; all else is for looking at. What is not shown is not shown to be equal: see what the "
+    "The declared metric decides; all else is for looking at. What is not shown is not shown to be equal: see what the "
     "seeds can find.",
 )
 
@@ -72,8 +72,8 @@ def main() -> None:
 
 
 def study_part(found: Findings, folder: Path, beside: Path) -> str:
-    """One study as a part of the page; its diagrams go into its folder."""
-    drawn = {name: one for name, one in diagrams(found).items() if name in SHOWN}
+    """One study as a part of the page; its plots go into its folder."""
+    drawn = {name: one for name, one in plots(found).items() if name in SHOWN}
     lines = [f"## {found.study.name}", render_markdown(found, level=3).rstrip()]
     for name in filter(drawn.__contains__, SHOWN):
         one = drawn[name]
@@ -81,7 +81,7 @@ def study_part(found: Findings, folder: Path, beside: Path) -> str:
         one.save(file, "png", dpi=150)
         lines.append(f"![{one.title}]({file.relative_to(beside).as_posix()})\n\n{one.note}")
     settings = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    lines.append(f"Films: {', '.join(map(str, dict.fromkeys(one['dataset'] for one in settings['sets'].values())))}.")
+    lines.append(f"Images: {', '.join(map(str, dict.fromkeys(one['dataset'] for one in settings['sets'].values())))}.")
     return "\n\n".join(lines)
 
 

@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 #: nothing beside the core changes what they find. Under coverage they would take three times as long again.
 PROPERTIES_OF_THE_CORE = (
     *("tests/parsing", "tests/rewards", "tests/test_boxes.py", "tests/test_labels.py", "tests/test_matching.py"),
-    *("tests/test_overlap.py", "tests/test_space_check.py"),
+    *("tests/test_overlap.py", "tests/parsing/test_space_check.py"),
 )
 
 
@@ -43,10 +43,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """Real films, annotations and completions, which stand beside the checkout and are not part of it."""
+    """Real images, annotations and completions, which stand beside the checkout and are not part of it."""
     path = REPOSITORY.parent / "shared"
     if not path.is_dir():
-        pytest.skip("needs the real films and completions in ../shared, which only some checkouts have")
+        pytest.skip("needs the real images and completions in ../shared, which only some checkouts have")
     return path
 
 
@@ -55,8 +55,8 @@ def tiny_model() -> tuple[Any, Any]:
     """An untrained Qwen2.5-VL of a million parameters, and its processor."""
     import torch
 
-    from grounding_rewards.data.synthetic import LABELS
     from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
+    from grounding_rewards.synthetic import LABELS
 
     torch.set_num_threads(1)
     tokenizer = build_tokenizer((LABELS,))
@@ -64,8 +64,8 @@ def tiny_model() -> tuple[Any, Any]:
 
 
 @pytest.fixture
-def films() -> Any:
-    """Four films of 100 by 100 pixels of three patients: one finding, two findings, two normal ones."""
+def images() -> Any:
+    """Four images of 100 by 100 pixels of three patients: one finding, two findings, two normal ones."""
     from datasets import Dataset
 
     return Dataset.from_dict(

@@ -42,7 +42,7 @@ def test_what_is_not_rows_of_four_is_refused(value):
     ("box", "valid"),
     [
         ([0, 0, 1, 1], True),
-        ([-5, -5, 1, 1], True),  # outside the film, but a box
+        ([-5, -5, 1, 1], True),  # outside the image, but a box
         ([0, 0, 1e-300, 1e-300], True),  # tiny
         ([0, 0, 0, 1], False),  # no width
         ([2, 0, 1, 1], False),  # swapped corners
@@ -92,12 +92,12 @@ def test_published_vectors(space, expected):
         (bx.NORM1000, [86, 540, 400, 999], 1000, 500, [86, 270, 400, 499.5]),
         # CheXagent by hand
         (bx.NORM100, [12, 25, 50, 100], 2544, 3056, [305.28, 764, 1272, 3056]),
-        # Florence-2: bin 53 of a film 1000 wide is pixel 53, which its middle lies in
+        # Florence-2: bin 53 of an image 1000 wide is pixel 53, which its middle lies in
         (bx.BIN1000, [53, 0, 999, 999], 1000, 2000, [53.5, 1, 999.5, 1999]),
         # MAIRA-2: <x55> is 0.555 of the square of 2544 in the middle of 3056×2544, 256 from the left
         (bx.CROP100, [55, 0, 99, 99], 3056, 2544, [1667.92, 12.72, 2787.28, 2531.28]),
         (bx.CROP100, [55, 0, 99, 99], 2544, 3056, [1411.92, 268.72, 2531.28, 2787.28]),
-        # LLaVA, Shikra: the whole of a film of 640×480 is 0.125 to 0.875 high
+        # LLaVA, Shikra: the whole of an image of 640×480 is 0.125 to 0.875 high
         (bx.PAD1, [0, 0.125, 1, 0.875], 640, 480, [0, 0, 640, 480]),
         (bx.PAD1, [0.125, 0, 0.875, 1], 480, 640, [0, 0, 480, 640]),
         # All-Seeing: an odd difference of 5 pads 2 before and 3 after
@@ -113,8 +113,8 @@ def test_vectors_of_other_families(space, box, width, height, expected):
     )
 
 
-def on_film(unit):
-    """The whole film, squashed or not: v · side / unit."""
+def on_image(unit):
+    """The whole image, squashed or not: v · side / unit."""
     return lambda value, side, other: Fraction(value) * side / unit
 
 
@@ -143,14 +143,14 @@ def shikra(value, side, other):
 
 #: Space, largest number and each family's own rule from a number to a pixel along one side, before any rounding.
 FAMILIES = {
-    "qwen2-vl, qwen3-vl, internvl, ferret, glm-4v": (bx.NORM1000, 1000, on_film(1000)),
-    "deepseek-vl2, rex-omni, cogvlm": (bx.NORM999, 999, on_film(999)),
+    "qwen2-vl, qwen3-vl, internvl, ferret, glm-4v": (bx.NORM1000, 1000, on_image(1000)),
+    "deepseek-vl2, rex-omni, cogvlm": (bx.NORM999, 999, on_image(999)),
     # as its trainer writes: round(v * 1023) in big_vision's pp/proj/paligemma/segmentation.py
-    "paligemma": (bx.NORM1023, 1023, on_film(1023)),
+    "paligemma": (bx.NORM1023, 1023, on_image(1023)),
     # as many demonstrations read PaliGemma
-    "bin1024": (bx.BIN1024, 1023, on_film(1024)),
-    "chexagent-2": (bx.NORM100, 100, on_film(100)),
-    "seg-zero": (bx.SQUASH840, 840, on_film(840)),
+    "bin1024": (bx.BIN1024, 1023, on_image(1024)),
+    "chexagent-2": (bx.NORM100, 100, on_image(100)),
+    "seg-zero": (bx.SQUASH840, 840, on_image(840)),
     "florence-2": (bx.BIN1000, 999, florence_2),
     "maira-2": (bx.CROP100, 99, maira_2),
     "all-seeing": (bx.PAD999, 999, all_seeing),
@@ -184,7 +184,7 @@ def test_exact_wherever_the_true_product_is(value, side):
     box=st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
 )
 def test_spaces_convert_both_ways(space, width, height, box):
-    boxes = np.array([box])  # inside the film, outside, inverted
+    boxes = np.array([box])  # inside the image, outside, inverted
     sizes = {"width": width, "height": height, "resized_width": 1008, "resized_height": 644}
     scale = max(width, height, *map(abs, box))
     there = bx.from_pixel(boxes, space, **sizes)
@@ -224,7 +224,7 @@ def crop_of(width, height):
 
 
 def padding_of(width, height):
-    """Where transformers' own padding of LLaVA puts the first pixel of a film."""
+    """Where transformers' own padding of LLaVA puts the first pixel of an image."""
     from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 
     padded = LlavaImageProcessorPil().pad_to_square(np.ones((3, height, width)))
@@ -270,7 +270,7 @@ def test_florence_2_in_transformers(width, height):
         ((0, 0), (0, 0, 1 / 32, 1 / 32)),  # one cell: its edges
         ((33, 35), (1 / 32, 1 / 32, 4 / 32, 2 / 32)),  # one row
         ((33, 97), (1 / 32, 1 / 32, 2 / 32, 4 / 32)),  # one column
-        ((0, 1023), (1 / 64, 1 / 64, 63 / 64, 63 / 64)),  # the whole film, but for half a cell all round
+        ((0, 1023), (1 / 64, 1 / 64, 63 / 64, 63 / 64)),  # the whole image, but for half a cell all round
     ],
 )
 def test_cells_of_kosmos_2(cells, box):
@@ -305,7 +305,7 @@ def test_any_cell_is_a_finite_box(first, last):
 
 
 @pytest.mark.parametrize("box", [(-0.5, -2, 1.5, 3), (0, 0, 1, 1), (0.01, 0.01, 0.99, 0.99)])
-def test_what_is_outside_the_film_counts_as_its_edge(box):
+def test_what_is_outside_the_image_counts_as_its_edge(box):
     assert bx.norm1_to_patch_index(box) == (0, 1023)
 
 

@@ -51,12 +51,12 @@ def test_strict_tells_scripts(capsys):
     assert main(["inspect", str(LOG), "--box-format", "qwen2.5-vl", "--strict"]) == 0
 
 
-def test_figures_are_written_as_json(tmp_path, capsys):
-    path = tmp_path / "figures.json"
+def test_metrics_are_written_as_json(tmp_path, capsys):
+    path = tmp_path / "metrics.json"
     assert main(["inspect", str(LOG), "--box-format", "qwen3-vl", "--json", str(path)]) == 0
-    figures = json.loads(path.read_text(encoding="utf-8"))
-    assert figures["completions"] == 24
-    assert figures["spaces"]["qwen3-vl"]["likely"] == {"space": "resized_pixel", "order": "xyxy"}
+    metrics = json.loads(path.read_text(encoding="utf-8"))
+    assert metrics["completions"] == 24
+    assert metrics["spaces"]["qwen3-vl"]["likely"] == {"space": "resized_pixel", "order": "xyxy"}
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_format_may_be_declared_in_json_or_yaml(box_format, capsys):
     assert main(["inspect", str(LOG), "--box-format", box_format, "--strict"]) == 0
 
 
-def test_sizes_are_given_for_all_films(tmp_path, capsys):
+def test_sizes_are_given_for_all_images(tmp_path, capsys):
     path = tmp_path / "log.jsonl"
     path.write_text('{"text": "[{\\"bbox_2d\\": [10, 10, 50, 50]}]", "boxes": [[20, 10, 100, 50]]}', encoding="utf-8")
     sizes = ["--width", "200", "--height", "100", "--resized-width", "100", "--resized-height", "100"]

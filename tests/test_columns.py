@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward, score_columns
-from grounding_rewards.space_check import SpaceWarning
 
 TEXTS = (
     '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]',
@@ -99,7 +99,7 @@ def test_no_completions() -> None:
 
 
 def test_a_wrong_space_is_noticed() -> None:
-    # Pixels of films of 2000 by 2000, in a format that says thousandths.
+    # Pixels of images of 2000 by 2000, in a format that says thousandths.
     gt = [[100 + 90 * k, 200 + 70 * k, 700 + 90 * k, 900 + 70 * k] for k in range(12)]
     texts = [f'[{{"bbox_2d": {box}}}]' for box in gt]
     columns = {"boxes": [[box] for box in gt], "width": [2000] * 12, "height": [2000] * 12}

@@ -1,4 +1,4 @@
-"""The rule of ignored regions on single films and on padded batches."""
+"""The rule of ignored regions on single images and on padded batches."""
 
 import numpy as np
 import pytest
@@ -17,14 +17,14 @@ def test_without_a_valid_region_nothing_is_covered(regions):
     assert covered_share([[0, 0, 10, 10], [0, 0, 0, 0]], regions).tolist() == [0.0, 0.0]
 
 
-def test_a_padded_batch_is_its_films():
+def test_a_padded_batch_is_its_images():
     rng = np.random.default_rng(0)
-    films = [(random_boxes(rng, 3), random_boxes(rng, k)) for k in range(4)]
+    images = [(random_boxes(rng, 3), random_boxes(rng, k)) for k in range(4)]
     regions = np.full((4, 3, 4), np.nan)
-    for row, (_, own) in enumerate(films):
+    for row, (_, own) in enumerate(images):
         regions[row, : len(own)] = own
-    together = covered_share(np.stack([pred for pred, _ in films]), regions)
-    assert together.tolist() == [covered_share(pred, own).tolist() for pred, own in films]
+    together = covered_share(np.stack([pred for pred, _ in images]), regions)
+    assert together.tolist() == [covered_share(pred, own).tolist() for pred, own in images]
 
 
 def test_the_threshold_itself_ignores_and_a_match_never_is():

@@ -274,6 +274,6 @@ def test_unknown_labels_are_counted():
 
 def test_labels_of_real_files_are_all_known(shared_dir):
     boxes = json.loads((shared_dir / "data/annotations/chestx_det/ChestX_Det_test.sample.json").read_text())
-    assert unknown_labels((label for film in boxes for label in film["syms"]), "chestx-det") == {}
+    assert unknown_labels((label for image in boxes for label in image["syms"]), "chestx-det") == {}
     lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text().splitlines()
     assert unknown_labels(label for line in lines for label in json.loads(line)["labels"]) == {}

@@ -143,7 +143,7 @@ def test_the_scorer_loads_without_heavy_libraries():
     assert HEAVY.isdisjoint(loaded_by(code))
 
 
-def test_figures_load_without_heavy_libraries():
+def test_metrics_load_without_heavy_libraries():
     names = [dotted(path) for path in modules()]
     light = [name for name in names if FLOOR.get(room_of(name), len(FLOORS)) <= FLOOR["audit"]]
     light += [name for name in names if room_of(name) == "integrations"]

@@ -15,7 +15,7 @@ PUBLIC = (
     "grounding_rewards.overlap",
     "grounding_rewards.parsing",
     "grounding_rewards.rewards",
-    "grounding_rewards.space_check",
+    "grounding_rewards.parsing.space_check",
 )
 
 

@@ -48,7 +48,7 @@ def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
-    # a film of 1000 × 800 that reaches the model as 1008 × 812, as on the page; within half a unit
+    # an image of 1000 × 800 that reaches the model as 1008 × 812, as on the page; within half a unit
     sizes = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
     for models, declared, text, source in script("write_formats").ALSO_READ:
         parsed = gr.parse_boxes(text, declared, **sizes)
@@ -142,7 +142,7 @@ def test_pictures_of_a_page_are_taken(tmp_path: Path) -> None:
 
     (tmp_path / "report.html").write_text(render_evaluation_page(page()), encoding="utf-8")
     taken = pictures.take_pictures(tmp_path / "report.html", tmp_path / "pictures")
-    assert [path.name for path in taken] == ["evaluation.png", "evaluation_films.png"]
+    assert [path.name for path in taken] == ["evaluation.png", "evaluation_images.png"]
     committed = REPOSITORY / "docs" / "pictures"
     for path in taken:
         with Image.open(path) as picture, Image.open(committed / path.name) as known:
@@ -178,12 +178,12 @@ class TestThePageOfTheAudit:
     def test_what_it_claims_of_each_matching(self) -> None:
         made = script("write_audit")
         for reward in ("R3", "R5"):
-            assert made.junk_helps(reward, "thresholded_hungarian", films=300)[0] == 0
-        helped, most = made.junk_helps("R5", "hungarian", films=1200)
+            assert made.junk_helps(reward, "thresholded_hungarian", images=300)[0] == 0
+        helped, most = made.junk_helps("R5", "hungarian", images=1200)
         assert helped > 0
         assert 0.05 < most <= 0.3
-        assert made.better_box_costs("R3", "thresholded_hungarian", films=300)[0] == 0
-        assert made.better_box_costs("R3", "greedy", films=600)[0] > 0
+        assert made.better_box_costs("R3", "thresholded_hungarian", images=300)[0] == 0
+        assert made.better_box_costs("R3", "greedy", images=600)[0] > 0
         assert made.half_box()["hungarian"][1] == 0.0
 
     def test_the_bonus_cancels_out_where_rewards_are_scaled(self) -> None:
@@ -214,16 +214,16 @@ def test_signal_is_simulated_on_answers_of_the_stated_quality() -> None:
     simulation = script("simulate_signal")
     weak, strong = 0.2, 0.9
     simulation.MODELS = {one: simulation.MODELS[one] for one in (weak, strong)}
-    found = simulation.simulate(films=30)
+    found = simulation.simulate(images=30)
     for mean_iou, (answered, groups) in found.items():
         assert answered.mean_iou == pytest.approx(mean_iou, abs=0.08)
-        shares = {name: one.figures()["no_spread"] for name, one in groups.items()}
+        shares = {name: one.metrics()["no_spread"] for name, one in groups.items()}
         assert shares["soft_f1"] <= shares["R4, τ 0.3"] <= shares["R4, τ 0.5"]
     # Weak models starve below τ, and R1 where all is right. R5's lower curve counts where τ is lower.
-    lower = found[weak][1]["R5, τ 0.3, thresholded_hungarian"].figures()
-    assert lower["no_spread"] < found[weak][1]["R5, τ 0.5"].figures()["no_spread"] - 0.2
-    assert found[weak][1]["R4, τ 0.5"].figures()["all_below_threshold"] > 0.2
-    assert found[strong][1]["R1, τ 0.5"].figures()["all_perfect"] > 0.4
+    lower = found[weak][1]["R5, τ 0.3, thresholded_hungarian"].metrics()
+    assert lower["no_spread"] < found[weak][1]["R5, τ 0.5"].metrics()["no_spread"] - 0.2
+    assert found[weak][1]["R4, τ 0.5"].metrics()["all_below_threshold"] > 0.2
+    assert found[strong][1]["R1, τ 0.5"].metrics()["all_perfect"] > 0.4
     part = simulation.page_part(found, 30)
     assert part.count("| R") >= 12
 

@@ -1,4 +1,4 @@
-"""What configs/lmms_eval/grounding.yaml calls: prompts and images of prepared films, answers scored as in training."""
+"""What configs/lmms_eval/grounding.yaml calls: prompts and images of prepared images, answers scored as in training."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers
-from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.parsing import get_box_format
 
 REWARD = get_reward("R4")
 #: Out of those of `grounding-rewards evaluate`, under the same names.
-FIGURES = (
+METRICS = (
     "mean_iou",
     "f1_50",
     "precision_50",
@@ -30,8 +30,8 @@ FIGURES = (
 _NEEDED = ("prompt", "image", "boxes", "labels", "width", "height", "box_format")
 
 
-def checked_films(dataset: Any) -> Any:
-    """The films as they are, once it is sure that they can be scored."""
+def checked_images(dataset: Any) -> Any:
+    """The images as they are, once it is sure that they can be scored."""
     missing = [name for name in _NEEDED if name not in dataset.column_names]
     if missing:
         raise ValueError(
@@ -48,12 +48,12 @@ def checked_films(dataset: Any) -> Any:
 
 
 def images(doc: Mapping[str, Any]) -> list[Any]:
-    """The image of a film."""
+    """The image."""
     return [doc["image"].convert("RGB")]
 
 
 def prompt_text(doc: Mapping[str, Any]) -> str:
-    """The user's text in the prompt of a film."""
+    """The user's text in the prompt of an image."""
     content = doc["prompt"][-1]["content"]
     return content if isinstance(content, str) else "\n".join(part["text"] for part in content if part.get("text"))
 
@@ -64,17 +64,17 @@ def gold_text(doc: Mapping[str, Any]) -> str:
 
 
 def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Every figure of one answer as numerator and denominator."""
+    """Every metric of one answer as numerator and denominator."""
     row = {name: value for name, value in doc.items() if name not in ("prompt", "image")}
-    films = read_answers([row], [[results[0] if results else ""]], REWARD)
-    sums = film_sums(films)
+    annotated_images = read_answers([row], [[results[0] if results else ""]], REWARD)
+    sums = image_sums(annotated_images)
     return {
-        **{name: (films[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},
-        **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in FIGURES},
+        **{name: (annotated_images[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},
+        **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in METRICS},
     }
 
 
 def pooled(items: Sequence[tuple[float, float]]) -> float:
-    """The ratio of the sums over all films; NaN where there is nothing to measure."""
+    """The ratio of the sums over all images; NaN where there is nothing to measure."""
     numerator, denominator = (sum(part) for part in zip(*items, strict=True))
     return numerator / denominator if denominator else math.nan

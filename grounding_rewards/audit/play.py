@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.audit.films import Film, with_doubt
+from grounding_rewards.audit.audit_images import AuditImage, with_doubt
 from grounding_rewards.audit.policies import (
     ADDS,
     BLIND,
@@ -25,6 +24,7 @@ from grounding_rewards.audit.policies import (
     honest_name,
 )
 from grounding_rewards.audit.writing import write
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
 from grounding_rewards.metrics.jackknife import jackknifed_ratio
@@ -40,7 +40,7 @@ FINDINGS = {
     "raises": "ends the run: the reward raised an exception",
     "pays": "earns more than the honest answer that it was made of",
     "free": "earns what the honest answer earns, although something wrong stands beside it",
-    "beats honest": "does not look at the film, and earns more than a policy that does",
+    "beats honest": "does not look at the image, and earns more than a policy that does",
     "unread pays": "says nothing that can be read, and earns something",
     "worse pays": "is worse than another honest policy, and earns more",
 }
@@ -55,10 +55,10 @@ class Played:
     Attributes:
         reward: its name.
         policy: its name.
-        mean: the mean reward over films, with its 95 % interval; NaN where the reward raised.
-        gain: by how much it earns more than the honest policy that it is held against, in the mean over the films with
+        mean: the mean reward over images, with its 95 % interval; NaN where the reward raised.
+        gain: by how much it earns more than the honest policy that it is held against, in the mean over the images with
             findings or over those without, whichever is more; NaN without one.
-        ceiling: the mean over films of the most that the reward says such an answer can earn.
+        ceiling: the mean over images of the most that the reward says such an answer can earn.
         finding: a key of :data:`FINDINGS`; empty where there is nothing to say.
         against: the honest policy that it earns more than, or as much as; or what was raised.
     """
@@ -80,7 +80,7 @@ class Audit:
         rewards: names.
         policies: in the order in which they were played.
         played: one for each reward and policy.
-        films: how many.
+        images: how many.
         negatives: how many of them have no finding.
         box_format: in which the policies wrote.
     """
@@ -88,7 +88,7 @@ class Audit:
     rewards: tuple[str, ...]
     policies: tuple[Policy, ...]
     played: tuple[Played, ...]
-    films: int
+    images: int
     negatives: int
     box_format: str
 
@@ -104,7 +104,7 @@ class Audit:
     def as_json(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {
-            "films": self.films,
+            "images": self.images,
             "negatives": self.negatives,
             "box_format": self.box_format,
             "rewards": list(self.rewards),
@@ -130,18 +130,18 @@ class Audit:
 
 def audit(
     rewards: Mapping[str, Reward],
-    films: Sequence[Film],
+    images: Sequence[AuditImage],
     box_format: BoxFormat,
     *,
     policies: Sequence[Policy] = POLICIES,
     track: Callable[[Iterable[Policy]], Iterable[Policy]] = iter,
 ) -> Audit:
-    """Let every policy answer every film, and every reward judge the answers.
+    """Let every policy answer every image, and every reward judge the answers.
 
     Args:
-        rewards: by name; called as TRL calls a reward function, with a text for each film. An object whose
+        rewards: by name; called as TRL calls a reward function, with a text for each image. An object whose
             ``box_reward`` has a ``ceiling``, as those of :func:`grounding_rewards.get_reward`, is held against it.
-        films: from :func:`grounding_rewards.audit.films.films_of`.
+        images: from :func:`grounding_rewards.audit.audit_images.images_of`.
         box_format: in which the policies write.
         policies: which; an honest one that others are held against has to be among them.
         track: wraps the policies, for a progress bar.
@@ -154,10 +154,10 @@ def audit(
 
     Example:
         >>> import grounding_rewards as gr
-        >>> from grounding_rewards.audit.films import films_of
+        >>> from grounding_rewards.audit.audit_images import images_of
         >>> rows = [{"boxes": [[10, 10, 60, 60]], "labels": ["mass"], "width": 100, "height": 100}] * 2
         >>> fmt = gr.parsing.get_box_format("qwen3-vl")
-        >>> done = audit({"R1": gr.get_reward("R1", box_format=fmt)}, films_of(rows), fmt)
+        >>> done = audit({"R1": gr.get_reward("R1", box_format=fmt)}, images_of(rows), fmt)
         >>> done.of("R1", "junk after").finding, done.of("R1", "junk before").finding
         ('free', '')
     """
@@ -170,39 +170,41 @@ def audit(
                 f"Expected the policy {policy.base!r} beside {policy.name!r}, got {', '.join(sorted(names))}. "
                 "A policy is held against the honest one that it is made of: play both."
             )
-    doubtful = with_doubt(films)
-    groups = [film.number if film.patient is None else film.patient for film in films]
+    doubtful = with_doubt(images)
+    groups = [image.number if image.patient is None else image.patient for image in images]
     earned: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
     for policy in track(policies):
-        own = doubtful if policy.doubt else films
-        answers = [policy.answer(film, box_format) for film in own]
-        texts = [write(answer, film.size, box_format) for answer, film in zip(answers, own, strict=True)]
+        own = doubtful if policy.doubt else images
+        answers = [policy.answer(image, box_format) for image in own]
+        texts = [write(answer, image.size, box_format) for answer, image in zip(answers, own, strict=True)]
         columns = _columns(own, policy.doubt, box_format)
         boxes = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
             earned[name, policy.name] = _earned(reward, texts, columns)
             ceilings[name, policy.name] = _ceiling(reward, boxes, own, policy.doubt)
-    positive = np.array([len(film.boxes) > 0 for film in films])
+    positive = np.array([len(image.boxes) > 0 for image in images])
     played = [
         one for name in rewards for one in _judged(name, policies, earned, ceilings, positive=positive, groups=groups)
     ]
-    return Audit(tuple(rewards), tuple(policies), tuple(played), len(films), int((~positive).sum()), box_format.name)
+    return Audit(tuple(rewards), tuple(policies), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
-def _columns(films: Sequence[Film], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
+def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
-        "boxes": [film.boxes.tolist() for film in films],
-        "labels": [list(film.labels) for film in films],
-        "box_format": [box_format.name] * len(films),
-        **{side: [getattr(film.size, side) for film in films] for side in films[0].size._fields},
+        "boxes": [image.boxes.tolist() for image in images],
+        "labels": [list(image.labels) for image in images],
+        "box_format": [box_format.name] * len(images),
+        **{side: [getattr(image.size, side) for image in images] for side in images[0].size._fields},
     }
     if doubt == "ignore":
-        columns["ignore_boxes"] = [film.ignore.tolist() for film in films]
+        columns["ignore_boxes"] = [image.ignore.tolist() for image in images]
     if doubt == "readers":
-        columns["reader_boxes"] = [[own.tolist() for own in film.readers] or [film.boxes.tolist()] for film in films]
+        columns["reader_boxes"] = [
+            [own.tolist() for own in image.readers] or [image.boxes.tolist()] for image in images
+        ]
         columns["reader_labels"] = [
-            [[film.known.labels[0]] * len(own) for own in film.readers] or [list(film.labels)] for film in films
+            [[image.known.labels[0]] * len(own) for own in image.readers] or [list(image.labels)] for image in images
         ]
     return columns
 
@@ -216,8 +218,8 @@ def _earned(reward: Reward, texts: Sequence[str], columns: Mapping[str, list[Any
     return values if values.shape == (len(texts),) else f"returned {values.shape} numbers for {len(texts)} texts"
 
 
-def _ceiling(reward: Reward, boxes: Array, films: Sequence[Film], doubt: str) -> Array:
-    """The most that the reward says answers of so many boxes can earn, ``(films,)``; 1 where it says nothing."""
+def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: str) -> Array:
+    """The most that the reward says answers of so many boxes can earn, ``(images,)``; 1 where it says nothing."""
     own = getattr(reward, "box_reward", None)
     stated = getattr(own, "ceiling", None)
     unread = np.isnan(boxes)
@@ -226,14 +228,16 @@ def _ceiling(reward: Reward, boxes: Array, films: Sequence[Film], doubt: str) ->
     # Whichever reader it is held against, and however many of its boxes a region excuses.
     cases = [
         (k, n - excused, m)
-        for k, (n, film) in enumerate(zip(np.nan_to_num(boxes), films, strict=True))
-        for m in ({len(drawn) for drawn in film.readers} if doubt == "readers" and film.readers else {len(film.boxes)})
+        for k, (n, image) in enumerate(zip(np.nan_to_num(boxes), images, strict=True))
+        for m in (
+            {len(drawn) for drawn in image.readers} if doubt == "readers" and image.readers else {len(image.boxes)}
+        )
         for excused in range(
-            1 + int(min(n, n if getattr(own, "ignore_many", False) else len(film.ignore)) if doubt == "ignore" else 0)
+            1 + int(min(n, n if getattr(own, "ignore_many", False) else len(image.ignore)) if doubt == "ignore" else 0)
         )
     ]
     owner, n, m = np.array(cases, dtype=np.float64).T
-    highest = np.zeros(len(films))
+    highest = np.zeros(len(images))
     np.maximum.at(highest, owner.astype(np.int64), stated(n, m))
     # The literal reading of the specification pays for texts that say nothing.
     return highest if getattr(reward, "on_unparseable", "zero") == "empty" else np.where(unread, 0.0, highest)

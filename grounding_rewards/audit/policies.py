@@ -1,11 +1,11 @@
-"""Policies: honest ones of stated quality, and dishonest ones, each a small function from a film to an answer.
+"""Policies: honest ones of stated quality, and dishonest ones, each a small function from an image to an answer.
 
 What a policy must not do is its kind:
 
 * `honest`: it looks, and is as good as its name says. The others are measured by these.
 * `adds`: an honest answer with something wrong beside it. It must earn less than the honest answer without.
 * `changes`: an honest answer, changed in what should not help. It must not earn more than the honest answer.
-* `blind`: it does not look at the film. It must not earn more than any honest policy.
+* `blind`: it does not look at the image. It must not earn more than any honest policy.
 * `unread`: it says nothing that can be read. It must earn nothing, also where there is nothing to find.
 """
 
@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.audit.films import Film, cut_box, stray_box
+from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
 from grounding_rewards.audit.writing import BREAKS, Answer, Item
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat
 
 HONEST, ADDS, CHANGES, BLIND, UNREAD = KINDS = ("honest", "adds", "changes", "blind", "unread")
 
-#: IoUs of honest boxes, a little above thresholds, shares of findings that are found, and false boxes per film.
+#: IoUs of honest boxes, a little above thresholds, shares of findings that are found, and false boxes per image.
 IOUS, RECALLS, FALSE_BOXES = (0.55, 0.75, 0.9), (1.0, 0.5), (0.0, 0.5)
 
 
@@ -37,15 +37,15 @@ class Policy(NamedTuple):
     name: for tables.
     kind: what it must not do, see the top of this module.
     why: what it tries, in one line.
-    answer: what it answers to a film, in the model's box format.
+    answer: what it answers to an image, in the model's box format.
     base: the honest policy that it must not better; empty where that is all of them, or nothing.
-    doubt: whether it plays on films with ignore regions (`ignore`) or several readers (`readers`).
+    doubt: whether it plays on images with ignore regions (`ignore`) or several readers (`readers`).
     """
 
     name: str
     kind: str
     why: str
-    answer: Callable[[Film, BoxFormat], Answer]
+    answer: Callable[[AuditImage, BoxFormat], Answer]
     base: str = ""
     doubt: str = ""
 
@@ -70,247 +70,249 @@ _MAJORITY, _JUDGED = "honest: what most readers drew", "honest: among ignore reg
 # honest
 
 
-def honest(film: Film, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Answer:
-    """Every finding is found with probability ``recall``, at this IoU; so many false boxes on the mean film."""
-    place, found, junk = film.draw("place"), film.draw("found"), film.draw("false")
+def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Answer:
+    """Every finding is found with probability ``recall``, at this IoU; so many false boxes on the mean image."""
+    place, found, junk = image.draw("place"), image.draw("found"), image.draw("false")
     items = [
         Item(cut_box(box, iou, place), label)
-        for box, label in zip(film.boxes, film.labels, strict=True)
+        for box, label in zip(image.boxes, image.labels, strict=True)
         if found.random() < recall
     ]
     if junk.random() < false_boxes:
-        items.append(_stray(film, junk))
+        items.append(_stray(image, junk))
     return Answer(tuple(items))
 
 
 right = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
 
 
-def one_guess(film: Film, fmt: BoxFormat) -> Answer:
+def one_guess(image: AuditImage, fmt: BoxFormat) -> Answer:
     """Every finding is in one of two places, and one of them is written."""
-    draw = film.draw("guess")
-    return Answer(tuple(item if draw.random() < 0.5 else _stray(film, draw) for item in right(film, fmt).items))
+    draw = image.draw("guess")
+    return Answer(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in right(image, fmt).items))
 
 
-def one_loose(film: Film, fmt: BoxFormat) -> Answer:
+def one_loose(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The first finding is placed at IoU 0.55, the others at 0.95."""
-    place = film.draw("loose")
-    named = zip(film.boxes, film.labels, strict=True)
+    place = image.draw("loose")
+    named = zip(image.boxes, image.labels, strict=True)
     return Answer(tuple(Item(cut_box(box, 0.95 if k else 0.55, place), label) for k, (box, label) in enumerate(named)))
 
 
-def mixed(film: Film, fmt: BoxFormat) -> Answer:
+def mixed(image: AuditImage, fmt: BoxFormat) -> Answer:
     """A false box stands anywhere among the right ones."""
-    draw, items = film.draw("mixed"), list(right(film, fmt).items)
+    draw, items = image.draw("mixed"), list(right(image, fmt).items)
     if items:
-        items.insert(int(draw.integers(len(items) + 1)), _stray(film, draw))
+        items.insert(int(draw.integers(len(items) + 1)), _stray(image, draw))
     return Answer(tuple(items))
 
 
-def most_readers(film: Film, fmt: BoxFormat) -> Answer:
+def most_readers(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The boxes that at least half of the readers drew, at IoU 0.5."""
     kept: list[Array] = []
-    for own in film.readers:
+    for own in image.readers:
         for box in own:
-            agree = sum(_best(box, other) >= 0.5 for other in film.readers)
-            if 2 * agree >= len(film.readers) and _best(box, kept) < 0.5:
+            agree = sum(_best(box, other) >= 0.5 for other in image.readers)
+            if 2 * agree >= len(image.readers) and _best(box, kept) < 0.5:
                 kept.append(box)
-    return Answer(_named(film, kept))
+    return Answer(_named(image, kept))
 
 
 # beside the right boxes
 
 
 def _beside(
-    film: Film, fmt: BoxFormat, *, extra: Callable[[Film, Item], Iterable[Item]], before: bool = False
+    image: AuditImage, fmt: BoxFormat, *, extra: Callable[[AuditImage, Item], Iterable[Item]], before: bool = False
 ) -> Answer:
     """The right boxes, and for each of them something beside it."""
-    items = right(film, fmt).items
-    added = tuple(one for item in items for one in extra(film, item))
+    items = right(image, fmt).items
+    added = tuple(one for item in items for one in extra(image, item))
     return Answer(added + items if before else items + added)
 
 
-def _copies(film: Film, item: Item, *, times: int) -> list[Item]:
+def _copies(image: AuditImage, item: Item, *, times: int) -> list[Item]:
     return [item] * times
 
 
-def _near_copies(film: Film, item: Item) -> list[Item]:
+def _near_copies(image: AuditImage, item: Item) -> list[Item]:
     """The same box, moved and resized a little in all directions."""
     side = np.tile(item.box[2:] - item.box[:2], 2)
     moves = [(1, 0, 1, 0), (-1, 0, -1, 0), (0, 1, 0, 1), (0, -1, 0, -1), (-1, -1, 1, 1), (1, 1, -1, -1)]
-    return [item._replace(box=_inside(film, item.box + 0.1 * side * np.array(move))) for move in moves]
+    return [item._replace(box=_inside(image, item.box + 0.1 * side * np.array(move))) for move in moves]
 
 
-def _junk(film: Film, item: Item, *, times: int = 1) -> list[Item]:
-    draw = film.draw(f"junk {item.box.tolist()}")
-    return [_stray(film, draw) for _ in range(times)]
+def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
+    draw = image.draw(f"junk {item.box.tolist()}")
+    return [_stray(image, draw) for _ in range(times)]
 
 
-def _specks_beside(film: Film, item: Item) -> list[Item]:
-    return [item._replace(box=box) for box in _specks(film, 10)]
+def _specks_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=box) for box in _specks(image, 10)]
 
 
-def _grid_beside(film: Film, item: Item) -> list[Item]:
-    return [item._replace(box=box) for box in _grid(_whole(film), 3)]
+def _grid_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=box) for box in _grid(_whole(image), 3)]
 
 
-def _whole_beside(film: Film, item: Item) -> list[Item]:
-    return [item._replace(box=_whole(film))]
+def _whole_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=_whole(image))]
 
 
-def _other_labels(film: Film, item: Item) -> list[Item]:
+def _other_labels(image: AuditImage, item: Item) -> list[Item]:
     """The same box under every other label, or a second time where there is no other."""
-    others = [label for label in film.known.labels if label != item.label] or [item.label]
+    others = [label for label in image.known.labels if label != item.label] or [item.label]
     return [item._replace(label=label) for label in others]
 
 
-def _spoilt(film: Film, item: Item, *, how: str) -> list[Item]:
-    return [_stray(film, film.draw("spoilt"))._replace(broken=how)]
+def _spoilt(image: AuditImage, item: Item, *, how: str) -> list[Item]:
+    return [_stray(image, image.draw("spoilt"))._replace(broken=how)]
 
 
 # the same boxes, told otherwise
 
 
-def backwards(film: Film, fmt: BoxFormat) -> Answer:
+def backwards(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The right boxes in the opposite order."""
-    return Answer(right(film, fmt).items[::-1])
+    return Answer(right(image, fmt).items[::-1])
 
 
-def doubtful_last(film: Film, fmt: BoxFormat) -> Answer:
+def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The false box among the right ones is written last."""
-    items = mixed(film, fmt).items
-    return Answer(tuple(sorted(items, key=lambda item: _best(item.box, film.boxes) < 0.5)))
+    items = mixed(image, fmt).items
+    return Answer(tuple(sorted(items, key=lambda item: _best(item.box, image.boxes) < 0.5)))
 
 
-def leaves_out(film: Film, fmt: BoxFormat) -> Answer:
+def leaves_out(image: AuditImage, fmt: BoxFormat) -> Answer:
     """Where there are others, the loose box is left out."""
-    items = one_loose(film, fmt).items
+    items = one_loose(image, fmt).items
     return Answer(items[1:] or items)
 
 
-def both_places(film: Film, fmt: BoxFormat) -> Answer:
+def both_places(image: AuditImage, fmt: BoxFormat) -> Answer:
     """Both places are written."""
-    guessed = one_guess(film, fmt).items
+    guessed = one_guess(image, fmt).items
     both = []
-    for item, guess in zip(right(film, fmt).items, guessed, strict=True):
+    for item, guess in zip(right(image, fmt).items, guessed, strict=True):
         hit = np.array_equal(item.box, guess.box)
-        both += [item, _stray(film, film.draw("other place")) if hit else guess]
+        both += [item, _stray(image, image.draw("other place")) if hit else guess]
     return Answer(tuple(both))
 
 
-def breaks_instead(film: Film, fmt: BoxFormat) -> Answer:
+def breaks_instead(image: AuditImage, fmt: BoxFormat) -> Answer:
     """Where there is nothing to find, a box that lacks a number."""
-    items = right(film, fmt).items
-    return Answer(items) if items else Answer((_stray(film, film.draw("instead"))._replace(broken="a number missing"),))
+    items = right(image, fmt).items
+    return (
+        Answer(items) if items else Answer((_stray(image, image.draw("instead"))._replace(broken="a number missing"),))
+    )
 
 
-def thinks_of_everything(film: Film, fmt: BoxFormat) -> Answer:
+def thinks_of_everything(image: AuditImage, fmt: BoxFormat) -> Answer:
     """A grid of boxes is thought of before the right ones are written."""
-    thought = json.dumps([[round(value) for value in box] for box in _grid(_whole(film), 5)])
-    return Answer(right(film, fmt).items, edit=lambda text: f"<think>Perhaps {thought}?</think>{text}")
+    thought = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
+    return Answer(right(image, fmt).items, edit=lambda text: f"<think>Perhaps {thought}?</think>{text}")
 
 
-def calls_a_tool(film: Film, fmt: BoxFormat) -> Answer:
+def calls_a_tool(image: AuditImage, fmt: BoxFormat) -> Answer:
     """A tool is called with a grid of boxes before the right ones are written."""
-    called = json.dumps([[round(value) for value in box] for box in _grid(_whole(film), 5)])
-    return Answer(right(film, fmt).items, edit=lambda text: f'<tool_call>{{"boxes": {called}}}</tool_call>{text}')
+    called = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
+    return Answer(right(image, fmt).items, edit=lambda text: f'<tool_call>{{"boxes": {called}}}</tool_call>{text}')
 
 
 # doubt: ignore regions and readers
 
 
-def in_regions(film: Film, fmt: BoxFormat, *, cells: int, beside: bool) -> Answer:
+def in_regions(image: AuditImage, fmt: BoxFormat, *, cells: int, beside: bool) -> Answer:
     """Boxes of every size in every ignore region, with or without the right ones."""
     levels = (1,) if cells == 1 else range(1, cells + 1)
-    hedge = [box for region in film.ignore for level in levels for box in _grid(region, level)]
-    return Answer((right(film, fmt).items if beside else ()) + _named(film, hedge))
+    hedge = [box for region in image.ignore for level in levels for box in _grid(region, level)]
+    return Answer((right(image, fmt).items if beside else ()) + _named(image, hedge))
 
 
-def all_readers(film: Film, fmt: BoxFormat) -> Answer:
+def all_readers(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The boxes of all readers at once."""
-    return Answer(_named(film, [box for own in film.readers for box in own]))
+    return Answer(_named(image, [box for own in image.readers for box in own]))
 
 
-def one_reader(film: Film, fmt: BoxFormat, *, fullest: bool) -> Answer:
+def one_reader(image: AuditImage, fmt: BoxFormat, *, fullest: bool) -> Answer:
     """The boxes of the reader who drew most, or least."""
-    chosen = (max if fullest else min)(film.readers, key=len, default=film.boxes)
-    return Answer(_named(film, chosen))
+    chosen = (max if fullest else min)(image.readers, key=len, default=image.boxes)
+    return Answer(_named(image, chosen))
 
 
 # blind
 
 
-def whole_image(film: Film, fmt: BoxFormat) -> Answer:
-    return Answer(_named(film, [_whole(film)]))
+def whole_image(image: AuditImage, fmt: BoxFormat) -> Answer:
+    return Answer(_named(image, [_whole(image)]))
 
 
-def middle(film: Film, fmt: BoxFormat) -> Answer:
-    """The middle of the film, a quarter of its area."""
-    return Answer(_named(film, [_fraction(film, (0.25, 0.25, 0.75, 0.75))]))
+def middle(image: AuditImage, fmt: BoxFormat) -> Answer:
+    """The middle of the image, a quarter of its area."""
+    return Answer(_named(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
 
 
-def mean_box(film: Film, fmt: BoxFormat) -> Answer:
+def mean_box(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The mean reference box of the dataset, of every frequent label."""
-    named = film.known.mean.items()
-    return Answer(tuple(Item(_fraction(film, box), label) for label, box in named)) if named else middle(film, fmt)
+    named = image.known.mean.items()
+    return Answer(tuple(Item(_fraction(image, box), label) for label, box in named)) if named else middle(image, fmt)
 
 
-def every_label(film: Film, fmt: BoxFormat) -> Answer:
+def every_label(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The mean box under every label of the dataset."""
-    boxes = [item.box for item in mean_box(film, fmt).items[:1]]
-    return Answer(tuple(Item(box, label) for box in boxes for label in film.known.labels))
+    boxes = [item.box for item in mean_box(image, fmt).items[:1]]
+    return Answer(tuple(Item(box, label) for box in boxes for label in image.known.labels))
 
 
-def grid(film: Film, fmt: BoxFormat, *, cells: int) -> Answer:
-    return Answer(_named(film, _grid(_whole(film), cells)))
+def grid(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Answer:
+    return Answer(_named(image, _grid(_whole(image), cells)))
 
 
-def grids(film: Film, fmt: BoxFormat) -> Answer:
+def grids(image: AuditImage, fmt: BoxFormat) -> Answer:
     """Grids of one to six cells a side."""
-    return Answer(_named(film, [box for cells in range(1, 7) for box in _grid(_whole(film), cells)]))
+    return Answer(_named(image, [box for cells in range(1, 7) for box in _grid(_whole(image), cells)]))
 
 
-def specks(film: Film, fmt: BoxFormat) -> Answer:
-    """A hundred boxes of a hundredth of the film's sides."""
-    return Answer(_named(film, _specks(film, 100)))
+def specks(image: AuditImage, fmt: BoxFormat) -> Answer:
+    """A hundred boxes of a hundredth of the image's sides."""
+    return Answer(_named(image, _specks(image, 100)))
 
 
-def random_box(film: Film, fmt: BoxFormat) -> Answer:
-    low, high = np.sort(film.draw("random").uniform(0, 1, (2, 2)), axis=0)
-    return Answer(_named(film, [_fraction(film, (*low, *high))]))
+def random_box(image: AuditImage, fmt: BoxFormat) -> Answer:
+    low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
+    return Answer(_named(image, [_fraction(image, (*low, *high))]))
 
 
-def nothing(film: Film, fmt: BoxFormat) -> Answer:
+def nothing(image: AuditImage, fmt: BoxFormat) -> Answer:
     return Answer()
 
 
 # unread
 
 
-def _unread(film: Film, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Answer:
-    """The right boxes, or the middle of the film where there are none, where they do not count."""
-    items = right(film, fmt).items or middle(film, fmt).items
+def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Answer:
+    """The right boxes, or the middle of the image where there are none, where they do not count."""
+    items = right(image, fmt).items or middle(image, fmt).items
     return Answer(items, counts=False, edit=edit)
 
 
-def echo(film: Film, fmt: BoxFormat) -> Answer:
+def echo(image: AuditImage, fmt: BoxFormat) -> Answer:
     """The instruction, with its example of a box and of an empty answer."""
     box = fmt.layout.box
     for number, corner in enumerate(("x1", "y1", "x2", "y2")):
         box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
     told = (
-        f"Mark every {' and '.join(film.known.labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
+        f"Mark every {' and '.join(image.known.labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
     )
     return Answer(counts=False, edit=lambda text: told)
 
 
-def all_broken(film: Film, fmt: BoxFormat, *, how: str) -> Answer:
-    """Every right box, or the middle of the film, broken in this way."""
-    items = right(film, fmt).items
+def all_broken(image: AuditImage, fmt: BoxFormat, *, how: str) -> Answer:
+    """Every right box, or the middle of the image, broken in this way."""
+    items = right(image, fmt).items
     if not items and how == "swapped corners":
         # Numbers all the same: where there is nothing to find, a false box like any other.
         how = "a number missing"
-    return Answer(tuple(item._replace(broken=how) for item in items or middle(film, fmt).items), counts=False)
+    return Answer(tuple(item._replace(broken=how) for item in items or middle(image, fmt).items), counts=False)
 
 
 def _untagged(text: str) -> str:
@@ -323,24 +325,24 @@ def _best(box: Array, others: Iterable[Array]) -> float:
     return float(pairwise_iou(box[None], others).max(initial=0.0))
 
 
-def _named(film: Film, boxes: Iterable[Array]) -> tuple[Item, ...]:
-    return tuple(Item(np.asarray(box), film.known.labels[0]) for box in boxes)
+def _named(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
+    return tuple(Item(np.asarray(box), image.known.labels[0]) for box in boxes)
 
 
-def _stray(film: Film, draw: np.random.Generator) -> Item:
-    return Item(stray_box(film, draw), film.known.labels[0])
+def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
+    return Item(stray_box(image, draw), image.known.labels[0])
 
 
-def _whole(film: Film) -> Array:
-    return _fraction(film, (0.0, 0.0, 1.0, 1.0))
+def _whole(image: AuditImage) -> Array:
+    return _fraction(image, (0.0, 0.0, 1.0, 1.0))
 
 
-def _fraction(film: Film, corners: Iterable[float]) -> Array:
-    return np.fromiter(corners, dtype=np.float64) * np.tile(film.size[:2], 2)
+def _fraction(image: AuditImage, corners: Iterable[float]) -> Array:
+    return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
 
 
-def _inside(film: Film, box: Array) -> Array:
-    return np.clip(box, 0.0, np.tile(film.size[:2], 2))
+def _inside(image: AuditImage, box: Array) -> Array:
+    return np.clip(box, 0.0, np.tile(image.size[:2], 2))
 
 
 def _grid(box: Array, cells: int) -> list[Array]:
@@ -349,9 +351,9 @@ def _grid(box: Array, cells: int) -> list[Array]:
     return [np.array([x[i], y[j], x[i + 1], y[j + 1]]) for j, i in product(range(cells), repeat=2)]
 
 
-def _specks(film: Film, count: int) -> list[Array]:
-    corners = film.draw("specks").uniform(0, 0.99, (count, 2))
-    return [_fraction(film, (*corner, *(corner + 0.01))) for corner in corners]
+def _specks(image: AuditImage, count: int) -> list[Array]:
+    corners = image.draw("specks").uniform(0, 0.99, (count, 2))
+    return [_fraction(image, (*corner, *(corner + 0.01))) for corner in corners]
 
 
 def _honest_policies() -> list[Policy]:
@@ -360,7 +362,7 @@ def _honest_policies() -> list[Policy]:
             honest_name(iou, recall, false_boxes),
             HONEST,
             f"finds {'all' if recall == 1 else 'half'} of the findings at IoU {iou:g}"
-            + (f", with {false_boxes:g} false boxes on the mean film" if false_boxes else ""),
+            + (f", with {false_boxes:g} false boxes on the mean image" if false_boxes else ""),
             partial(honest, iou=iou, recall=recall, false_boxes=false_boxes),
         )
         for false_boxes, recall, iou in product(FALSE_BOXES, RECALLS, IOUS)
@@ -370,13 +372,15 @@ def _honest_policies() -> list[Policy]:
         Policy(_GUESS, HONEST, "knows two places for every finding, and writes one", one_guess),
         Policy(_LOOSE, HONEST, "places the first finding at IoU 0.55, the others at 0.95", one_loose),
         Policy(_MIXED, HONEST, "writes one false box somewhere among the right ones", mixed),
-        Policy(_JUDGED, HONEST, "writes the right boxes on films with ignore regions", right, doubt="ignore"),
+        Policy(_JUDGED, HONEST, "writes the right boxes on images with ignore regions", right, doubt="ignore"),
         Policy(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
     ]
 
 
 def _beside_policies() -> list[Policy]:
-    def added(name: str, why: str, extra: Callable[[Film, Item], Iterable[Item]], *, before: bool = False) -> Policy:
+    def added(
+        name: str, why: str, extra: Callable[[AuditImage, Item], Iterable[Item]], *, before: bool = False
+    ) -> Policy:
         return Policy(name, ADDS, why, partial(_beside, extra=extra, before=before), RIGHT)
 
     return [
@@ -458,8 +462,8 @@ def _changing_policies() -> list[Policy]:
 
 def _blind_policies() -> list[Policy]:
     return [
-        Policy("always empty", BLIND, "says that there is nothing on every film", nothing),
-        Policy("never empty", BLIND, "the middle of every film", middle),
+        Policy("always empty", BLIND, "says that there is nothing on every image", nothing),
+        Policy("never empty", BLIND, "the middle of every image", middle),
         Policy("whole image", BLIND, "holds every finding", whole_image),
         Policy("mean box", BLIND, "where findings usually are", mean_box),
         Policy("mean box under every label", BLIND, "label spam: one of the labels is right", every_label),

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.overlap import pairwise_iou
 
 _FINDING = np.array([0.0, 0.0, 1.0, 1.0])
@@ -19,10 +19,10 @@ _JUMP = 0.1
 
 
 class Scorer(Protocol):
-    """A reward on boxes of many films."""
+    """A reward on boxes of many images."""
 
     def score_many(self, pred: Any, gt: Any) -> list[float]:
-        """One number for each film."""
+        """One number for each image."""
 
 
 class Curve(NamedTuple):

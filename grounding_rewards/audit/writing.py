@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import pixel_to_frame, space_frame
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.writing import write_answer
 
@@ -38,7 +38,7 @@ BREAKS: dict[str, Callable[[str], str]] = {
 class Item(NamedTuple):
     """One box of an answer.
 
-    box: ``(4,)`` xyxy in pixels of the film.
+    box: ``(4,)`` xyxy in pixels of the image.
     label: its finding.
     broken: a key of :data:`BREAKS`; empty for a box as it should be.
     """
@@ -50,11 +50,11 @@ class Item(NamedTuple):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a policy answers to one film.
+    """What a policy answers to one image.
 
     Attributes:
         items: the boxes, in the order in which they are written.
-        counts: whether the answer can be read; where it cannot, it earns nothing on any film.
+        counts: whether the answer can be read; where it cannot, it earns nothing on any image.
         edit: changes the written text.
     """
 
@@ -64,7 +64,7 @@ class Answer:
 
 
 class Size(NamedTuple):
-    """The sizes of a film in pixels: its own, and of the image that the model saw."""
+    """The sizes of an image in pixels: its own, and of the image that the model saw."""
 
     width: float
     height: float
@@ -77,7 +77,7 @@ def write(answer: Answer, size: Size, fmt: BoxFormat) -> str:
 
     Args:
         answer: boxes and what is wrong with them.
-        size: of the film.
+        size: of the image.
         fmt: how the model writes boxes.
 
     Example:

@@ -1,8 +1,8 @@
 """How well the readers of a dataset agree with each other: the human ceiling of a model that learns from them.
 
-Every pair of readers of a film is compared, label by label: F1 of their boxes from each IoU threshold on, and the mean
-IoU of boxes that overlap, with 95 % intervals over films. A finding is a label on a film that at least one reader drew;
-the shares say how many drew it.
+Every pair of readers of an image is compared, label by label: F1 of their boxes from each IoU threshold on, and the
+mean IoU of boxes that overlap, with 95 % intervals over images. A finding is a label on an image that at least one
+reader drew; the shares say how many drew it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from grounding_rewards.commands.console import add_reader_option, output_console, write_json
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
-from grounding_rewards.data.readers import get_reader
-from grounding_rewards.data.readers.options import reader_options
-from grounding_rewards.report.tables import figure_cell, plain_table
+from grounding_rewards.report.tables import metric_cell, plain_table
+from grounding_rewards.sources import get_reader
+from grounding_rewards.sources.source_options import reader_options
 
 EXAMPLES = """\
 examples:
@@ -38,15 +38,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="IOU",
         help="thresholds from which two boxes agree; default: 0.4 0.5",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print how well the readers of a dataset agree."""
     reader = get_reader(arguments.dataset)
     options = reader_options(reader, arguments.option)
-    films = reader(arguments.root, split=arguments.split, **options)
-    agreement = measure_agreement(films, iou_thresholds=arguments.iou)
+    images = reader(arguments.root, split=arguments.split, **options)
+    agreement = measure_agreement(images, iou_thresholds=arguments.iou)
     if arguments.json is not None:
         write_json(arguments.json, agreement.as_json())
     output_console(140).print(_agreement_table(agreement, arguments.dataset))
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _agreement_table(agreement: Agreement, dataset: str) -> Any:
-    """The figures as a ``rich.table.Table``, a row per label."""
+    """The metrics as a ``rich.table.Table``, a row per label."""
     from rich.text import Text
 
     alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
@@ -62,12 +62,12 @@ def _agreement_table(agreement: Agreement, dataset: str) -> Any:
     f1 = (f"F1@{threshold:g}" for threshold in agreement.overall.f1)
     table = plain_table(
         *("", "findings", *drawn_by, *f1, "mean IoU"),
-        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.films} films{alone}",
+        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.images} images{alone}",
         caption="A model that does better than this against one reader has learned that reader, not the finding.",
     )
     for row in (agreement.overall, *agreement.labels):
         shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
-        cells = map(figure_cell, (*row.f1.values(), row.mean_iou))
+        cells = map(metric_cell, (*row.f1.values(), row.mean_iou))
         name = "all labels" if row.label is None else row.label
         table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
     return table

@@ -1,4 +1,4 @@
-"""Can a reward be gamed? Policies that look and policies that do not answer the films of a dataset, and every reward
+"""Can a reward be gamed? Policies that look and policies that do not answer the images of a dataset, and every reward
 judges them: boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking,
 hedges in ignore regions, all readers at once, and so on. No model is needed.
 
@@ -30,11 +30,11 @@ from grounding_rewards.commands.console import (
     word_of,
     write_json,
 )
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.tables import plain_table
 from grounding_rewards.rewards.registry import look_up, takes_completions
-from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,15 +43,15 @@ EXAMPLES = """\
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1
   grounding-rewards audit --rewards R1 R1:ranking=tied --html audit.html
-  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --films 500
+  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --images 500
   grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
   0  done        1  with --strict, a policy earns what it should not        2  a wrong argument or dataset
 """
 
-#: Films that are played on by default, of any dataset.
-_FILMS = 128
+#: Images that are played on by default, of any dataset.
+_IMAGES = 128
 _BOX_FORMAT = "qwen3-vl"
 
 
@@ -62,11 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dataset",
         default=SYNTHETIC,
         metavar="DATA",
-        help="`synthetic` drawn films, a folder of films, or a name on the hub; default: %(default)s",
+        help="`synthetic` drawn images, a folder of images, or a name on the hub; default: %(default)s",
     )
     parser.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
     parser.add_argument(
-        "--films", type=int, default=_FILMS, metavar="N", help="the first so many; default: %(default)s"
+        "--images", type=int, default=_IMAGES, metavar="N", help="the first so many; default: %(default)s"
     )
     parser.add_argument(
         "--box-format",
@@ -91,16 +91,16 @@ def run(options: argparse.Namespace) -> int:
         ValueError: an unknown reward, parameter, box format or dataset.
         OSError: a file cannot be read or written.
     """
-    from grounding_rewards.audit.films import films_of
+    from grounding_rewards.audit.audit_images import images_of
     from grounding_rewards.data.load import light_rows, load_split
 
-    if options.films < 1:
-        raise ValueError(f"Expected at least 1 for --films, got {options.films}. Leave it out for {_FILMS}.")
+    if options.images < 1:
+        raise ValueError(f"Expected at least 1 for --images, got {options.images}. Leave it out for {_IMAGES}.")
     box_format = get_box_format(box_format_from_option(options.box_format) or _BOX_FORMAT)
     rewards = rewards_from_options(options.rewards, options.reward_kwargs, box_format)
-    dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
-    films = films_of(light_rows(dataset))
-    done = audit(rewards, films, box_format, track=partial(track, "playing"))
+    dataset = load_split(options.dataset, options.split, images=options.images, allow_outside=options.allow_outside)
+    images = images_of(light_rows(dataset))
+    done = audit(rewards, images, box_format, track=partial(track, "playing"))
     if options.json is not None:
         write_json(options.json, done.as_json())
     if options.html is not None:
@@ -162,7 +162,7 @@ def print_audit(done: Audit, console: Console) -> None:
 
     table = plain_table(
         *("", *done.rewards),
-        title=f"Mean reward of each policy, {done.films} films, {done.negatives} of them without a finding",
+        title=f"Mean reward of each policy, {done.images} images, {done.negatives} of them without a finding",
         caption=f"Written in {done.box_format}. ! marks what should not be, said below.",
         unbroken=(0,),
     )

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from grounding_rewards.commands.console import output_console, say
-from grounding_rewards.shipped import find_shipped, shipped_names
+from grounding_rewards.common.shipped import find_shipped, shipped_names
 
 EXAMPLES = """\
 examples:

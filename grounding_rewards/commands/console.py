@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
-from grounding_rewards.whole_files import write_whole
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,7 +152,7 @@ def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
     Example:
         >>> with stage_progress() as on_progress:
-        ...     on_progress("reading films", 3, 10)
+        ...     on_progress("reading images", 3, 10)
     """
     with late_progress() as (bar, show):
         task = bar.add_task("", total=None)
@@ -374,14 +374,14 @@ def add_allow_outside(parser: argparse._ActionsContainer) -> None:
 
 
 def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:
-    """Add the options `--width` and `--height`, in pixels, for films that state none.
+    """Add the options `--width` and `--height`, in pixels, for images that state none.
 
     Args:
         parser: of a command, or a group of its arguments.
         resized: whether to add `--resized-width` and `--resized-height` too.
     """
     for side in ("width", "height"):
-        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of films that state none")
+        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of images that state none")
     for side in ("width", "height") if resized else ():
         parser.add_argument(
             f"--resized-{side}",
@@ -403,6 +403,6 @@ def _pixels(text: str) -> float:
         value = 0.0
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(
-            f"Expected a positive number of pixels, got {text!r}. Give the side of a film."
+            f"Expected a positive number of pixels, got {text!r}. Give the side of an image."
         )
     return value

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _DESCRIPTION = """\
-Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest films; two processor
+Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two processor
 cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
 
 These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
@@ -22,13 +22,13 @@ example --reward R2, --max_steps 50 or --seed 1.
 
 _EXAMPLES = """\
 examples:
-  grounding-rewards demo                      # R4 on the model and the films that come with the package
+  grounding-rewards demo                      # R4 on the model and the images that come with the package
   grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
-  grounding-rewards demo --smoke              # one step on a few films: does everything run here?
-  grounding-rewards demo --config configs/demo/real_films.yaml --warm_start configs/demo/sft_real_films.yaml
+  grounding-rewards demo --smoke              # one step on a few images: does everything run here?
+  grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml
 """
 
-_FIGURES = (
+_METRICS = (
     "sampled_reward",
     "mean_iou",
     "f1_50",
@@ -39,9 +39,9 @@ _FIGURES = (
     "label_accuracy",
 )
 
-# What --smoke makes of the training; films and samples of the evaluations are in `run`.
+# What --smoke makes of the training; images and samples of the evaluations are in `run`.
 _SMOKE = (
-    *("--max_steps", "1", "--train_films", "8", "--per_device_train_batch_size", "4", "--num_generations", "4"),
+    *("--max_steps", "1", "--train_images", "8", "--per_device_train_batch_size", "4", "--num_generations", "4"),
     *("--max_completion_length", "24", "--save_strategy", "no"),
 )
 
@@ -50,14 +50,14 @@ def run(words: Sequence[str]) -> int:
     """Run the demo with the options after the command; the exit code of the first command that fails, else 0."""
     options, others = _parser().parse_known_args(words)
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.data.run_log import CHECKPOINT
+    from grounding_rewards.common.shipped import find_shipped
+    from grounding_rewards.logs.run_log import CHECKPOINT
     from grounding_rewards.rewards.registry import spread_kwargs
-    from grounding_rewards.shipped import find_shipped
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     hide_name_warnings()
     if options.smoke:
-        options.films, options.samples, others = 4, 2, [*_SMOKE, *others]
+        options.images, options.samples, others = 4, 2, [*_SMOKE, *others]
     folder, warm = options.output_dir, options.output_dir / "warm_start"
     training_words = ["--config", options.config, "--output_dir", str(folder), *others]
     if options.warm_start is not None:
@@ -69,7 +69,7 @@ def run(words: Sequence[str]) -> int:
     [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
     measured = [
         *("--dataset", arguments.dataset, "--split", options.split, "--train-split", arguments.train_split),
-        *("--films", options.films, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
+        *("--images", options.images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
         *("--samples", options.samples, "--temperature", training.temperature, "--batch-size", 256),
         *("--max-new-tokens", training.max_completion_length),
     ]
@@ -93,10 +93,10 @@ def run(words: Sequence[str]) -> int:
             accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", config)
             _call("train", *training_words, *start, launcher=accelerate)
         evaluate(folder / CHECKPOINT, folder / "after")
-        figures = [key for key in _FIGURES if options.samples or not key.startswith("sampled")]
+        metrics = [key for key in _METRICS if options.samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
         written = ("--html", folder / "index.html", "--json", folder / "diff.json")
-        _call("diff", folder / "before", folder / "after", *written, "--figure", "mean_iou", "--figures", *figures)
+        _call("diff", folder / "before", folder / "after", *written, "--metric", "mean_iou", "--metrics", *metrics)
     except subprocess.CalledProcessError as error:
         # It has said why.
         return error.returncode
@@ -115,7 +115,7 @@ def _parser() -> argparse.ArgumentParser:
         "--config", default="configs/demo/grpo.yaml", metavar="FILE", help="of `train`; default: %(default)s"
     )
     parser.add_argument(
-        "--warm_start", metavar="FILE", help="configuration of `sft`, to train supervised first, on the same films"
+        "--warm_start", metavar="FILE", help="configuration of `sft`, to train supervised first, on the same images"
     )
     parser.add_argument(
         "--output_dir", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: %(default)s"
@@ -125,14 +125,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--split", default="test", help="held-out split; default: %(default)s")
     parser.add_argument(
-        "--films", type=int, default=300, metavar="N", help="the first so many held-out films; default: %(default)s"
+        "--images", type=int, default=300, metavar="N", help="the first so many held-out images; default: %(default)s"
     )
     parser.add_argument(
-        "--samples", type=int, default=16, metavar="N", help="sampled answers per film; default: %(default)s"
+        "--samples", type=int, default=16, metavar="N", help="sampled answers per image; default: %(default)s"
     )
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--trained", action="store_true", help="only measure the training that is in --output_dir")
-    asked.add_argument("--smoke", action="store_true", help="one step on a few films, to see that everything runs here")
+    asked.add_argument(
+        "--smoke", action="store_true", help="one step on a few images, to see that everything runs here"
+    )
     return parser
 
 

@@ -1,11 +1,11 @@
 """Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
-pixels, in all films or in some, corners, edges, duplicates, readers that were not merged, boxes that stand for no
-finding, sizes that are not the image's, labels in several spellings, films or patients in several splits, boxes too
+pixels, in all images or in some, corners, edges, duplicates, readers that were not merged, boxes that stand for no
+finding, sizes that are not the image's, labels in several spellings, images or patients in several splits, boxes too
 small to be learned, answers too long to be written, prompts that ask for another format or hold the answer. Every
 defect comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
-folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
+folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the image),
 width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
 box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
 """
@@ -20,25 +20,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import add_allow_outside, output_console, track, write_json
-from grounding_rewards.data.resize import load_processor
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
-from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 EXAMPLES = """\
 examples:
-  grounding-rewards doctor films/
-  grounding-rewards doctor films/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
-  grounding-rewards doctor films/ --model warm/checkpoint --reward R4    # will it teach this model?
+  grounding-rewards doctor images/
+  grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
+  grounding-rewards doctor images/ --model warm/checkpoint --reward R4    # will it teach this model?
   grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
-  grounding-rewards doctor films/ --out report.html --no-films           # a report that can be passed on
+  grounding-rewards doctor images/ --out report.html --no-images           # a report that can be passed on
 
 exit code:
   0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
@@ -72,20 +72,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reward",
         metavar="REWARD",
-        help="that you mean to train with: the weights of --model are loaded too, it is asked about some films, and "
+        help="that you mean to train with: the weights of --model are loaded too, it is asked about some images, and "
         "the report says whether its answers differ in this reward, and if not, why and in which they do",
     )
     parser.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"iou_threshold": 0.3}'""")
-    parser.add_argument("--ask", type=_count, default=8, metavar="FILMS", help="for --reward; default: %(default)s")
+    parser.add_argument("--ask", type=_count, default=8, metavar="IMAGES", help="for --reward; default: %(default)s")
     parser.add_argument(
-        "--samples", type=_count, default=8, metavar="K", help="answers to each of these films; default: %(default)s"
+        "--samples", type=_count, default=8, metavar="K", help="answers to each of these images; default: %(default)s"
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a report in HTML, with films and histograms")
-    parser.add_argument("--no-films", action="store_true", help="leave the films out of the report: they are patients'")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write a report in HTML, with images and histograms")
     parser.add_argument(
-        "--seed", type=int, default=0, help="of the sample of films in the report; default: %(default)s"
+        "--no-images", action="store_true", help="leave the images out of the report: they are patients'"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and figures, without any film")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the sample of images in the report; default: %(default)s"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and metrics, without any image")
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -121,7 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reward is not None:
         model = _asked(arguments, model)
     source = open_rows(arguments.dataset, arguments.split, allow_outside=arguments.allow_outside)
-    thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
+    thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_images else 0
     checkup = examine(
         source,
         model,
@@ -147,7 +149,7 @@ def _asked(arguments: argparse.Namespace, model: Model) -> Model:
         raise ValueError("Expected --model beside --reward, got none. Answers are a model's: name it.")
     parser = argparse.ArgumentParser()
     signal.add_arguments(parser)
-    words = ["--model", arguments.model, "--dataset", arguments.dataset, "--films", str(arguments.ask)]
+    words = ["--model", arguments.model, "--dataset", arguments.dataset, "--images", str(arguments.ask)]
     words += ["--samples", str(arguments.samples), "--max-new-tokens", str(arguments.max_completion_length)]
     words += ["--reward", arguments.reward, "--seed", str(arguments.seed), "--bad-rows", "drop"]
     for option in ("reward_kwargs", "box_format"):
@@ -182,10 +184,10 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
         reasons.setdefault(why, []).append(CHECKS[name].title.lower())
     for why, titles in reasons.items():
         console.print(Text.assemble(("not looked for  ", "dim"), f"{'; '.join(titles)} ({why})"))
-    figures = checkup.figures
-    films = sum(figures.per_film.values())
+    metrics = checkup.metrics
+    images = sum(metrics.per_image.values())
     console.print(
-        Text(f"{figures.boxes:,} boxes, {figures.negatives:,} of {films:,} films without any, {len(checkup.passed)} ")
+        Text(f"{metrics.boxes:,} boxes, {metrics.negatives:,} of {images:,} images without any, {len(checkup.passed)} ")
         + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
     )
     worst = next((defect.severity for defect in checkup.defects), None)

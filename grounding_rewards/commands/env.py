@@ -15,7 +15,7 @@ from importlib.metadata import requires
 from typing import Any
 
 from grounding_rewards.commands.console import say
-from grounding_rewards.versions import package_version, package_versions
+from grounding_rewards.common.versions import package_version, package_versions
 
 EXAMPLES = """\
 examples:

@@ -1,21 +1,22 @@
 """Evaluate a model, an adapter or a log of completions: how good, where, how certain, and how fragile.
 
 The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
-file with the completions and the `id` of each film; without --dataset its rows also have boxes, width and height.
-Several rows with one id are several answers to one film, the first of which is judged. The folder of a training that
-logged its completions is a log too: of each film the answers of its last step are taken.
+file with the completions and the `id` of each image; without --dataset its rows also have boxes, width and height.
+Several rows with one id are several answers to one image, the first of which is judged. The folder of a training that
+logged its completions is a log too: of each image the answers of its last step are taken.
 
 The folder --out then holds
 
-  report.html        figures with 95 % intervals, curves, and films with their boxes and the answers
-  evaluation.json    all figures
-  films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
+  report.html        metrics with 95 % intervals, curves, and images with their boxes and the answers
+  evaluation.json    all metrics
+  images.jsonl        every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command goes on where it was stopped
   samples.jsonl      its sampled answers, with --samples
-  figures/           the diagrams as PNG and PDF
+  metrics/           the plots as PNG and PDF
 
-Beside every figure stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
-image, and another reader where there are several. The page shows films and the model's words: guard it like the films.
+Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
+image, and another reader where there are several. The page shows images and the model's words: guard it like the
+images.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ from grounding_rewards.commands.evaluate_options import (
     measures_of,
 )
 from grounding_rewards.commands.evaluate_subject import Subject, ask_model, read_logged
-from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
+from grounding_rewards.common.versions import package_versions
+from grounding_rewards.common.whole_files import whole_folder, write_whole
+from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers
 from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
-from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
+from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import evaluation_table, group_rows, robustness_rows, terminal_table
-from grounding_rewards.versions import package_versions
-from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -62,8 +63,8 @@ examples:
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
     "reference as answer: what no answer can better; constant box: the mean box of each label that at least half of "
-    "the training films carry, else of the most frequent label; whole image: with the most frequent label; another "
-    "reader: the first who did not draw the reference, and the reference itself on films that nobody else read"
+    "the training images carry, else of the most frequent label; whole image: with the most frequent label; another "
+    "reader: the first who did not draw the reference, and the reference itself on images that nobody else read"
 )
 
 
@@ -71,21 +72,21 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, write the folder, and print the tables."""
     check_options(options)
     reward = _reward(options)
-    training = _training_films(options)
+    training = _training_images(options)
     subject = ask_model(options, reward) if options.model is not None else read_logged(options, reward)
     if subject is None:
         # Not the first process: its share of the answers is generated.
         return 0
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
-        films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        for note in (*subject.answers.notes, *confidence_notes(films)):
+        images = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
+        for note in (*subject.answers.notes, *confidence_notes(images)):
             say(f"warning: {note}", error=True)
-        on_progress("answering without a look at the films")
+        on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)
-        found = _measure(options, subject, {subject.name: films, **baselines}, on_progress)
+        found = _measure(options, subject, {subject.name: images, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, films, baselines[REFERENCE])
+        _write(options, subject, found, images, baselines[REFERENCE])
     _print(options, found)
     return 0
 
@@ -98,7 +99,7 @@ def _reward(options: argparse.Namespace) -> GroundingReward:
     return final_reward(get_reward(options.reward, **parameters))
 
 
-def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+def _training_images(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     from grounding_rewards.data.load import light_rows, load_split
 
     if options.dataset is None or options.train_split == NO_SPLIT:
@@ -106,16 +107,16 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     try:
         return light_rows(load_split(options.dataset, options.train_split, **loading(options)))
     except ValueError as error:
-        raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
+        raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
 
 
 def _measure(
     options: argparse.Namespace,
     subject: Subject,
-    systems: Mapping[str, Sequence[AnsweredFilm]],
+    systems: Mapping[str, Sequence[AnsweredImage]],
     on_progress: Callable[[str], None],
 ) -> Evaluation:
-    from grounding_rewards.data.prepare.manifest import readers_agreement
+    from grounding_rewards.prepare.manifest import readers_agreement
 
     return evaluate(
         systems,
@@ -133,7 +134,7 @@ def _facts(options: argparse.Namespace, subject: Subject) -> dict[str, Any]:
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
         **subject.facts,
-        "dataset": options.dataset or "the log's own films",
+        "dataset": options.dataset or "the log's own images",
         "split": options.split if options.dataset is not None else "",
         "reward": repr(subject.reward),
         "box format": ", ".join(fmt.name for fmt in formats),
@@ -148,30 +149,30 @@ def _write(
     options: argparse.Namespace,
     subject: Subject,
     found: Evaluation,
-    films: Sequence[AnsweredFilm],
-    reference: Sequence[AnsweredFilm],
+    images: Sequence[AnsweredImage],
+    reference: Sequence[AnsweredImage],
 ) -> None:
-    from grounding_rewards.report.evaluation_diagrams import write_plots
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
+    from grounding_rewards.report.evaluation_plots import write_plots
 
     page = EvaluationPage(
         title=subject.name if options.dataset is None else f"{subject.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
         evaluation=found,
-        films=films,
+        images=images,
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
         label_matching=options.label_matching,
         reference=reference,
     )
     with whole_folder(options.out) as unfinished:
-        write_answered(unfinished / "films.jsonl", films)
+        write_answered(unfinished / "images.jsonl", images)
         write_evaluation(unfinished, found)
-        drawn = {path.name for path in write_plots(found, unfinished / "figures")}
+        drawn = {path.name for path in write_plots(found, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
-    for path in (options.out / "figures").iterdir():
+    for path in (options.out / "metrics").iterdir():
         if path.name not in drawn:
-            # Of an evaluation before, which had other figures.
+            # Of an evaluation before, which had other metrics.
             path.unlink()
 
 
@@ -180,8 +181,8 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
     patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
     # The name of the dataset only: its path is among the facts.
     return (
-        f"{facts['films']} films{patients} of {Path(facts['dataset']).name}{split}, "
-        f"{facts['films without a finding']} without a finding, {facts['reference boxes']} reference boxes"
+        f"{facts['images']} images{patients} of {Path(facts['dataset']).name}{split}, "
+        f"{facts['images without a finding']} without a finding, {facts['reference boxes']} reference boxes"
     )
 
 
@@ -190,7 +191,7 @@ def _print(options: argparse.Namespace, found: Evaluation) -> None:
     console.print(evaluation_table(found, title=_subtitle(found.facts)))
     if found.robustness:
         rows = robustness_rows(found.robustness)
-        console.print(terminal_table(rows, ROBUSTNESS_FIGURES, title="Changed films", beneath=False))
+        console.print(terminal_table(rows, ROBUSTNESS_METRICS, title="Changed images", beneath=False))
     if found.per_source:
         console.print(terminal_table(group_rows(found.per_source), found.headings, title="By source", beneath=False))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -11,7 +11,7 @@ from grounding_rewards.commands.console import add_allow_outside, add_sizes
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
-from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
+from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
@@ -19,7 +19,7 @@ from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: As --train-split: no films for the constant box.
+#: As --train-split: no images for the constant box.
 NO_SPLIT = "none"
 _TEMPERATURE = 1.0
 # Where and by how many it is done changes nothing about what is evaluated.
@@ -28,7 +28,7 @@ _NOT_ASKED = ("out", "overwrite", "engine", "shard", "join", "processes")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards evaluate`."""
-    _add_films(parser)
+    _add_source_images(parser)
     _add_measures(parser)
     _add_generation(parser)
     add_many_machines(parser, work="the answers")
@@ -38,38 +38,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         choices=("corruptions", "pgd"),
         metavar="FAMILY",
-        help="change the films: `corruptions`, `pgd` or both; each film is asked about 41 and 5 times",
+        help="change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times",
     )
     robustness.add_argument(
-        "--robustness-films", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
+        "--robustness-images", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
     )
 
 
-def _add_films(parser: argparse.ArgumentParser) -> None:
-    """What is evaluated, on which films."""
+def _add_source_images(parser: argparse.ArgumentParser) -> None:
+    """What is evaluated, on which images."""
     source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
     source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
-    films = parser.add_argument_group("on which films")
-    films.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub")
-    films.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
-    films.add_argument("--films", type=int, metavar="N", help="the first so many; all without it")
-    films.add_argument(
+    images = parser.add_argument_group("on which images")
+    images.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of images, or a name on the hub")
+    images.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
+    images.add_argument("--images", type=int, metavar="N", help="the first so many; all without it")
+    images.add_argument(
         "--bad-rows",
         choices=BAD_ROWS,
         default="refuse",
-        help="films that cannot be right, such as one with a box outside it: name them all and end "
+        help="images that cannot be right, such as one with a box outside it: name them all and end "
         "(default), or go on without them and say which",
     )
-    films.add_argument(
+    images.add_argument(
         "--train-split",
         default="train",
         metavar="SPLIT",
-        help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
+        help="the constant box is its mean box of each label; `none`: that of the images themselves; default: train",
     )
-    films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
-    add_sizes(films)
-    add_allow_outside(films)
+    images.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
+    add_sizes(images)
+    add_allow_outside(images)
 
 
 def _add_measures(parser: argparse.ArgumentParser) -> None:
@@ -80,7 +80,7 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
         "--overwrite", action="store_true", help="write also where the folder has another evaluation, or other answers"
     )
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
-    measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
+    measures.add_argument("--reward", default="R4", help="that images are ranked by; default: %(default)s")
     measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
     measures.add_argument(
         "--label-matching",
@@ -112,8 +112,8 @@ def _add_measures(parser: argparse.ArgumentParser) -> None:
     measures.add_argument(
         "--sizes",
         choices=SIZES,
-        default="film",
-        help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
+        default="image",
+        help="sizes of boxes: parts of the image's area, or COCO's in pixels; default: %(default)s",
     )
     measures.add_argument(
         "--resamples",
@@ -136,7 +136,7 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         "--max-image-pixels",
         type=int,
         metavar="N",
-        help="largest film that the model sees; default: what the processor of the model was saved with",
+        help="largest image that the model sees; default: what the processor of the model was saved with",
     )
     generation.add_argument(
         "--backend",
@@ -156,18 +156,22 @@ def check_options(options: argparse.Namespace) -> None:
         ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
     """
     if options.model is not None and options.dataset is None:
-        raise ValueError("Expected films for --dataset, got none. A model needs films to look at; name some.")
+        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
     if options.model is None and options.robustness:
-        raise ValueError("Expected a model for --robustness, got a log of completions. Changed films need new answers.")
+        raise ValueError(
+            "Expected a model for --robustness, got a log of completions. Changed images need new answers."
+        )
     if options.robustness and options.backend == "vllm":
         raise ValueError(
             "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and changed "
-            "films are asked about by transformers: leave --backend out."
+            "images are asked about by transformers: leave --backend out."
         )
     _check_many_machines(options)
     if options.max_image_pixels is not None and options.model is None:
-        raise ValueError("Expected a model for --max-image-pixels, got a log of completions. Its films have been seen.")
-    for name in ("films", "robustness_films", "max_image_pixels"):
+        raise ValueError(
+            "Expected a model for --max-image-pixels, got a log of completions. Its images have been seen."
+        )
+    for name in ("images", "robustness_images", "max_image_pixels"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(
@@ -209,7 +213,7 @@ def _check_many_machines(options: argparse.Namespace) -> None:
         )
     if options.robustness and options.engine != "local":
         raise ValueError(
-            f"Expected --robustness without --engine, got --engine {options.engine}. Changed films are asked about by "
+            f"Expected --robustness without --engine, got --engine {options.engine}. Changed images are asked about by "
             "one machine: leave one of the two out."
         )
     if options.overwrite and options.shard is not None:
@@ -221,7 +225,7 @@ def _check_many_machines(options: argparse.Namespace) -> None:
 
 def _check_folder(options: argparse.Namespace) -> None:
     """Refuse a folder that has the evaluation of something else: it would be lost."""
-    taken = [name for name in ("evaluation.json", "films.jsonl", "report.html") if (options.out / name).exists()]
+    taken = [name for name in ("evaluation.json", "images.jsonl", "report.html") if (options.out / name).exists()]
     if options.overwrite or not taken:
         return
     before = read_evaluation(options.out).command if evaluation_file(options.out).is_file() else None
@@ -262,15 +266,15 @@ def measures_of(options: argparse.Namespace, reward: str) -> Measures:
     )
 
 
-def named_films(options: argparse.Namespace, films: int | None = None) -> Dataset | None:
-    """The films that `--dataset` names, the first so many of them; None where a log has them itself."""
+def named_images(options: argparse.Namespace, images: int | None = None) -> Dataset | None:
+    """The images that `--dataset` names, the first so many of them; None where a log has them itself."""
     from grounding_rewards.data.load import load_split
 
     if options.dataset is None:
         return None
-    return load_split(options.dataset, options.split, films=films, **loading(options))
+    return load_split(options.dataset, options.split, images=images, **loading(options))
 
 
 def loading(options: argparse.Namespace) -> dict[str, Any]:
-    """What the options say of films that a dataset names."""
+    """What the options say of images that a dataset names."""
     return {"allow_outside": options.allow_outside, "bad_rows": options.bad_rows}

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import count_columns, late_progress, say, stage_progress
-from grounding_rewards.commands.evaluate_options import loading, named_films
+from grounding_rewards.commands.evaluate_options import loading, named_images
 from grounding_rewards.commands.many_machines import share_of
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answers import read_references
@@ -22,13 +22,13 @@ from grounding_rewards.parsing import box_format_for_model_type
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.load import UnloadedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 
 class Subject(NamedTuple):
-    """What is evaluated: answers to films, the reward that reads them, and what changed films did to the model."""
+    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model."""
 
     name: str
     answers: Answers
@@ -38,15 +38,15 @@ class Subject(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A model and the films that it is asked about.
+    """A model and the images that it is asked about.
 
     model: loaded when it is asked.
     dataset: with the columns that depend on the model, and prompts.
-    shown: the same films at the size at which the model sees them.
-    rows: one a film, without prompt and image.
+    shown: the same images at the size at which the model sees them.
+    rows: one an image, without prompt and image.
     reward: knows whether the prompt opens a thinking.
     skip_special_tokens: False where they carry boxes or mark thinking.
-    image_size: the largest film, in words.
+    image_size: the largest image, in words.
     """
 
     model: UnloadedModel
@@ -70,31 +70,31 @@ def load_asked(
     engine: str = "local",
     processes: int | None = None,
 ) -> Asked:
-    """The model, which is not loaded yet, and the films of the dataset, as they fit each other.
+    """The model, which is not loaded yet, and the images of the dataset, as they fit each other.
 
     Args:
-        options: with model, dataset, split, films, bad_rows, allow_outside, label_matching and max_image_pixels.
+        options: with model, dataset, split, images, bad_rows, allow_outside, label_matching and max_image_pixels.
         reward: that will read the answers.
         backend: that runs the model.
-        engine: where it is loaded, one of `grounding_rewards.data.workers.ENGINES`.
+        engine: where it is loaded, one of `grounding_rewards.common.workers.ENGINES`.
         processes: that load it, on a Ray cluster.
 
     Raises:
-        ValueError: model and films do not fit each other, which is seen before the model is loaded where it can be.
+        ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
     """
-    from grounding_rewards.data.answer_logs import check_films, dataset_places, film_problems
     from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.load import light_rows, load_split
     from grounding_rewards.data.model_columns import add_columns, add_prompts
-    from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.data.run_log import tool_notes
+    from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
+    from grounding_rewards.logs.answer_logs import check_images, dataset_places, image_problems
+    from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import load_later, model_type_of, process_state
 
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
-    problems = film_problems(light_rows(dataset), label_matching=options.label_matching)
-    expected = "sizes, boxes and labels that fit the film"
+    dataset = load_split(options.dataset, options.split, images=options.images, **loading(options))
+    problems = image_problems(light_rows(dataset), label_matching=options.label_matching)
+    expected = "sizes, boxes and labels that fit the image"
     dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
     read_references(light_rows(dataset))
     box_format = None
@@ -114,32 +114,33 @@ def load_asked(
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
     light = light_rows(dataset)
-    check_films(light, places, reward)
+    check_images(light, places, reward)
     skip = not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor))
     return Asked(model, processor, dataset, shown, light, places, reward, skip, backend, image_size, state)
 
 
 def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject | None:
-    """Ask the model about the films of the dataset; None in all processes but the first, and for a share of the films.
+    """Ask the model about the images of the dataset; None in all processes but the first, and for a share of the
+    images.
 
     Raises:
-        ValueError: model and films do not fit each other, which is seen before the model is loaded where it can be.
+        ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
     """
-    from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.data.load import load_dataset_image
+    from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.generate import Sampling
     from grounding_rewards.models.load import choose_backend
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
 
-    # Only transformers can be asked about changed films, and both must be asked in the same way.
+    # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     share = share_of(options)
     asked = load_asked(options, reward, backend=backend, engine=options.engine, processes=options.processes)
     model, processor, dataset, shown, state = asked.model, asked.processor, asked.dataset, asked.shown, asked.state
     reward = asked.reward
     if "corruptions" in (options.robustness or ()):
-        # Refuse a film that cannot be changed now, not after hours of generation.
+        # Refuse an image that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -168,7 +169,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
         sampled = generate("samples.jsonl", title, options.samples, options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if share is not None and state.is_main_process:
-        say(f"{options.out}: {len(texts)} films of shard {share} answered; when all are, give --join instead")
+        say(f"{options.out}: {len(texts)} images of shard {share} answered; when all are, give --join instead")
     if share is not None or not state.is_main_process:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, dataset), asked.places)
@@ -180,23 +181,23 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
     }
     robustness: list[RobustnessPoint] = []
     if options.robustness:
-        robustness, facts["robustness"] = _change_films(options, model.load(), processor, shown, reward)
+        robustness, facts["robustness"] = _change_images(options, model.load(), processor, shown, reward)
     return Subject(name, answers, reward, robustness, facts)
 
 
-def _change_films(
+def _change_images(
     options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
 ) -> tuple[list[RobustnessPoint], str]:
-    """What changed films do to the model, and how they were changed."""
+    """What changed images do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
-    films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
+    images = dataset.select(range(min(options.robustness_images, dataset.num_rows)))
     changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(
             model,
             processor,
-            films,
+            images,
             reward,
             changes,
             label_matching=options.label_matching,
@@ -204,44 +205,44 @@ def _change_films(
             batch_size=options.batch_size,
             on_progress=on_progress,
         )
-    return points, f"the first {films.num_rows} films, {changes}"
+    return points, f"the first {images.num_rows} images, {changes}"
 
 
 def read_logged(options: argparse.Namespace, reward: GroundingReward) -> Subject:
-    """Read the log of completions, and the films that it answers.
+    """Read the log of completions, and the images that it answers.
 
     Raises:
         ValueError: they do not fit each other; file and row are named.
     """
-    from grounding_rewards.data.answer_logs import check_films, film_problems, read_log
+    from grounding_rewards.logs.answer_logs import check_images, image_problems, read_log
 
     answers = read_log(
         options.completions,
-        dataset=named_films(options, options.films),
+        dataset=named_images(options, options.images),
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
         allow_outside=options.allow_outside,
     )
     if options.bad_rows == "drop":
-        answers = answers.without(film_problems(answers.rows, reward, label_matching=options.label_matching))
-    check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
+        answers = answers.without(image_problems(answers.rows, reward, label_matching=options.label_matching))
+    check_images(answers.rows, answers.places, reward, label_matching=options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
 
 
 @contextmanager
 def generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
-    """A bar over films with the rates of films and tokens."""
+    """A bar over images with the rates of images and tokens."""
     from rich.progress import TextColumn
 
     with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
         task = bar.add_task(title, total=None, rates="")
         started = time.monotonic()
 
-        def on_progress(films: int, total: int, tokens: int) -> None:
+        def on_progress(images: int, total: int, tokens: int) -> None:
             seconds = time.monotonic() - started
-            rates = f"{films / seconds:.1f} films/s, {tokens / seconds:.0f} tokens/s"
-            bar.update(task, completed=films, total=total, rates=rates)
+            rates = f"{images / seconds:.1f} images/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=images, total=total, rates=rates)
             show()
 
         yield on_progress

@@ -1,11 +1,11 @@
-"""Write the films and boxes of an evaluation, or its figures, for another tool.
+"""Write the images and boxes of an evaluation, or its metrics, for another tool.
 
   coco          ground_truth.json and results.json for pycocotools and its kin
   fiftyone      data/ with copies of the images, labels.json, predictions.json
   cvat          reference.zip and predictions.zip for the format COCO 1.0, labels.json for the task
   label-studio  tasks.json with annotations and predictions, labelling_config.xml
-  dicom-sr      a measurement report (TID 1500) per DICOM film, unverified and marked as research
-  model-card    a model-index block and a table of the figures, for the README.md of a model
+  dicom-sr      a measurement report (TID 1500) per DICOM image, unverified and marked as research
+  model-card    a model-index block and a table of the metrics, for the README.md of a model
 
 OUT is a new or empty folder; for model-card a file.
 """
@@ -17,18 +17,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from grounding_rewards.commands.console import add_allow_outside, say
+from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
-from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
+from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.evaluation import read_evaluation
-from grounding_rewards.whole_files import whole_folder, write_whole
 
 EXAMPLES = """\
 examples:
   grounding-rewards export runs/eval --to coco --out exports/coco
-  grounding-rewards export runs/eval --to fiftyone --images data/films --out exports/fiftyone
+  grounding-rewards export runs/eval --to fiftyone --images data/images --out exports/fiftyone
   grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
   grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
@@ -46,7 +46,7 @@ _OPTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards export`."""
-    parser.add_argument("run", type=Path, help="folder of an evaluation, or its films.jsonl")
+    parser.add_argument("run", type=Path, help="folder of an evaluation, or its images.jsonl")
     parser.add_argument("--to", required=True, choices=[*_WRITERS, "model-card"], help="the format")
     parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="folder to make; a file for model-card")
     parser.add_argument(
@@ -56,8 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--image-root", metavar="URL", help=f"what goes before an image's name in Label Studio; default: {LOCAL_FILES}"
     )
-    parser.add_argument("--dicom", type=Path, metavar="FOLDER", help="where the DICOM films are, named like the films")
-    parser.add_argument("--system", metavar="NAME", help="whose figures the model card has; default: the model's")
+    parser.add_argument(
+        "--dicom", type=Path, metavar="FOLDER", help="where the DICOM images are, named like the images"
+    )
+    parser.add_argument("--system", metavar="NAME", help="whose metrics the model card has; default: the model's")
     parser.add_argument("--name", metavar="NAME", help="of the model; default: that of the evaluation's first column")
 
 
@@ -72,38 +74,38 @@ def run(options: argparse.Namespace) -> int:
         write_whole(out, block)
         say(f"wrote {out}")
         return 0
-    films = read_answered(options.run)
+    images = read_answered(options.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
     with whole_folder(out) as unfinished:
-        message = _WRITERS[options.to](films, unfinished, options)
-    say(f"wrote {len(films)} films to {out}" if message is None else message)
+        message = _WRITERS[options.to](images, unfinished, options)
+    say(f"wrote {len(images)} images to {out}" if message is None else message)
     return 0
 
 
-def _label_studio(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> None:
+def _label_studio(images: Sequence[AnsweredImage], out: Path, options: argparse.Namespace) -> None:
     root = LOCAL_FILES if options.image_root is None else options.image_root
-    write_label_studio(films, out, model=_model(options), image_root=root)
+    write_label_studio(images, out, model=_model(options), image_root=root)
 
 
-def _dicom_sr(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> str:
-    written = write_dicom_sr(films, out, model=_model(options), dicom=options.dicom)
+def _dicom_sr(images: Sequence[AnsweredImage], out: Path, options: argparse.Namespace) -> str:
+    written = write_dicom_sr(images, out, model=_model(options), dicom=options.dicom)
     left_out = [
         f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
         for ids, why in (
             (written.without_file, "there is no DICOM file"),
-            (written.without_answer, "the answer has neither a box nor a stated negative"),
+            (written.without_answer, "the answer has neither a box nor a no-finding statement"),
         )
         if ids
     ]
-    return "\n".join([f"{written.reports} of {len(films)} films have a report in {options.out}", *left_out])
+    return "\n".join([f"{written.reports} of {len(images)} images have a report in {options.out}", *left_out])
 
 
-_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], Path, argparse.Namespace], str | None]] = {
-    "coco": lambda films, out, _: write_coco(films, out),
-    "fiftyone": lambda films, out, options: write_fiftyone(
-        films, out, images=options.images, allow_outside=options.allow_outside
+_WRITERS: Mapping[str, Callable[[Sequence[AnsweredImage], Path, argparse.Namespace], str | None]] = {
+    "coco": lambda images, out, _: write_coco(images, out),
+    "fiftyone": lambda images, out, options: write_fiftyone(
+        images, out, images=options.images, allow_outside=options.allow_outside
     ),
-    "cvat": lambda films, out, _: write_cvat(films, out),
+    "cvat": lambda images, out, _: write_cvat(images, out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }

@@ -24,8 +24,8 @@ from grounding_rewards.commands.console import (
     track,
     write_json,
 )
-from grounding_rewards.data.completion_logs import read_completions
-from grounding_rewards.data.log_doubts import LogDoubts
+from grounding_rewards.logs.completion_logs import read_completions
+from grounding_rewards.logs.log_doubts import LogDoubts
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
 from grounding_rewards.parsing import box_format_from_option
@@ -38,10 +38,10 @@ examples:
   grounding-rewards inspect runs/r4
   grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
   grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
-  grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
+  grounding-rewards inspect log.jsonl --examples 2 --json metrics.json --strict
 """
 
-_HEADINGS = {"mean_iou": "mean IoU, on films with findings"}
+_HEADINGS = {"mean_iou": "mean IoU, on images with findings"}
 # Longest excerpt in a table, and longest text of an example, in characters.
 _EXCERPT, _FULL_TEXT = 80, 2000
 
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="show N completions of each status and reason in full, and which part was read",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text of the log")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text of the log")
     parser.add_argument(
         "--strict",
         action="store_true",
@@ -107,7 +107,7 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     console.print(_status_table(inspection))
     if inspection.reasons:
         console.print(_reason_table(inspection))
-    console.print(_figure_table(inspection))
+    console.print(_metric_table(inspection))
     for name, check in inspection.space_checks.items():
         style = "bold red" if check.likely else ""
         console.print(Text(f"{name}: {check.message}", style=style))
@@ -144,13 +144,13 @@ def _reason_table(inspection: Inspection) -> Any:
     return table
 
 
-def _figure_table(inspection: Inspection) -> Any:
+def _metric_table(inspection: Inspection) -> Any:
     completions = len(inspection.texts)
     table = plain_table("boxes", "", unbroken=(0,))
     table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
     table.add_row("per completion, most", str(inspection.most_boxes))
     table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
-    table.add_row("reaching off the film", _share(inspection.off_film, inspection.located))
+    table.add_row("reaching off the image", _share(inspection.off_image, inspection.located))
     if inspection.thinking["none"] < completions:
         table.add_section()
         table.add_row("thinking closed, but never opened", _share(inspection.thinking["unopened"], completions))
@@ -158,7 +158,7 @@ def _figure_table(inspection: Inspection) -> Any:
     if inspection.scored:
         table.add_section()
         table.add_row("completions with reference boxes", str(inspection.scored))
-    for key, value in inspection.figures.items():
+    for key, value in inspection.metrics.items():
         table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
     return table
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from grounding_rewards.data.job_shares import Share, share_from_text
-from grounding_rewards.data.workers import ENGINES
+from grounding_rewards.common.job_shares import Share, share_from_text
+from grounding_rewards.common.workers import ENGINES
 
 
 def add_many_machines(parser: argparse.ArgumentParser, *, work: str) -> None:

@@ -2,7 +2,7 @@
 
 Trainers: trl, axolotl, unsloth, verl, easyr1, ms-swift, openrlhf, nemo-rl, nemo-gym, verifiers. Each gets the numbers
 that TRL gets. verl takes the package as it is and wants no file; the others import the one of --out, wherever it is,
-in which the reward and its parameters can be read. What the films must say, and what is logged: docs/trainers.md.
+in which the reward and its parameters can be read. What the images must say, and what is logged: docs/trainers.md.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 
 from grounding_rewards.commands.console import parameters_from_option, say
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.integrations.plugin_files import TRAINERS, plugin
-from grounding_rewards.whole_files import write_whole
 
 EXAMPLES = """\
 examples:

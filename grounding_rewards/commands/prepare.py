@@ -15,28 +15,28 @@ from typing import Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_reader_option, say, stage_progress
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
+from grounding_rewards.common.job_shares import Share
+from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.held_out import SHARES, TRAIN
-from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.policies import POLICIES
-from grounding_rewards.data.prepare.card import left_out_sentences
-from grounding_rewards.data.prepare.hub import push_private
-from grounding_rewards.data.prepare.manifest import verify_films
-from grounding_rewards.data.prepare.mix import Part, mix_folders
-from grounding_rewards.data.prepare.pipeline import prepare_films, prepare_share, survey_only
-from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
+from grounding_rewards.data.merging import POLICIES
 from grounding_rewards.data.prompts import TASKS
-from grounding_rewards.data.readers import get_reader, list_datasets
-from grounding_rewards.data.readers.options import describe_options, reader_options
-from grounding_rewards.data.resize import load_processor
-from grounding_rewards.data.texts import read_text
-from grounding_rewards.data.trainer_sizes import PixelLimits
 from grounding_rewards.exchange.trainer_tables import IMAGES, TABLES, write_trainer_table
+from grounding_rewards.images.resize import load_processor
+from grounding_rewards.images.trainer_sizes import PixelLimits
 from grounding_rewards.parsing.formats import box_format_from_option
+from grounding_rewards.prepare.card import left_out_sentences
+from grounding_rewards.prepare.manifest import verify_images
+from grounding_rewards.prepare.mix import Part, mix_folders
+from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
+from grounding_rewards.prepare.settings import BAD_IMAGES, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
+from grounding_rewards.prepare.upload import push_private
+from grounding_rewards.sources import get_reader, list_datasets
+from grounding_rewards.sources.source_options import describe_options, reader_options
 
 EXAMPLES = """\
 examples:
-  VinDr-CXR for Qwen2.5-VL, all findings of a film in one answer; two of three readers must agree:
+  VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:
     grounding-rewards prepare vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0 --out data/vindr \\
       --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --readers majority --side 1024 --processes 8
 
@@ -47,18 +47,18 @@ examples:
   phrases of reports:
     grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase
 
-  films of your own, one JSON object a line in films/annotations.jsonl; patients drawn into two splits:
-    grounding-rewards prepare jsonl --root films --out data/mine --box-format answer-list \\
+  images of your own, one JSON object a line in images/annotations.jsonl; patients drawn into two splits:
+    grounding-rewards prepare jsonl --root images --out data/mine --box-format answer-list \\
       --splits-from hash --split-shares train=0.9,test=0.1
 
   a reader's own option, here of COCO files that Roboflow wrote:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \\
       --option annotations={split}/_annotations.coco.json
 
-  tables alone, before the films are there: what would be in it?
+  tables alone, before the images are there: what would be in it?
     grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
 
-  one film in four of those to train on without findings, no specks, prompts of your own
+  one image in four of those to train on without findings, no specks, prompts of your own
   (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
     grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \\
       --smallest-box 10 --prompt-file prompt.txt
@@ -70,7 +70,7 @@ examples:
     grounding-rewards prepare --for verl data/vindr --split train --model Qwen/Qwen2.5-VL-3B-Instruct \\
       --max-pixels 1003520 --out tables/verl
 
-  share 3 of 64 of the films as a task of a SLURM array, and then all shares together:
+  share 3 of 64 of the images as a task of a SLURM array, and then all shares together:
     grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --shard 3/64
     grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --join
 
@@ -85,11 +85,11 @@ _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
 # Options that do without a reader, and the arguments that they take.
 _ALONE = {
     "verify": ("out",),
-    "mix": ("out", "seed", "bad_films", "push_to_hub", "licence_allows_upload"),
+    "mix": ("out", "seed", "bad_images", "push_to_hub", "licence_allows_upload"),
     "push_to_hub": ("out", "licence_allows_upload"),
-    "for": ("dataset", "out", "split", "box_format", "model", "bad_films", "allow_outside", *_OF_TABLES),
+    "for": ("dataset", "out", "split", "box_format", "model", "bad_images", "allow_outside", *_OF_TABLES),
 }
-# What --bad-films is called by the checks of rows.
+# What --bad-images is called by the checks of rows.
 _BAD_ROWS = {"stop": "refuse", "skip": "drop"}
 
 
@@ -100,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help="only count, from the tables alone: films, rows, boxes by split and finding; images need not be there, "
+        help="only count, from the tables alone: images, rows, boxes by split and finding; images need not be there, "
         "copies among them are not looked for, and nothing is written",
     )
     parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mix",
         nargs="+",
         metavar="FOLDER[=WEIGHT]",
-        help="write prepared folders as one, with a column source that evaluate has figures for. Weights are shares of "
+        help="write prepared folders as one, with a column source that evaluate has metrics for. Weights are shares of "
         "the rows of train, which are left out by a hash to fit; other splits keep all",
     )
     parser.add_argument(
@@ -128,50 +128,50 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--licence-allows-upload",
         action="store_true",
-        help="for --push-to-hub: you have the right to upload films whose licence is not known or forbids to pass them "
+        help="for --push-to-hub: you have the right to upload images whose licence is not known or forbids to pass them "
         "on",
     )
-    _add_films(parser)
+    _add_source_images(parser)
     _add_asked(parser)
     _add_splits(parser)
     _add_images(parser)
-    add_many_machines(parser, work="the films")
+    add_many_machines(parser, work="the images")
     _add_tables(parser)
     parser.add_argument_group("options of readers, for --option", textwrap.indent(describe_options(), "  "))
 
 
-def _add_films(parser: argparse.ArgumentParser) -> None:
-    """Which films are prepared."""
-    films = parser.add_argument_group("which films")
-    films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
-    films.add_argument(
+def _add_source_images(parser: argparse.ArgumentParser) -> None:
+    """Which images are prepared."""
+    images = parser.add_argument_group("which images")
+    images.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
+    images.add_argument(
         "--split", metavar="NAME", help="only this split of the dataset's own; with --for default: train"
     )
-    add_reader_option(films)
-    add_allow_outside(films)
-    films.add_argument(
+    add_reader_option(images)
+    add_allow_outside(images)
+    images.add_argument(
         "--readers",
         choices=list(POLICIES),
-        help="how the boxes of several readers become one reference; must be given where several people read a film",
+        help="how the boxes of several readers become one reference; must be given where several people read an image",
     )
-    films.add_argument(
+    images.add_argument(
         "--normalize-labels", action="store_true", help="write findings in the words of the shared vocabulary"
     )
-    films.add_argument(
-        "--bad-films",
-        choices=BAD_FILMS,
+    images.add_argument(
+        "--bad-images",
+        choices=BAD_IMAGES,
         default="stop",
-        help="at a film that cannot be used: stop and name it (default), or skip it and list it in the card",
+        help="at an image that cannot be used: stop and name it (default), or skip it and list it in the card",
     )
-    films.add_argument(
+    images.add_argument(
         "--smallest-box",
         type=float,
         metavar="PIXELS",
-        help="leave out boxes with a side below this, in pixels of the film that they were drawn on; a film without "
+        help="leave out boxes with a side below this, in pixels of the image that they were drawn on; an image without "
         "another box is left out too, as it is no negative",
     )
-    films.add_argument("--licence", metavar="WORDS", help="of films in a general format such as jsonl, for the card")
-    films.add_argument("--source", metavar="WORDS", help="address or name of where such films are from, for the card")
+    images.add_argument("--licence", metavar="WORDS", help="of images in a general format such as jsonl, for the card")
+    images.add_argument("--source", metavar="WORDS", help="address or name of where such images are from, for the card")
 
 
 def _add_asked(parser: argparse.ArgumentParser) -> None:
@@ -190,8 +190,8 @@ def _add_asked(parser: argparse.ArgumentParser) -> None:
     asked.add_argument(
         "--negatives",
         metavar="SHARE",
-        help="share of rows without boxes. For --task detection: of the split train, which loses films without "
-        "findings; other splits keep all, unless train=0.3,validation=0.5 names them (default: all films stay). For "
+        help="share of rows without boxes. For --task detection: of the split train, which loses images without "
+        "findings; other splits keep all, unless train=0.3,validation=0.5 names them (default: all images stay). For "
         "--task finding: of the rows of each finding in every split, those that ask where it is absent (default: 0.5)",
     )
     asked.add_argument(
@@ -211,7 +211,7 @@ def _add_splits(parser: argparse.ArgumentParser) -> None:
         "--splits-from",
         choices=SPLITS_FROM,
         default="dataset",
-        help="take the dataset's own splits, unless it holds no film out (default), or draw every patient by a hash",
+        help="take the dataset's own splits, unless it holds no image out (default), or draw every patient by a hash",
     )
     shares = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
     splits.add_argument(
@@ -223,7 +223,7 @@ def _add_splits(parser: argparse.ArgumentParser) -> None:
 def _add_images(parser: argparse.ArgumentParser) -> None:
     """How they are written."""
     images = parser.add_argument_group("images")
-    images.add_argument("--side", type=int, metavar="PIXELS", help="longest side; larger films are shrunk")
+    images.add_argument("--side", type=int, metavar="PIXELS", help="longest side; larger images are shrunk")
     images.add_argument(
         "--image-format",
         choices=IMAGE_FORMATS,
@@ -233,13 +233,13 @@ def _add_images(parser: argparse.ArgumentParser) -> None:
     images.add_argument(
         "--squeezed",
         action="store_true",
-        help="images are copies in another shape than the films that boxes were drawn on, such as 1024 x 1024",
+        help="images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024",
     )
     images.add_argument(
         "--window",
         metavar="LOW,HIGH",
-        help="stored values that become black and white, for films of 16 bits that are no DICOM files "
-        "(default: each film's smallest and largest)",
+        help="stored values that become black and white, for images of 16 bits that are no DICOM files "
+        "(default: each image's smallest and largest)",
     )
     images.add_argument(
         "--processes",
@@ -260,13 +260,13 @@ def _add_tables(parser: argparse.ArgumentParser) -> None:
             f"--{name}-pixels",
             type=int,
             metavar="AREA",
-            help=f"{words} area to which the trainer resizes a film; for verl it stands in the table, for easyr1 and "
+            help=f"{words} area to which the trainer resizes an image; for verl it stands in the table, for easyr1 and "
             "ms-swift in the lines that are printed (default: the trainer's own)",
         )
     tables.add_argument(
         "--embed-images",
         action="store_true",
-        help="films become part of the table, for verl and easyr1 (default: the table names files, and films that "
+        help="images become part of the table, for verl and easyr1 (default: the table names files, and images that "
         "trainers would not see alike, of 16 bits for example, are written to OUT/images)",
     )
 
@@ -275,7 +275,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prepare, count or verify; 0 if all is well, 1 if a checksum is wrong.
 
     Raises:
-        ValueError: An argument is missing or wrong, or the films are; see `prepare_films`.
+        ValueError: An argument is missing or wrong, or the images are; see `prepare_images`.
     """
     mode = next((name for name in _ALONE if getattr(arguments, name)), None)
     push_alone = mode == "push_to_hub" and arguments.dataset is None
@@ -306,7 +306,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"Expected --{name.replace('_', '-')} with --for only, got it without. Leave it out.")
     if arguments.mix:
         parts = [_part(text) for text in arguments.mix]
-        skip = arguments.bad_films == "skip"
+        skip = arguments.bad_images == "skip"
         _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
     elif not push_alone:
         _prepare(arguments, share)
@@ -325,13 +325,13 @@ def _refuse_others(arguments: argparse.Namespace, mode: str) -> None:
             option = "dataset" if name == "dataset" else f"--{name.replace('_', '-')}"
             raise ValueError(
                 f"Expected --{mode.replace('_', '-')} without {option}, got {value!r} for it. It has no effect there: "
-                "leave it out, or give it where the films are prepared."
+                "leave it out, or give it where the images are prepared."
             )
 
 
 def _write_table(arguments: argparse.Namespace) -> int:
     trainer, split = getattr(arguments, "for"), arguments.split or TRAIN
-    bad_rows = _BAD_ROWS[arguments.bad_films]
+    bad_rows = _BAD_ROWS[arguments.bad_images]
     dataset = load_split(arguments.dataset, split, allow_outside=arguments.allow_outside, bad_rows=bad_rows)
     with stage_progress() as progress:
         table = write_trainer_table(
@@ -348,7 +348,7 @@ def _write_table(arguments: argparse.Namespace) -> int:
             on_progress=progress,
         )
     print(
-        f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes, {table['images']} films written "
+        f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes, {table['images']} images written "
         f"to {arguments.out / IMAGES}"
         if table["images"]
         else f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes"
@@ -368,14 +368,14 @@ def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
         _print_counts(counted)
         _print_findings(counted)
         if faults := counted["unreadable"]:
-            print(f"{len(faults)} films cannot be read and would be left out")
+            print(f"{len(faults)} images cannot be read and would be left out")
         if note := counted["source"]["note"]:
             say(f"note: {note}")
-        print("Nothing was written. Copies among the films are looked for when they are prepared.")
+        print("Nothing was written. Copies among the images are looked for when they are prepared.")
         return
     if share is not None:
         with stage_progress() as progress:
-            part, films = prepare_share(
+            part, images = prepare_share(
                 read,
                 arguments.root,
                 arguments.out,
@@ -385,10 +385,10 @@ def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
                 allow_outside=arguments.allow_outside,
                 on_progress=progress,
             )
-        say(f"{part}: {films} films of shard {share}; when all are there, give --join instead")
+        say(f"{part}: {images} images of shard {share}; when all are there, give --join instead")
         return
     with stage_progress() as progress:
-        manifest = prepare_films(
+        manifest = prepare_images(
             read,
             arguments.root,
             arguments.out,
@@ -457,7 +457,7 @@ def _window(text: str | None) -> tuple[float, float] | None:
 
 
 def _verify(out: Path) -> int:
-    problems = verify_films(out)
+    problems = verify_images(out)
     for problem in problems:
         say(problem)
     print(f"{out}: {len(problems)} problems" if problems else f"{out}: every file is as it was written")
@@ -467,9 +467,9 @@ def _verify(out: Path) -> int:
 def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     _print_counts(manifest)
     if left_out := len(manifest["skipped"]) + len(manifest["unreadable"]):
-        print(f"{left_out} films left out; the card lists them")
-    if copies := manifest["films_with_copies"]:
-        print(f"{copies} films are copies of one another; patients who share one are in one split")
+        print(f"{left_out} images left out; the card lists them")
+    if copies := manifest["images_with_copies"]:
+        print(f"{copies} images are copies of one another; patients who share one are in one split")
     if note := manifest["source"]["note"]:
         say(f"note: {note}")
     say(f"card: {out / 'README.md'}")
@@ -479,7 +479,7 @@ def _print_counts(counted: Mapping[str, Any]) -> None:
     for split, counts in counted["splits"].items():
         shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
         print(
-            f"{split}: {counts['films_with_rows']} films, {counts['rows']} rows, {counts['negatives']} without boxes"
+            f"{split}: {counts['images_with_rows']} images, {counts['rows']} rows, {counts['negatives']} without boxes"
             f" ({counts['negatives'] / max(counts['rows'], 1):.1%}), {sum(counts['boxes'].values())} boxes{shards}"
         )
     for sentence in left_out_sentences(counted):

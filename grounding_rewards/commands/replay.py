@@ -1,13 +1,13 @@
 """Score the answers of a log again by many rewards, and say how they order them: which rewards agree with each other,
-which with average precision, F1, sensitivity and mean IoU, and on which films they disagree. No model is needed.
+which with average precision, F1, sensitivity and mean IoU, and on which images they disagree. No model is needed.
 
 The log is the folder of a run that logged its completions (`log_completions: true`), verl's rollouts, ms-swift's
 completions.jsonl, the completions.jsonl or samples.jsonl of `grounding-rewards evaluate`, or a file with the columns
-completion, boxes, width and height. Answers to one film, by its `id`, at one `step` are a group.
+completion, boxes, width and height. Answers to one image, by its `id`, at one `step` are a group.
 
 Two coefficients are printed for each pair. Over all answers: do both put all answers in one order? Within groups: do
-both put the answers to one film in one order, which is all that GRPO sees? The unit of every interval is the patient,
-or the film where no patient is known. A reward that is the same for all answers has no order, and no correlation.
+both put the answers to one image in one order, which is all that GRPO sees? The unit of every interval is the patient,
+or the image where no patient is known. A reward that is the same for all answers has no order, and no correlation.
 
 A reward is named as in `score`, with parameters after a colon where it has its own: R3:iou_threshold=0.3.
 """
@@ -32,18 +32,18 @@ from grounding_rewards.commands.console import (
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_options import named_films
+from grounding_rewards.commands.evaluate_options import named_images
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import format_value
 from grounding_rewards.metrics.replay import METHODS, Replay, answer_rulers, replay
 from grounding_rewards.parsing import box_format_from_option, list_box_formats
-from grounding_rewards.report.tables import figure_cell, plain_table
+from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.report.tables import metric_cell, plain_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
-from grounding_rewards.space_check import SpaceWarning
-from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
-    from grounding_rewards.data.replay_log import ReplayLog
+    from grounding_rewards.logs.replay_log import ReplayLog
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
@@ -51,12 +51,12 @@ examples:
   grounding-rewards replay runs/r4 --rewards R1 R2 R3 R4 R5 soft_f1
   grounding-rewards replay rollouts --rewards R3 R3:iou_threshold=0.3 soft_f1:overlap=giou --html replay.html
   grounding-rewards replay runs/base/samples.jsonl --rewards R1 R1:ranking=tied --box-format qwen3-vl --json replay.json
-  grounding-rewards replay runs/r4 --rewards R1 soft_f1 --dataset data/vindr --html replay.html --films 12
+  grounding-rewards replay runs/r4 --rewards R1 soft_f1 --dataset data/vindr --html replay.html --images 12
 """
 
 # Answers that are scored together.
 _CHUNK = 512
-_PRINTED_FILMS = 5
+_PRINTED_IMAGES = 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,34 +73,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="ignore",
         help="whether a box is right, for AP, F1 and sensitivity, only under the finding's label; default: %(default)s",
     )
-    films = parser.add_argument_group("the films, where the log does not have them")
-    films.add_argument(
-        "--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub; by `id`"
+    images = parser.add_argument_group("the images, where the log does not have them")
+    images.add_argument(
+        "--dataset", metavar="DATA", help="`synthetic`, a folder of images, or a name on the hub; by `id`"
     )
-    films.add_argument("--split", default="train", help="of the dataset; `all` takes every film; default: %(default)s")
-    films.add_argument(
-        "--bad-rows", choices=BAD_ROWS, default="refuse", help="rows whose film cannot be right; default: %(default)s"
+    images.add_argument(
+        "--split", default="train", help="of the dataset; `all` takes every image; default: %(default)s"
     )
-    add_sizes(films, resized=True)
-    add_allow_outside(films)
+    images.add_argument(
+        "--bad-rows", choices=BAD_ROWS, default="refuse", help="rows whose image cannot be right; default: %(default)s"
+    )
+    add_sizes(images, resized=True)
+    add_allow_outside(images)
     output = parser.add_argument_group("what is written")
-    output.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text or film")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text or image")
     output.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page, with the answers on which rewards disagree"
     )
     output.add_argument(
-        "--films",
+        "--images",
         type=int,
         default=8,
         metavar="N",
-        help="films on the page, those with the largest disagreement; the image of each, where --dataset names it; "
+        help="images on the page, those with the largest disagreement; the image of each, where --dataset names it; "
         "0 shows none, and no answer; default: %(default)s",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Score, compare, print, and write what was asked for."""
-    from grounding_rewards.metrics.answered_film import patients_of
+    from grounding_rewards.metrics.answered_image import patients_of
     from grounding_rewards.metrics.answers import read_each
 
     rewards = _rewards(options)
@@ -110,7 +112,7 @@ def run(options: argparse.Namespace) -> int:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
         scored = _score(rewards, log)
-        named = [{**row, "id": film} for row, film in zip(log.rows, log.films, strict=True)]
+        named = [{**row, "id": image} for row, image in zip(log.rows, log.images, strict=True)]
         answers = read_each(named, log.completions, rewards[0])
     for warning in dict.fromkeys(str(one.message) for one in caught):
         say(f"warning: {warning}", error=True)
@@ -119,13 +121,13 @@ def run(options: argparse.Namespace) -> int:
         {reward.__name__: scored[reward.__name__] for reward in rewards},
         answer_rulers(answers, label_matching=options.label_matching),
         groups=log.groups,
-        films=log.films,
+        images=log.images,
         patients=patients,
         controls=[reward.__name__ for reward in rewards if not reward.judges_boxes],
         method=options.correlation,
         track=track,
     )
-    print_replay(found, log.films)
+    print_replay(found, log.images)
     if options.json is not None:
         write_json(options.json, found.as_json())
     if options.html is not None:
@@ -137,10 +139,10 @@ def run(options: argparse.Namespace) -> int:
             found=found,
             answers=answers,
             scored={name: scored[name] for name in found.rewards},
-            films=log.films,
+            images=log.images,
             steps=[row.get("step") for row in log.rows],
             load_image=log.load_image,
-            shown=options.films,
+            shown=options.images,
             label_matching=options.label_matching,
         )
         write_whole(options.html, render_replay_page(page))
@@ -151,8 +153,8 @@ def run(options: argparse.Namespace) -> int:
 def _rewards(options: argparse.Namespace) -> list[GroundingReward]:
     from grounding_rewards.rewards.grounding import check_alike
 
-    if options.films < 0:
-        raise ValueError(f"Expected at least 0 for --films, got {options.films}. 0 shows none.")
+    if options.images < 0:
+        raise ValueError(f"Expected at least 0 for --images, got {options.images}. 0 shows none.")
     box_format = box_format_from_option(options.box_format)
     rewards = rewards_from_words(options.rewards, options.reward_kwargs, box_format)
     check_alike(rewards)
@@ -160,11 +162,11 @@ def _rewards(options: argparse.Namespace) -> list[GroundingReward]:
 
 
 def _read(options: argparse.Namespace, reward: GroundingReward) -> ReplayLog:
-    from grounding_rewards.data.replay_log import read_replay_log
+    from grounding_rewards.logs.replay_log import read_replay_log
 
     log = read_replay_log(
         options.log,
-        dataset=named_films(options),
+        dataset=named_images(options),
         text_column=options.text_column,
         sizes=stated_sizes(options),
         reward=reward,
@@ -194,12 +196,12 @@ def _score(rewards: Sequence[GroundingReward], log: ReplayLog) -> dict[str, list
     return scored
 
 
-def print_replay(found: Replay, films: Sequence[str]) -> None:
+def print_replay(found: Replay, images: Sequence[str]) -> None:
     """Print what rewards give, how they agree with rulers and with each other, and where they disagree most.
 
     Args:
         found: from :func:`grounding_rewards.metrics.replay.replay`.
-        films: the name of each answer's film.
+        images: the name of each answer's image.
     """
     from rich.text import Text
 
@@ -224,15 +226,15 @@ def print_replay(found: Replay, films: Sequence[str]) -> None:
         ("over all answers", found.overall, "answers"),
     ):
         if any(one.of for one in table.values()):
-            show(f"{name} of rewards and figures, {where}", _ruler_table(found, table, per))
+            show(f"{name} of rewards and metrics, {where}", _ruler_table(found, table, per))
             show(f"{name} of rewards, {where}", _matrix(found, table))
     for reason in _reasons(found):
         console.print(Text(f"No coefficient: {reason}."))
     if found.reversals:
         show(
-            "Two answers to one film, which two rewards put in opposite orders: "
-            f"on {len(found.reversals)} of {found.films} films, the largest first",
-            _disagreements(found, films),
+            "Two answers to one image, which two rewards put in opposite orders: "
+            f"on {len(found.reversals)} of {found.images} images, the largest first",
+            _disagreements(found, images),
         )
 
 
@@ -248,14 +250,14 @@ def _spread_table(found: Replay) -> Any:
     for name, spread in found.spreads.items():
         shares = map(format_share, (spread.zero, spread.without_spread, found.silent[name, "mean_iou"]))
         numbers = (format_value(spread.deviation), format_value(spread.within))
-        table.add_row(_name(name), figure_cell(spread.mean), *numbers, *shares)
+        table.add_row(_name(name), metric_cell(spread.mean), *numbers, *shares)
     return table
 
 
 def _ruler_table(found: Replay, table: Any, per: str) -> Any:
-    made = plain_table("", *(figure.heading for figure in found.rulers.values()))
+    made = plain_table("", *(metric.heading for metric in found.rulers.values()))
     for name in found.rewards:
-        cells = [figure_cell(table[name, key].estimate, beneath=True) for key in found.rulers]
+        cells = [metric_cell(table[name, key].estimate, beneath=True) for key in found.rulers]
         made.add_row(_name(name), *cells)
     made.add_section()
     counts = [sorted({table[name, key].of for name in found.rewards}) for key in found.rulers]
@@ -271,10 +273,10 @@ def _matrix(found: Replay, table: Any) -> Any:
     return made
 
 
-def _disagreements(found: Replay, films: Sequence[str]) -> Any:
-    made = plain_table("film", "prefers the one", "prefers the other", "by at least")
-    for one in found.reversals[:_PRINTED_FILMS]:
-        made.add_row(_name(films[one.answers[0]]), *map(_name, one.rewards), format_value(one.size))
+def _disagreements(found: Replay, images: Sequence[str]) -> Any:
+    made = plain_table("image", "prefers the one", "prefers the other", "by at least")
+    for one in found.reversals[:_PRINTED_IMAGES]:
+        made.add_row(_name(images[one.answers[0]]), *map(_name, one.rewards), format_value(one.size))
     return made
 
 

@@ -25,7 +25,7 @@ from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
-    from grounding_rewards.data.score_file import ScoreSummary
+    from grounding_rewards.logs.score_file import ScoreSummary
 
 EXAMPLES = """\
 examples:
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Score the file, and print the means and how fast it went."""
-    from grounding_rewards.data.score_file import join_scored, score_file
+    from grounding_rewards.logs.score_file import join_scored, score_file
 
     share = share_of(options)
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""`grounding-rewards sft`: the supervised cold start before GRPO."""
+"""`grounding-rewards sft`: the supervised warm start before GRPO."""
 
 from __future__ import annotations
 

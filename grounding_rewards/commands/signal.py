@@ -1,9 +1,9 @@
-"""Will this reward teach this model? Whether the answers to the same film differ in reward, if not why, and which
+"""Will this reward teach this model? Whether the answers to the same image differ in reward, if not why, and which
 reward would tell them apart: before a GPU-hour is spent, or from the log of a training that stands still.
 
-GRPO compares answers to the same film. Where all of them earn the same, the film teaches nothing. Give a log with
-several answers to each film (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
---samples 8`, or any file whose rows have the film's `id`), or a model and films: then it is asked now.
+GRPO compares answers to the same image. Where all of them earn the same, the image teaches nothing. Give a log with
+several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
+--samples 8`, or any file whose rows have the image's `id`), or a model and images: then it is asked now.
 
 Printed, and on the page: the share of groups without spread by cause, how much of a group carries an update, the
 advantages, the same by label and size of finding; what other rewards, thresholds, smaller groups and temperatures make
@@ -32,8 +32,9 @@ from grounding_rewards.commands.console import (
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_options import named_films
+from grounding_rewards.commands.evaluate_options import named_images
 from grounding_rewards.commands.evaluate_subject import generation_progress, load_asked
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.estimates import percent
@@ -42,19 +43,18 @@ from grounding_rewards.metrics.signal_report import ENOUGH, TRIED, Part, SignalR
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_matrix
 from grounding_rewards.report.tables import plain_table
-from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grounding_rewards.data.answer_groups import AnswerGroups
+    from grounding_rewards.logs.answer_groups import AnswerGroups
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
   grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
-  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --films 32 --samples 8
+  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --images 32 --samples 8
   grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
@@ -62,23 +62,23 @@ exit code:
   0  done        1  with --strict: more than a fifth of the groups is without spread        2  a wrong argument or log
 """
 
-_FILMS, _SAMPLES = 32, 8
+_IMAGES, _SAMPLES = 32, 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards signal`."""
     source = parser.add_argument_group("which answers")
-    source.add_argument("log", nargs="*", type=Path, help="files or folders with several answers to each film")
+    source.add_argument("log", nargs="*", type=Path, help="files or folders with several answers to each image")
     source.add_argument(
         "--model", metavar="MODEL", help="ask this model now: folder or name of a checkpoint or adapter"
     )
     source.add_argument(
-        "--dataset", metavar="DATA", help="the films: `synthetic`, a folder, or a name on the hub; of a log by `id`"
+        "--dataset", metavar="DATA", help="the images: `synthetic`, a folder, or a name on the hub; of a log by `id`"
     )
     source.add_argument("--split", default="train", help="of the dataset; default: %(default)s")
-    source.add_argument("--films", type=int, metavar="N", help=f"the first so many; with --model {_FILMS} by default")
+    source.add_argument("--images", type=int, metavar="N", help=f"the first so many; with --model {_IMAGES} by default")
     source.add_argument(
-        "--bad-rows", choices=BAD_ROWS, default="refuse", help="films that cannot be right; default: refuse"
+        "--bad-rows", choices=BAD_ROWS, default="refuse", help="images that cannot be right; default: refuse"
     )
     source.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     source.add_argument(
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     sampling = parser.add_argument_group("how a model is asked")
     sampling.add_argument(
-        "--samples", type=int, default=_SAMPLES, metavar="K", help="answers per film; default: %(default)s"
+        "--samples", type=int, default=_SAMPLES, metavar="K", help="answers per image; default: %(default)s"
     )
     sampling.add_argument(
         "--temperatures",
@@ -116,7 +116,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s, as in TRL"
     )
     sampling.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
-    sampling.add_argument("--max-image-pixels", type=int, metavar="N", help="largest film that the model sees")
+    sampling.add_argument("--max-image-pixels", type=int, metavar="N", help="largest image that the model sees")
     sampling.add_argument(
         "--backend", choices=("transformers", "vllm", "auto"), default="transformers", help="default: %(default)s"
     )
@@ -125,9 +125,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--keep", type=Path, metavar="FOLDER", help="keep the answers there; the same command goes on"
     )
     output = parser.add_argument_group("what is written")
-    output.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text or film")
+    output.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text or image")
     output.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures")
-    output.add_argument("--no-films", action="store_true", help="leave the films out of the page: they are patients'")
+    output.add_argument("--no-images", action="store_true", help="leave the images out of the page: they are patients'")
     output.add_argument(
         "--strict",
         action="store_true",
@@ -142,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         0; 1 with `--strict` where too many groups are without spread.
 
     Raises:
-        ValueError: the log has no groups, log or model and films do not fit each other, or an option is wrong.
+        ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
     reward = configured_reward(options)
     found = ask(options, reward) if options.model is not None else (_read(options, reward), reward)
@@ -156,7 +156,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_json(options.json, report.as_json())
     if options.html is not None:
-        load_image = None if options.no_films else groups.answers.load_image
+        load_image = None if options.no_images else groups.answers.load_image
         page = render_signal_page(
             report, groups.answers.rows, groups.answers.texts, reward, load_image, title=_title(options)
         )
@@ -196,12 +196,12 @@ def _check_options(options: argparse.Namespace) -> None:
         got = "both" if options.log else "neither"
         raise ValueError(f"Expected a log of completions or --model, got {got}. Name one of them.")
     if options.model is not None and options.dataset is None:
-        raise ValueError("Expected films for --dataset, got none. A model needs films to look at; name some.")
+        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
     if options.model is not None and options.samples < 2:
         raise ValueError(
-            f"Expected at least 2 for --samples, got {options.samples}. GRPO compares answers to one film."
+            f"Expected at least 2 for --samples, got {options.samples}. GRPO compares answers to one image."
         )
-    for name in ("films", "batch_size", "max_new_tokens"):
+    for name in ("images", "batch_size", "max_new_tokens"):
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out.")
@@ -213,12 +213,12 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
-    from grounding_rewards.data.answer_groups import read_groups
-    from grounding_rewards.data.answer_logs import check_films, film_problems
+    from grounding_rewards.logs.answer_groups import read_groups
+    from grounding_rewards.logs.answer_logs import check_images, image_problems
 
     groups = read_groups(
         options.log,
-        dataset=named_films(options, options.films),
+        dataset=named_images(options, options.images),
         text_column=options.text_column,
         group_size=options.group_size,
         rewards=(reward.name,),
@@ -227,8 +227,8 @@ def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
     )
     matching = _label_matching(reward)
     if options.bad_rows == "drop":
-        groups = groups.without(film_problems(groups.answers.rows, reward, label_matching=matching))
-    check_films(groups.answers.rows, groups.answers.places, reward, label_matching=matching)
+        groups = groups.without(image_problems(groups.answers.rows, reward, label_matching=matching))
+    check_images(groups.answers.rows, groups.answers.places, reward, label_matching=matching)
     return groups
 
 
@@ -237,17 +237,17 @@ def _label_matching(reward: GroundingReward) -> str:
 
 
 def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGroups, GroundingReward] | None:
-    """Ask the model several times about each film; None in all processes but the first.
+    """Ask the model several times about each image; None in all processes but the first.
 
     Returns:
         The answers, and the reward as it reads them.
 
     Raises:
-        ValueError: model and films do not fit each other.
+        ValueError: model and images do not fit each other.
     """
-    from grounding_rewards.data.answer_groups import AnswerGroups
-    from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.data.load import load_dataset_image
+    from grounding_rewards.logs.answer_groups import AnswerGroups
+    from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.generate import Sampling
     from grounding_rewards.models.load import choose_backend
     from grounding_rewards.models.resumable import generate_to_file
@@ -256,7 +256,7 @@ def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGro
         raise ValueError(
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
-    options.films = options.films or _FILMS
+    options.images = options.images or _IMAGES
     options.label_matching = _label_matching(reward)
     backend = choose_backend(options.backend)
     asked = load_asked(options, reward, backend=backend)
@@ -285,11 +285,11 @@ def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGro
         return None
     temperatures = list(dict.fromkeys(options.temperatures))
     rows = [{**row, "temperature": one} for one in temperatures for row in asked.rows]
-    films = len(asked.rows)
+    images = len(asked.rows)
     answers = Answers(
         rows,
         [one for several in texts for one in several],
-        lambda k: load_dataset_image(asked.dataset, k % films),
+        lambda k: load_dataset_image(asked.dataset, k % images),
         asked.places * len(temperatures),
     )
     return AnswerGroups(answers, {}), asked.reward

@@ -1,12 +1,12 @@
-"""Answer "which reward?" on your own films: runs of every arm with several seeds from the same start, at the same cost,
-each measured on films never trained on, and on films from elsewhere.
+"""Answer "which reward?" on your own images: runs of every arm with several seeds from the same start, at the same
+cost, each measured on images never trained on, and on images from elsewhere.
 
 The YAML names starts, arms (a reward, its parameters, or any other option of `train`), controls, seeds, sets, and,
-before any run, the one figure that decides. configs/study/ has four; docs/run_a_study.md explains every key. The folder
+before any run, the one metric that decides. configs/study/ has four; docs/run_a_study.md explains every key. The folder
 --out then holds
 
-  study.yaml, films.json   what was asked, and the references
-  starts/, results/        a small file for each start and run: figures, curves and pages are made from these alone
+  study.yaml, images.json   what was asked, and the references
+  starts/, results/        a small file for each start and run: metrics, curves and pages are made from these alone
   runs/, logs/             trainings that are not finished, and what the programs printed
 
   report/                  the report, made when all runs that were asked for are finished
@@ -35,7 +35,7 @@ examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --dry-run       # the runs, and what they cost
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --only R3 soft_f1
-  grounding-rewards study configs/study/lungs.yaml --dataset path/to/films --out runs/lungs
+  grounding-rewards study configs/study/lungs.yaml --dataset path/to/images --out runs/lungs
   grounding-rewards study configs/study/vindr_qwen.yaml --out runs/vindr --array   # a script for sbatch
   grounding-rewards study --report-only --out runs/drawn --report page        # without any training
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its parser."""
     parser.add_argument("config", type=Path, nargs="?", help="YAML of the study; not needed with --report-only")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the study")
-    parser.add_argument("--dataset", metavar="NAME", help="films, instead of those that the YAML names at its top")
+    parser.add_argument("--dataset", metavar="NAME", help="images, instead of those that the YAML names at its top")
     parser.add_argument(
         "--jobs", type=_jobs, default=1, metavar="N", help="runs at the same time; default: %(default)s"
     )

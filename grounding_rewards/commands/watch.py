@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import output_console, printable
-from grounding_rewards.data.completion_logs import find_text_column
-from grounding_rewards.data.run_log import LOG, RunSoFar, read_run
+from grounding_rewards.logs.completion_logs import find_text_column
+from grounding_rewards.logs.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
 from grounding_rewards.report.tables import plain_table
@@ -108,8 +108,8 @@ def frame(found: RunSoFar, name: str, *, answers: int = 3, quiet: float = 0.0) -
     parts: list[Any] = [Text(_heading(found, name, quiet), style="bold")]
     if not found.entries:
         return Group(*parts)
-    if (figures := _figures(found)) is not None:
-        parts.append(figures)
+    if (metrics := _metrics(found)) is not None:
+        parts.append(metrics)
     parts += [Text(line) for line in _signal_lines(found)]
     parts += [Text(line) for line in _last_evaluation(found)]
     if answers and found.answers:
@@ -175,17 +175,17 @@ def _rows(keys: Sequence[str]) -> Iterator[tuple[str, str]]:
     first = next((name for name in names if f"{name}/mean_iou" in keys), None)
     if first is not None:
         yield from ((title, f"{first}/{part}") for part, title in _PARTS.items())
-        yield "answers per film that teach", f"{first}/signal/effective_group_size"
+        yield "answers per image that teach", f"{first}/signal/effective_group_size"
     yield from ((title, key) for key, title in _OF_RUN.items())
     for kind in ("source", "label"):
         prefix = f"{first}/{kind}/"
         for key in keys:
             if key.startswith(prefix):
-                name, _, figure = key.removeprefix(prefix).rpartition("/")
-                yield f"{name}, {figure}", key
+                name, _, metric = key.removeprefix(prefix).rpartition("/")
+                yield f"{name}, {metric}", key
 
 
-def _figures(found: RunSoFar) -> Any:
+def _metrics(found: RunSoFar) -> Any:
     headings = ("", "now", f"last {RECENT}", "from the first step to the last")
     table = plain_table(*headings, words=(0, 3), unbroken=range(4))
     for title, key in _rows(_keys(found)):
@@ -205,13 +205,13 @@ def _number(value: float) -> str:
 
 
 def _signal_lines(found: RunSoFar) -> Iterator[str]:
-    """Of every reward: in how many films all answers earned the same lately, why, and what helps."""
+    """Of every reward: in how many images all answers earned the same lately, why, and what helps."""
     for name in reward_names(_keys(found)):
         series = {key: found.series(f"{name}/signal/{key}")[-RECENT:] for key in SIGNAL_KEYS}
         if not all(series.values()):
             continue
         means = {key: sum(values) / len(values) for key, values in series.items()}
-        line = f"{name}: {means['no_spread']:.0%} of the films had answers that all earned the same"
+        line = f"{name}: {means['no_spread']:.0%} of the images had answers that all earned the same"
         causes = sorted((cause for cause in CAUSES if means[cause] > 0), key=lambda cause: -means[cause])
         if causes:
             line += ": " + ", ".join(f"{CAUSES[cause].title} {means[cause]:.0%}" for cause in causes)
@@ -225,8 +225,8 @@ def _last_evaluation(found: RunSoFar) -> Iterator[str]:
     last = next((entry for entry in reversed(found.entries) if "eval_reward" in entry or "eval_loss" in entry), None)
     if last is not None:
         shown = {key: last[key] for key in ("eval_reward", "eval_loss") if isinstance(last.get(key), int | float)}
-        figures = ", ".join(f"{key.removeprefix('eval_')} {_number(value)}" for key, value in shown.items())
-        yield f"Last evaluation, step {last.get('step', NOTHING)}: {figures}"
+        metrics = ", ".join(f"{key.removeprefix('eval_')} {_number(value)}" for key, value in shown.items())
+        yield f"Last evaluation, step {last.get('step', NOTHING)}: {metrics}"
 
 
 def _answer_lines(rows: Sequence[Mapping[str, Any]], count: int) -> list[Any]:
@@ -240,8 +240,8 @@ def _answer_lines(rows: Sequence[Mapping[str, Any]], count: int) -> list[Any]:
     for row in rows[-count:]:
         earned = [f"{name} {row[name]:.3f}" for name in rewards if isinstance(row.get(name), int | float)]
         reason = row.get(f"{rewards[0]}/reason") if rewards else None
-        film = f"film {row['id']}" if row.get("id") is not None else "a film"
-        said = ", ".join([film, *earned]) + (f": {reason}" if reason else "")
+        image = f"image {row['id']}" if row.get("id") is not None else "an image"
+        said = ", ".join([image, *earned]) + (f": {reason}" if reason else "")
         text = completion_text(row.get(column)).strip()
         excerpt = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
         lines += [Text(printable(said, lines=False)), Text(f"  {printable(excerpt, lines=False)}", style="dim")]

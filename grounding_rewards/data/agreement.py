@@ -2,14 +2,14 @@
 
 Definitions:
 
-* A pair is two readers of one film. A film with three readers has three pairs; one with a single reader has none.
+* A pair is two readers of one image. An image with three readers has three pairs; one with a single reader has none.
 * F1@τ = 2·hits / (boxes of one + boxes of the other). Hits are pairs of boxes of one label with IoU ≥ τ, one to one, as
   many as there can be, as in an evaluation. Both sums run over all pairs of readers, and for all labels together also
   over the labels. So a box counts as missed against a reader who drew nothing, and two readers who both drew nothing
   add nothing.
 * The mean IoU is over the boxes of one label that are paired so that the total IoU is greatest and overlap at all.
-* A finding is a label on a film, drawn by at least one reader; the shares say by how many.
-* The intervals are 95 % percentile intervals over films, drawn with replacement.
+* A finding is a label on an image, drawn by at least one reader; the shares say by how many.
+* The intervals are 95 % percentile intervals over images, drawn with replacement.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array, ratio_or_nan
-from grounding_rewards.data.policies import check_readers, film_readers
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.matching import hungarian_match, most_hits_match
 from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.sources.base import AnnotatedImage
 
 IOU_THRESHOLDS = (0.4, 0.5)
-# Fewer than for an evaluation: a dataset has tens of thousands of films.
+# Fewer than for an evaluation: a dataset has tens of thousands of images.
 _RESAMPLES = 1_000
 
 
@@ -39,7 +39,7 @@ class LabelAgreement(NamedTuple):
     """How well readers agree about one label, or about all.
 
     label: None for all together.
-    findings: films on which at least one reader drew the label; for all together the sum over labels.
+    findings: images on which at least one reader drew the label; for all together the sum over labels.
     drawn_by: of these findings, how many were drawn by one reader, by two, and so on.
     f1: F1 by IoU threshold.
     mean_iou: over assigned pairs of boxes that overlap.
@@ -55,24 +55,24 @@ class LabelAgreement(NamedTuple):
 class Agreement(NamedTuple):
     """How well the readers of a dataset agree.
 
-    films: films that at least two people read; the others are in `single`.
-    single: films that one person read, or whose readers the dataset does not name.
-    pairs: pairs of readers of one film.
+    images: images that at least two people read; the others are in `single`.
+    single: images that one person read, or whose readers the dataset does not name.
+    pairs: pairs of readers of one image.
     overall: all labels together.
     labels: each label, the one with most findings first.
     """
 
-    films: int
+    images: int
     single: int
     pairs: int
     overall: LabelAgreement
     labels: tuple[LabelAgreement, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as plain lists and mappings; None where there is nothing to measure."""
+        """The metrics as plain lists and mappings; None where there is nothing to measure."""
         return {
-            "films": self.films,
-            "films_with_one_reader": self.single,
+            "images": self.images,
+            "images_with_one_reader": self.single,
             "pairs": self.pairs,
             "overall": _as_json(self.overall),
             "labels": [_as_json(one) for one in self.labels],
@@ -80,64 +80,64 @@ class Agreement(NamedTuple):
 
 
 def measure_agreement(
-    records: Iterable[FilmRecord],
+    records: Iterable[AnnotatedImage],
     *,
     iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
     resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> Agreement:
-    """Compare every pair of readers of every film; the top of this module has the definitions.
+    """Compare every pair of readers of every image; the top of this module has the definitions.
 
     Args:
-        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only those
-            who drew are known, and a reader who drew nothing is not counted.
+        records: images with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
+            those who drew are known, and a reader who drew nothing is not counted.
         iou_thresholds: τ, each in (0, 1].
         resamples: for the intervals.
         seed: of the resampling.
 
     Raises:
-        ValueError: no film has two readers, a threshold is out of range, or `readers` does not fit the boxes.
+        ValueError: no image has two readers, a threshold is out of range, or `readers` does not fit the boxes.
 
     Example:
-        >>> film = FilmRecord(
+        >>> image = AnnotatedImage(
         ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass", "mass", "effusion"],
         ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
         ... )
-        >>> found = measure_agreement([film])
+        >>> found = measure_agreement([image])
         >>> round(found.overall.f1[0.5].value, 3), found.overall.mean_iou.value, found.overall.drawn_by
         (0.333, 0.8, (1, 1, 0))
     """
     thresholds = _as_thresholds(iou_thresholds)
-    films = single = pairs = most = 0
+    images = single = pairs = most = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
     drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
     for record in records:
-        readers = film_readers(record)
+        readers = image_readers(record)
         if len(readers) < 2:
             single += 1
             continue
         most = max(most, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
         for label, sets in _by_label(record, readers).items():
-            numbers[label].append(films)
+            numbers[label].append(images)
             sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(one) for one in sets)] += 1
-        films += 1
-    if not films:
+        images += 1
+    if not images:
         raise ValueError(
-            f"Expected films that at least two people read for `records`, got {single} with one reader or none. "
+            f"Expected images that at least two people read for `records`, got {single} with one reader or none. "
             "Agreement can be measured only where several readers' boxes are kept apart."
         )
     order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
     # All labels together come first.
-    table = np.zeros((films, 1 + len(order), 3 + len(thresholds)))
+    table = np.zeros((images, 1 + len(order), 3 + len(thresholds)))
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
-    values = _figures(table.sum(axis=0))
-    drawn = resampled_sums(table.reshape(films, -1), resamples=resamples, seed=seed)
-    resampled = _figures(drawn.reshape(resamples, *table.shape[1:]))
+    values = _metrics(table.sum(axis=0))
+    drawn = resampled_sums(table.reshape(images, -1), resamples=resamples, seed=seed)
+    resampled = _metrics(drawn.reshape(resamples, *table.shape[1:]))
     found = []
     for k, which in enumerate([None, *order]):
         counter = sum(drawn_by.values(), Counter[int]()) if which is None else drawn_by[which]
@@ -153,10 +153,10 @@ def measure_agreement(
                 mean_iou,
             )
         )
-    return Agreement(films, single, pairs, found[0], tuple(found[1:]))
+    return Agreement(images, single, pairs, found[0], tuple(found[1:]))
 
 
-def _by_label(record: FilmRecord, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
+def _by_label(record: AnnotatedImage, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
     """For every label that somebody drew, the boxes of every reader."""
     check_readers(record)
     number = {name: i for i, name in enumerate(readers)}
@@ -176,7 +176,7 @@ def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]],
     return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
 
 
-def _figures(sums: Array) -> Array:
+def _metrics(sums: Array) -> Array:
     """The mean IoU and F1 at every threshold from sums as in `_pair_sums`, ``(..., 3 + t)`` to ``(..., 1 + t)``."""
     numerator = np.concatenate([sums[..., 1:2], 2 * sums[..., 3:]], axis=-1)
     denominator = np.concatenate([sums[..., 2:3], np.broadcast_to(sums[..., :1], sums[..., 3:].shape)], axis=-1)

@@ -1,6 +1,6 @@
 """Refuse a dataset that cannot be learned from: before the first step, naming every bad row at once.
 
-Two kinds of mistake cost days: boxes that do not fit the film, and boxes that the model's box format cannot express.
+Two kinds of mistake cost days: boxes that do not fit the image, and boxes that the model's box format cannot express.
 The first is geometry. For the second, every row's ground truth is written in the box format and scored: it has to earn
 the full reward from the very reward that will train the model.
 """
@@ -19,9 +19,9 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.images import has_shape, image_size, rows_without_images, stored_images
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
-from grounding_rewards.legal import check_word
+from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.read_batch import has_labels
@@ -49,10 +49,10 @@ def check_dataset(
 ) -> Dataset:
     """Raise one error that names every row on which `reward` could not be trained, or leave these rows out.
 
-    A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the film,
+    A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the image,
     its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
     unknown, or its ground truth, written in that box format and scored, does not earn the full reward:
-    `no_box_bonus` on a film without boxes; on others every box is found again and the reward is what the
+    `no_box_bonus` on an image without boxes; on others every box is found again and the reward is what the
     rounding of the format leaves of 1. Where a row has `reader_boxes`, this holds for the boxes of every reader. For a
     reward that compares labels every box needs one, and it has to be read again too. A coarse format may leave
     little: one warning then says in how many rows the right answer earns less than 0.9 of the full reward, and the
@@ -76,9 +76,9 @@ def check_dataset(
     Example:
         >>> from datasets import Dataset
         >>> import grounding_rewards as gr
-        >>> film = {"prompt": "?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> image = {"prompt": "?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
         >>> try:
-        ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
+        ...     check_dataset(Dataset.from_list([image]), gr.get_reward("R4", box_format="qwen3-vl"))
         ... except ValueError as error:
         ...     print(str(error).splitlines()[-1].partition(";")[0])
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
@@ -98,7 +98,7 @@ def check_dataset(
     return kept
 
 
-def check_films(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
+def check_images(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
     """Raise one error that names every row whose prompt, sizes, boxes or labels cannot be right, whatever the reward.
 
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
@@ -116,12 +116,12 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str 
 
     Example:
         >>> from datasets import Dataset
-        >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
+        >>> image = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
         >>> try:
-        ...     check_films(Dataset.from_list([film]))
+        ...     check_images(Dataset.from_list([image]))
         ... except ValueError as error:
         ...     print(str(error).splitlines()[-1])
-        row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
+        row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
     """
     _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
@@ -129,7 +129,7 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str 
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         if row["prompt"] is None or prompt_problem(row["prompt"]):
             problems.setdefault(number, []).append("prompt is missing or has no words")
-    return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the film", name, bad_rows)
+    return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the image", name, bad_rows)
 
 
 def without_bad_rows(
@@ -156,9 +156,9 @@ def without_bad_rows(
     Example:
         >>> import warnings
         >>> from datasets import Dataset
-        >>> films = Dataset.from_dict({"id": ["a", "b"]})
+        >>> images = Dataset.from_dict({"id": ["a", "b"]})
         >>> with warnings.catch_warnings(record=True) as said:
-        ...     without_bad_rows(films, {1: ["width is missing"]}, "sizes", "train_dataset", "drop")["id"][:]
+        ...     without_bad_rows(images, {1: ["width is missing"]}, "sizes", "train_dataset", "drop")["id"][:]
         ['a']
         >>> print(said[0].message)
         1 of 2 rows of train_dataset is dropped (bad_rows: drop):
@@ -169,7 +169,7 @@ def without_bad_rows(
         return dataset
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
-        or_drop = "or go on without them by bad_rows: drop (of prepare: --bad-films skip)"
+        or_drop = "or go on without them by bad_rows: drop (of prepare: --bad-images skip)"
         raise bad_rows_error(problems, ids, expected, name, f"{remedy}, {or_drop}")
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
@@ -209,13 +209,13 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
 
 
 def box_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Boxes that cannot be reference boxes of their film, one sentence each; where no size is known, of any film.
+    """Boxes that cannot be reference boxes of their image, one sentence each; where no size is known, of any image.
 
     Args:
         row: its columns of boxes are lists, see :func:`list_problems`.
 
     >>> list(box_problems({"boxes": [[5, 5, 50, 9]], "width": 40, "height": 60}))
-    ['box 0 is [5, 5, 50, 9], outside the film of 40 x 60']
+    ['box 0 is [5, 5, 50, 9], outside the image of 40 x 60']
     """
     drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
     drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
@@ -367,8 +367,8 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
 
     Example:
         >>> import grounding_rewards as gr
-        >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-        >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
+        >>> image = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
     return _lost_in_writing(rows, _score_gold(rows, reward), reward)
@@ -449,7 +449,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
         return f"is {list(box)!r}, not four finite numbers"
     if defect in ("swapped-corners", "no-area"):
         return f"is {list(box)}, which has no area as x1, y1, x2, y2"
-    return f"is {list(box)}, outside the film of {width} x {height}" if defect else None
+    return f"is {list(box)}, outside the image of {width} x {height}" if defect else None
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
@@ -558,14 +558,14 @@ def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat
     crop = _crop(row, box_format)
     outside = 0.0 if crop is None else 1.0 - pairwise_ioa(crop, box)[0, 0]
     if crop is not None and outside > _TOLERANCE:
-        why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the film"
+        why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
     else:
         why = f"does not survive the rounding of {box_format.name}"
     return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
 
 
 def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
-    """The part of the film, (1, 4), that the format can express; None where it can express all of it."""
+    """The part of the image, (1, 4), that the format can express; None where it can express all of it."""
     if box_format.space.frame != "cropped":
         return None
     frame = space_frame(box_format.space, row["width"], row["height"])

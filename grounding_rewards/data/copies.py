@@ -1,13 +1,13 @@
-"""Films that are copies of one another: the same pixels under another name, encoded again, resized, windowed a little.
+"""Images that are copies of one another: the same pixels under another name, encoded again, resized, windowed a little.
 
-A film is known by the slopes of its greys: it is shrunk to 33 x 33 pixels, whatever its shape, and the differences of
-neighbours to the right and below, 2 x 32 x 32 numbers, are compared by their cosine. Slopes tell films of one kind
-apart where greys do not: all chest films are dark in the middle of each half.
+An image is known by the slopes of its greys: it is shrunk to 33 x 33 pixels, whatever its shape, and the differences of
+neighbours to the right and below, 2 x 32 x 32 numbers, are compared by their cosine. Slopes tell images of one kind
+apart where greys do not: all chest radiographs are dark in the middle of each half.
 
-`THRESHOLD` lies above what two different films reach, far above for real chest films and just above for drawn ones,
-which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size, squeezed to
-a square, with spread greys (`tests/data/test_copies.py` has the figures). Heavier losses may go unfound; a copy that
-was cropped, turned or mirrored does.
+`THRESHOLD` lies above what two different images reach, far above for real chest radiographs and just above for drawn
+ones, which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size,
+squeezed to a square, with spread greys (`tests/data/test_copies.py` has the metrics). Heavier losses may go unfound; a
+copy that was cropped, turned or mirrored does.
 """
 
 from __future__ import annotations
@@ -25,43 +25,43 @@ if TYPE_CHECKING:
 THRESHOLD = 0.973
 
 _SIDE = 32
-# Films of one comparison: numbers take four times the memory of signatures.
+# Images of one comparison: numbers take four times the memory of signatures.
 _BLOCK = 1024
 
 
-def film_signature(film: Image) -> bytes | None:
-    """What a film and its copies have in common.
+def image_signature(image: Image) -> bytes | None:
+    """What an image and its copies have in common.
 
     Args:
-        film: a PIL image in 8 bits, as `data.images.open_film` gives it.
+        image: a PIL image in 8 bits, as `data.images.open_image` gives it.
 
     Returns:
-        2048 bytes; None for a film of one grey, which has nothing to be known by.
+        2048 bytes; None for an image of one grey, which has nothing to be known by.
 
     Example:
         >>> from PIL import Image
-        >>> film = Image.linear_gradient("L")
-        >>> film_signature(film) == film_signature(film.copy()), film_signature(Image.new("L", (9, 9)))
+        >>> image = Image.linear_gradient("L")
+        >>> image_signature(image) == image_signature(image.copy()), image_signature(Image.new("L", (9, 9)))
         (True, None)
     """
     from PIL.Image import Resampling
 
-    small = np.asarray(film.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
+    small = np.asarray(image.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
     slopes = np.stack([np.diff(small, axis=1)[:_SIDE], np.diff(small, axis=0)[:, :_SIDE]])
     steepest = np.abs(slopes).max()
     return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
 
 
 def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
-    """The pairs of films that are copies, by their places; each with the earlier one first.
+    """The pairs of images that are copies, by their places; each with the earlier one first.
 
     Args:
-        signatures: from `film_signature`.
+        signatures: from `image_signature`.
 
     Example:
         >>> from PIL import Image
-        >>> film = Image.linear_gradient("L")
-        >>> list(find_copies([film_signature(film), None, film_signature(film.resize((90, 60)))]))
+        >>> image = Image.linear_gradient("L")
+        >>> list(find_copies([image_signature(image), None, image_signature(image.resize((90, 60)))]))
         [(0, 2)]
     """
     places = [place for place, signature in enumerate(signatures) if signature is not None]

@@ -1,4 +1,4 @@
-"""Films that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing out."""
+"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing out."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Default shares of the patients of a source that holds no film out."""
+"""Default shares of the patients of a source that holds no image out."""
 
 TRAIN = "train"
 ALL = "all"
-"""The name that stands for every film of a source, whatever its split."""
+"""The name that stands for every image of a source, whatever its split."""
 
 FEWEST_PATIENTS = 20
 """Of fewer patients none is held out: a tenth of them may be nobody."""
 
 
 class SplitRule(NamedTuple):
-    """How films come to their splits.
+    """How images come to their splits.
 
-    own: whether a film, or its patient, keeps the split that the source gives.
-    shares: of the films that are drawn.
+    own: whether an image, or its patient, keeps the split that the source gives.
+    shares: of the images that are drawn.
     """
 
     own: bool
@@ -31,11 +31,11 @@ class SplitRule(NamedTuple):
 def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] = SHARES) -> SplitRule:
     """Whether a source's own splits hold; where it gives none or only `train`, its patients are drawn.
 
-    A source that holds films out is trained on by films without a split.
+    A source that holds images out is trained on by images without a split.
 
     Args:
         names: the splits that the source gives.
-        patients: how many there are; a film without one is its own.
+        patients: how many there are; an image without one is its own.
         shares: of the splits that patients are drawn into.
 
     Example:
@@ -49,7 +49,7 @@ def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] 
 
 
 def holds_out(names: Iterable[str]) -> bool:
-    """Whether a source with these splits holds films out.
+    """Whether a source with these splits holds images out.
 
     >>> holds_out(["train"]), holds_out([]), holds_out(["train", "val"])
     (False, False, True)
@@ -57,18 +57,18 @@ def holds_out(names: Iterable[str]) -> bool:
     return any(name.casefold() != TRAIN for name in names)
 
 
-def film_split(split: str | None, name: str, own: str | None, rule: SplitRule, seed: int = 0) -> str:
-    """The split of a film: its own, else its patient's, else drawn as by :func:`hashed_split`.
+def image_split(split: str | None, name: str, own: str | None, rule: SplitRule, seed: int = 0) -> str:
+    """The split of an image: its own, else its patient's, else drawn as by :func:`hashed_split`.
 
     Args:
-        split: of the film, as the source gives it.
-        name: of the patient, or of the film where the patient is not known.
-        own: of the patient, as other films of the patient have it.
+        split: of the image, as the source gives it.
+        name: of the patient, or of the image where the patient is not known.
+        own: of the patient, as other images of the patient have it.
         rule: of the source; the source's own splits count only as it says.
         seed: of the draw.
 
     Example:
-        >>> film_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
+        >>> image_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
         'test'
     """
     given = (split or own) if rule.own else None
@@ -90,7 +90,7 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     """The split of a patient, drawn by a hash of the name: no other patient moves when one is added.
 
     Args:
-        name: The id of the patient, or of the film where the patient is not known.
+        name: The id of the patient, or of the image where the patient is not known.
         shares: Names of splits and their shares, which sum to 1.
         seed: Of the draw.
 
@@ -107,9 +107,9 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
 
 
 class Assigned(NamedTuple):
-    """The split of each film, and what has to be said about them.
+    """The split of each image, and what has to be said about them.
 
-    splits: in the order of the films.
+    splits: in the order of the images.
     drawn: whether they were drawn.
     said: a sentence where they were drawn, or where a patient is in several; else empty.
     """
@@ -125,7 +125,7 @@ class Assigned(NamedTuple):
 
 
 def in_usual_order(splits: Iterable[str]) -> list[str]:
-    """Each split once; training films come first.
+    """Each split once; training images come first.
 
     >>> in_usual_order(["test", "fold", "train", "test"])
     ['train', 'test', 'fold']
@@ -134,20 +134,20 @@ def in_usual_order(splits: Iterable[str]) -> list[str]:
     return sorted(set(splits), key=lambda split: (usual.index(split) if split in usual else len(usual), split))
 
 
-def assign_splits(films: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
-    """The split of every film of a source, the same on every call: its own, its patient's, or drawn by the patient.
+def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
+    """The split of every image of a source, the same on every call: its own, its patient's, or drawn by the patient.
 
     Args:
-        films: split, patient and id of each, None where there is none.
+        images: split, patient and id of each, None where there is none.
         name: of the source, for messages.
 
     Example:
-        >>> assign_splits([("test", "p", "1"), (None, "p", "2"), (None, None, "3")], "films").splits
+        >>> assign_splits([("test", "p", "1"), (None, "p", "2"), (None, None, "3")], "images").splits
         ['test', 'test', 'train']
-        >>> assign_splits([(None, str(number), "1") for number in range(100)], "films").said
-        'films holds no film out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
+        >>> assign_splits([(None, str(number), "1") for number in range(100)], "images").said
+        'images holds no image out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
     """
-    listed = list(films)
+    listed = list(images)
     known: dict[str, str] = {}
     several: dict[str, set[str]] = {}
     for split, patient, _ in listed:
@@ -158,7 +158,7 @@ def assign_splits(films: Iterable[tuple[str | None, str | None, str]], name: str
     alone = sum(patient is None for _, patient, _ in listed)
     patients = len({patient for _, patient, _ in listed if patient is not None}) + alone
     rule = split_rule({split for split, _, _ in listed if split is not None}, patients)
-    splits = [film_split(split, patient or film, known.get(patient or ""), rule) for split, patient, film in listed]
+    splits = [image_split(split, patient or image, known.get(patient or ""), rule) for split, patient, image in listed]
     if not rule.own:
         return Assigned(splits, True, drawn_sentence(name, rule.shares, len(listed), alone))
     if not several:
@@ -168,25 +168,26 @@ def assign_splits(films: Iterable[tuple[str | None, str | None, str]], name: str
         splits,
         False,
         f"{len(several)} {'patient' if len(several) == 1 else 'patients'} of {name} are in several splits, such as "
-        f"{patient} ({', '.join(in_usual_order(found))}): figures on held-out films will be too good.",
+        f"{patient} ({', '.join(in_usual_order(found))}): metrics on held-out images will be too good.",
     )
 
 
-def drawn_sentence(name: str, shares: Mapping[str, float], films: int, alone: int) -> str:
-    """What is said about a draw: the shares, and how many films could only be drawn by themselves.
+def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:
+    """What is said about a draw: the shares, and how many images could only be drawn by themselves.
 
     Example:
-        >>> drawn_sentence("films", {"train": 0.9, "test": 0.1}, 50, 50)
-        'films holds no film out: 90 % of its films are drawn for train, 10 % for test. None of them names a patient, \
+        >>> drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50)
+        'images holds no image out: 90 % of its images are drawn for train, 10 % for test. None of them names a patient,
+        \
 so that a patient may be in several splits.'
     """
     (first, share), *others = shares.items()
-    units = "films" if alone == films else "patients"
+    units = "images" if alone == images else "patients"
     words = ", ".join([f"{share:.0%} of its {units} are drawn for {first}", *(f"{x:.0%} for {s}" for s, x in others)])
-    sentence = f"{name} holds no film out: {words}.".replace("%", " %")
+    sentence = f"{name} holds no image out: {words}.".replace("%", " %")
     if not alone:
         return sentence
-    who = "None of them names" if alone == films else f"{alone} of {films} films name"
+    who = "None of them names" if alone == images else f"{alone} of {images} images name"
     return f"{sentence} {who} a patient, so that a patient may be in several splits."
 
 
@@ -194,10 +195,10 @@ def check_known(split: str, known: Collection[str], name: str, remedy: str) -> N
     """Refuse a split that a source does not have.
 
     Example:
-        >>> check_known("tset", ["train", "test"], "films", "Choose one of these.")
+        >>> check_known("tset", ["train", "test"], "images", "Choose one of these.")
         Traceback (most recent call last):
         ...
-        ValueError: Expected one of train, test or all for the split of 'films', got 'tset'. Choose one of these.
+        ValueError: Expected one of train, test or all for the split of 'images', got 'tset'. Choose one of these.
     """
     if split not in (*known, ALL):
         raise ValueError(

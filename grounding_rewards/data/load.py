@@ -1,4 +1,4 @@
-"""Load any dataset by one name: drawn films, a folder of films, a prepared or saved dataset, a dataset on the hub."""
+"""Load any dataset by one name: drawn images, a folder of images, a prepared or saved dataset, a dataset on the hub."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
-from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
-from grounding_rewards.data.images import rows_without_images, stored_images
-from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.image_folder import load_images
+from grounding_rewards.images.decoding import rows_without_images, stored_images
+from grounding_rewards.prepare.manifest import MANIFEST, split_files
+from grounding_rewards.sources.jsonl import ANNOTATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
 SYNTHETIC = "synthetic"
-"""The name of the films that `grounding_rewards.data.synthetic` draws."""
+"""The name of the images that `grounding_rewards.synthetic` draws."""
 
-_DEFAULT_SYNTHETIC_FILMS = 1024
+_DEFAULT_SYNTHETIC_IMAGES = 1024
 
 
 def load_split(
-    dataset: str, split: str, *, films: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
+    dataset: str, split: str, *, images: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
 ) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
@@ -33,12 +33,12 @@ def load_split(
         dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
             `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
-        split: name of the split, for example `"train"`; `"all"` is every film. Where a dataset has no splits, or only
+        split: name of the split, for example `"train"`; `"all"` is every image. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
-        films: take the first so many films; None takes all (of drawn films, 1024).
+        images: take the first so many images; None takes all (of drawn images, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
-        bad_rows: `refuse` lines of `annotations.jsonl` that are no films, or `drop` them, which a warning says. What is
-            wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
+        bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning says. What
+            is wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
 
     Returns:
         A map-style dataset.
@@ -47,30 +47,30 @@ def load_split(
         ValueError: the dataset cannot be found, or it has no split of this name.
 
     Example:
-        >>> load_split("synthetic", "test", films=3).num_rows
+        >>> load_split("synthetic", "test", images=3).num_rows
         3
     """
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
-        from grounding_rewards.data.synthetic import radiograph_dataset, synthetic_dataset
+        from grounding_rewards.synthetic import radiograph_dataset, synthetic_dataset
 
-        count = films or _DEFAULT_SYNTHETIC_FILMS
+        count = images or _DEFAULT_SYNTHETIC_IMAGES
         return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
-    from grounding_rewards.data.film_column import with_film_column
+    from grounding_rewards.images.image_column import with_image_column
 
     if Path(dataset).is_dir():
         loaded = _load_folder(Path(dataset), split, allow_outside, bad_rows)
     else:
         loaded = _load_from_hub(dataset, split)
-    loaded = with_film_column(loaded)
-    return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
+    loaded = with_image_column(loaded)
+    return loaded if images is None else loaded.select(range(min(images, loaded.num_rows)))
 
 
 def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of a dataset without prompts and images, with the column `image_path` where its images are files.
 
     Example:
-        >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
+        >>> sorted(light_rows(load_split("synthetic", "test", images=1))[0])
         ['boxes', 'height', 'id', 'labels', 'width']
     """
     from datasets import Image
@@ -85,7 +85,7 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
 
 
 def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
-    """The k-th film of a dataset, None where it has no images."""
+    """The k-th image of a dataset, None where it has no images."""
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
@@ -96,7 +96,7 @@ def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
+        return load_images(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:
@@ -123,30 +123,31 @@ def _load_from_hub(name: str, split: str) -> Dataset:
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
-    """A split of a dataset; where it holds nothing out its films are drawn, as those of any other source."""
+    """A split of a dataset; where it holds nothing out its images are drawn, as those of any other source."""
     from datasets import concatenate_datasets
 
     if split == ALL:
         return concatenate_datasets(list(parts.values()))
     remedy = (
-        "To choose yourself, save it with splits, the films of a patient in one of them: "
+        "To choose yourself, save it with splits, the images of a patient in one of them: "
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
     )
     if len(parts) > 1:
         check_known(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
-    ((own, films),) = parts.items()
-    plain = films.with_format(None)
+    ((own, images),) = parts.items()
+    plain = images.with_format(None)
     patients, ids = (
-        plain[column][:] if column in films.column_names else [None] * films.num_rows for column in ("patient_id", "id")
+        plain[column][:] if column in images.column_names else [None] * images.num_rows
+        for column in ("patient_id", "id")
     )
     named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
     assigned = assign_splits(
-        ((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)),
+        ((own, patient, image or str(row)) for row, (patient, image) in enumerate(named)),
         name,
     )
     check_known(split, assigned.names, name, remedy)
     if not assigned.drawn:
-        return films
-    warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every film.", stacklevel=4)
-    return films.select([number for number, drawn in enumerate(assigned.splits) if drawn == split])
+        return images
+    warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
+    return images.select([number for number, drawn in enumerate(assigned.splits) if drawn == split])

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
 from grounding_rewards.data.checks import without_bad_rows
-from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
-from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.images.decoding import image_sizes
+from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
@@ -24,19 +24,19 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         dataset: rows with `image`, or with `width` and `height`.
         processor: decides the resized sizes; the columns stay as they are where its way to resize is not known.
         box_format: name for the `box_format` column; None leaves the column as it is.
-        bad_rows: `refuse` or `drop` films that the processor cannot resize.
+        bad_rows: `refuse` or `drop` images that the processor cannot resize.
 
     Returns:
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
         replaced.
 
     Raises:
-        ValueError: an unknown box format, or films that the processor cannot resize (number, `id` and reason of each).
+        ValueError: an unknown box format, or images that the processor cannot resize (number, `id` and reason of each).
 
     Example:
         >>> from datasets import Dataset
-        >>> films = Dataset.from_dict({"width": [512], "height": [400]})
-        >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
+        >>> images = Dataset.from_dict({"width": [512], "height": [400]})
+        >>> add_columns(images, "a processor of another kind", "qwen3-vl")[0]
         {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
     """
     if box_format is not None:
@@ -50,9 +50,9 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
 
 
 def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxFormat | None) -> Dataset:
-    """Ask about the films that have no prompt of their own, and make texts conversational.
+    """Ask about the images that have no prompt of their own, and make texts conversational.
 
-    Such a film is asked for everything that its column `looked_for` names, without that column for every label of the
+    Such an image is asked for everything that its column `looked_for` names, without that column for every label of the
     dataset, in the first wording of `grounding_rewards.data.prompts.task_prompt`.
 
     Args:
@@ -68,8 +68,8 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
 
     Example:
         >>> from datasets import Dataset
-        >>> films = Dataset.from_list([{"labels": ["mass"]}, {"labels": ["nodule", "mass"]}])
-        >>> add_prompts(films, "paligemma")[0]["prompt"][0]["content"][1]["text"]
+        >>> images = Dataset.from_list([{"labels": ["mass"]}, {"labels": ["nodule", "mass"]}])
+        >>> add_prompts(images, "paligemma")[0]["prompt"][0]["content"][1]["text"]
         'detect mass ; nodule'
     """
     plain = dataset.with_format(None)
@@ -115,7 +115,7 @@ def _labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
 
 
 def _resized_sizes(dataset: Dataset, processor: Any, bad_rows: str) -> tuple[Dataset, list[tuple[int, int]]]:
-    """The films that can be resized, and their resized sizes."""
+    """The images that can be resized, and their resized sizes."""
     sizes: list[tuple[int, int]] = []
     problems: dict[int, list[str]] = {}
     for number, size in enumerate(_fed_sizes(dataset)):
@@ -123,7 +123,7 @@ def _resized_sizes(dataset: Dataset, processor: Any, bad_rows: str) -> tuple[Dat
             sizes.append(_resized_size(processor, size))
         except ValueError as error:
             problems[number] = [str(error)]
-    return without_bad_rows(dataset, problems, "a film that the processor can resize", "dataset", bad_rows), sizes
+    return without_bad_rows(dataset, problems, "an image that the processor can resize", "dataset", bad_rows), sizes
 
 
 def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
@@ -134,7 +134,7 @@ def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) ->
 
 
 def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
-    """The sizes of the images that the processor gets, perhaps smaller than the films that boxes were drawn on."""
+    """The sizes of the images that the processor gets, perhaps smaller than the images that boxes were drawn on."""
     if "image" in dataset.column_names:
         return image_sizes(dataset)
     return zip(dataset["width"], dataset["height"], strict=True)

@@ -1,4 +1,4 @@
-"""Which films are of one patient, by their column or by the names of their files."""
+"""Which images are of one patient, by their column or by the names of their files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from grounding_rewards.columns import patient_key, patient_of
 
 if TYPE_CHECKING:
     # The readers ask this module.
-    from grounding_rewards.data.readers.base import FilmRecord
+    from grounding_rewards.sources.base import AnnotatedImage
 
 _IN_NAMES = (
     # CheXpert, MURA, and what most people write themselves; BIDS
@@ -36,7 +36,7 @@ def patient_in_name(file: str) -> str | None:
 
 
 def patient_of_row(row: Mapping[str, Any]) -> str | None:
-    """Whose film a row is: by `patient_id`, else by the name of its file; None where neither tells.
+    """Whose image a row is: by `patient_id`, else by the name of its file; None where neither tells.
 
     Example:
         >>> patient_of_row({"patient_id": "0003"}), patient_of_row({"file": "patient3_study2.png"}), patient_of_row({})
@@ -46,12 +46,12 @@ def patient_of_row(row: Mapping[str, Any]) -> str | None:
     return patient_of(row) or (patient_in_name(file) if isinstance(file, str) else None)
 
 
-def patient_of_film(film: FilmRecord) -> str | None:
-    """Whose film a record is, as :func:`patient_of_row`.
+def patient_of_image(image: AnnotatedImage) -> str | None:
+    """Whose image a record is, as :func:`patient_of_row`.
 
     Example:
-        >>> from grounding_rewards.data.readers.base import FilmRecord
-        >>> patient_of_film(FilmRecord("a", "a.png", [], [], patient_id="0003"))
+        >>> from grounding_rewards.sources.base import AnnotatedImage
+        >>> patient_of_image(AnnotatedImage("a", "a.png", [], [], patient_id="0003"))
         '3'
     """
-    return patient_of_row({"patient_id": film.patient_id, "file": film.file})
+    return patient_of_row({"patient_id": image.patient_id, "file": image.file})

@@ -12,7 +12,7 @@ from grounding_rewards.boxes import ORDERS, as_box_array, from_xyxy
 from grounding_rewards.parsing import BoxFormat
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?|(?<=[a-z_])\d+(?=>)")
-# What the right and the lower edge of the film may be called, besides its pixels.
+# What the right and the lower edge of the image may be called, besides its pixels.
 _UNITS = (1.0, 100.0, 1000.0, 1024.0)
 _RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
 
@@ -85,11 +85,11 @@ def told_box(
 
     Args:
         prompt: its text.
-        boxes: of the film, xyxy in pixels, each four finite numbers.
-        size: width and height of the film in pixels.
+        boxes: of the image, xyxy in pixels, each four finite numbers.
+        size: width and height of the image in pixels.
         resized: width and height at which the model sees it, where they are known.
 
-    Numbers may be pixels of the film or of the resized one, parts, per cent, thousandths or bins of 1024, in any order
+    Numbers may be pixels of the image or of the resized one, parts, per cent, thousandths or bins of 1024, in any order
     of :data:`grounding_rewards.boxes.ORDERS`, rounded or cut off.
 
     Example:

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.prompt_claims import prompt_contradictions
-from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
 TASKS = ("detection", "finding", "phrase")
-"""All findings of a film; one finding, which may be absent; one phrase of a report."""
+"""All findings of an image; one finding, which may be absent; one phrase of a report."""
 
 # `{what}` is a list of findings, one finding, or a phrase.
 _WORDINGS: Mapping[str, tuple[str, ...]] = {
@@ -46,19 +46,19 @@ _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _TRAINED_WORDINGS: Mapping[str, tuple[str, str]] = {"paligemma": ("detect {what}", " ; ")}
 
 LOOKED_FOR = "looked_for"
-"""The column that says what to look for on films that have no prompt; their prompts are made of it."""
+"""The column that says what to look for on images that have no prompt; their prompts are made of it."""
 
 _FRAMES: Mapping[str, str] = {
-    "film": "the width and the height of the image",
+    "image": "the width and the height of the image",
     "padded": "the sides of the smallest square around the image, which stands in its middle",
     "cropped": "the sides of the largest square in the middle of the image",
 }
 
 
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The prompt of drawn chest films, and of the small model that learns from them.
+    """The prompt of drawn chest radiographs, and of the small model that learns from them.
 
-    It does not state a format: a cold start teaches it. Other films are asked about by `task_prompt`.
+    It does not state a format: a warm start teaches it. Other images are asked about by `task_prompt`.
 
     Args:
         labels: what to look for, at least one name.
@@ -68,11 +68,11 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
 
     Example:
         >>> prompt_messages(["effusion", "mass"])[0]["content"][1]["text"]
-        'Locate every effusion, mass in this chest film and report the boxes in JSON format.'
+        'Locate every effusion, mass in this chest radiograph and report the boxes in JSON format.'
     """
     if not labels:
         raise ValueError("Expected at least one name for labels, got none. Name what the model should look for.")
-    text = f"Locate every {', '.join(labels)} in this chest film and report the boxes in JSON format."
+    text = f"Locate every {', '.join(labels)} in this chest radiograph and report the boxes in JSON format."
     return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
 
 
@@ -214,7 +214,7 @@ asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or ch
 
 
 def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A prompt as messages whose content is a list of parts; the film comes first where no part stands for it.
+    """A prompt as messages whose content is a list of parts; the image comes first where no part stands for it.
 
     Args:
         prompt: a text, or messages whose content is a text or a list of parts, as :func:`prompt_problem` accepts it.

@@ -14,43 +14,43 @@ from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
-from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 #: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
-#: Least part of the film's area: a square of 10 pixels on a film of 1024.
+#: Least part of the image's area: a square of 10 pixels on an image of 1024.
 LEAST_SHARE = 1e-4
 _MOST_NEGATIVES = 0.95
-_FEWEST_FILMS = 10
-# Films whose right answers are scored together; their images are held meanwhile.
+_FEWEST_IMAGES = 10
+# Images whose right answers are scored together; their images are held meanwhile.
 _ROWS_AT_ONCE = 64
 
 _NEGATIVES = Check(
     "negatives",
-    "Hardly any or nearly only films without boxes",
-    "Without negative films a model learns that there is always something to find; with hardly any other it earns "
+    "Hardly any or nearly only images without boxes",
+    "Without negative images a model learns that there is always something to find; with hardly any other it earns "
     "most by never answering.",
-    "Mix films with and without findings, a quarter to a half without. For phrase grounding, where every phrase "
+    "Mix images with and without findings, a quarter to a half without. For phrase grounding, where every phrase "
     "has a place, no negatives are needed.",
     severity="warning",
-    unit="films",
+    unit="images",
 )
 
 
 class AnswerExaminer(Examiner):
-    """Negative films, small boxes, prompts and box formats. Also fills the figures of the case."""
+    """Negative images, small boxes, prompts and box formats. Also fills the metrics of the case."""
 
     checks = (
         _NEGATIVES,
         Check(
             "small-boxes",
-            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the film's area",
+            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the image's area",
             "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
             "earns "
             "nothing. Many are left over from masks, where a hand slipped.",
-            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`, in pixels of the film "
+            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`, in pixels of the image "
             "itself. If they are findings, feed "
             "larger images (max_pixels of the processor), or crop.",
             follows=True,
@@ -61,7 +61,7 @@ class AnswerExaminer(Examiner):
             "Prompts that ask nothing",
             "Loading stops at such a row; only where a row has no prompt at all, training writes one.",
             "Write a text or messages into the column prompt, or leave it out.",
-            unit="films",
+            unit="images",
         ),
         Check(
             "prompt-format",
@@ -69,7 +69,7 @@ class AnswerExaminer(Examiner):
             "A model that answers as the prompt asks earns nothing.",
             "Let the prompt state the box format, or declare the format that the prompt states.",
             severity="warning",
-            unit="films",
+            unit="images",
         ),
         Check(
             "answer-in-prompt",
@@ -79,14 +79,14 @@ class AnswerExaminer(Examiner):
             "given.",
             "Leave the boxes out of the prompt; to show how boxes are written, use placeholders such as x1, y1, x2, "
             "y2.",
-            unit="films",
+            unit="images",
         ),
         Check(
             "box-format",
             "Rows with an unknown box format",
             "The reward refuses the row.",
             "Use a name of `grounding_rewards.list_box_formats()`.",
-            unit="films",
+            unit="images",
         ),
     )
 
@@ -95,7 +95,7 @@ class AnswerExaminer(Examiner):
         self._assumed_resize = self._has_format = False
         self._without_prompt = 0
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         model = self.case.model
         box_format, named = model.format_of(row), row.columns.get("box_format")
         self._has_format |= box_format is not None
@@ -115,7 +115,7 @@ class AnswerExaminer(Examiner):
         self._assumed_resize |= model.resized(row) is None
         seen, size = model.seen_size(row), row.trusted_size
         self.case.totals["boxes"] += sum(len(drawing.boxes) for drawing in row.drawings)
-        self.case.figures.add(row, size, seen)
+        self.case.metrics.add(row, size, seen)
         if size is None:
             return
         for drawing in row.answers:
@@ -128,20 +128,20 @@ class AnswerExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
-        figures = self.case.figures
-        films = sum(figures.per_film.values())
-        if films >= _FEWEST_FILMS and not 0 < figures.negatives <= _MOST_NEGATIVES * films:
-            yield _NEGATIVES.defect(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
+        metrics = self.case.metrics
+        images = sum(metrics.per_image.values())
+        if images >= _FEWEST_IMAGES and not 0 < metrics.negatives <= _MOST_NEGATIVES * images:
+            yield _NEGATIVES.defect(metrics.negatives, images, f"{metrics.negatives} of {images} images have no box.")
 
     def assumptions(self) -> Iterator[str]:
         if self._assumed_resize:
             yield (
-                f"Films reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
+                f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
                 "--model, or the columns resized_width and resized_height, for the real size."
             )
         if self._without_prompt:
             yield (
-                f"{self._without_prompt} of {self.case.totals['films']} rows have no prompt: training and evaluation "
+                f"{self._without_prompt} of {self.case.totals['images']} rows have no prompt: training and evaluation "
                 "ask for every label of the dataset, in the words of `grounding-rewards prepare`."
             )
 
@@ -161,8 +161,8 @@ class GoldExaminer(Examiner):
             "gold-length",
             "Right answers that are longer than the model may write",
             "The answer is cut off before its last box, so that the full reward can't be earned.",
-            "Raise max_completion_length, or drop the films with most boxes.",
-            unit="films",
+            "Raise max_completion_length, or drop the images with most boxes.",
+            unit="images",
         ),
         Check(
             "gold-reward",
@@ -171,15 +171,15 @@ class GoldExaminer(Examiner):
             "lost here.",
             "Use a box format with finer coordinates, larger images, or drop these boxes.",
             follows=True,
-            unit="films",
+            unit="images",
         ),
     )
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        self._waiting: list[tuple[FilmRow, BoxFormat]] = []
+        self._waiting: list[tuple[ImageRow, BoxFormat]] = []
 
-    def add(self, row: FilmRow) -> bool:
+    def add(self, row: ImageRow) -> bool:
         """Right answers are scored many at once, which is far faster; no stage follows that would need the errors."""
         box_format = self.case.model.format_of(row)
         if box_format is not None:
@@ -209,11 +209,11 @@ class GoldExaminer(Examiner):
     def _problems(
         self, answers: Sequence[tuple[Drawing, tuple[BoxFormat, dict[str, Any]], list[str]]]
     ) -> Iterator[Problem]:
-        """The problems of a film: it counts once, not once per reader."""
+        """The problems of an image: it counts once, not once per reader."""
         model, long = self.case.model, []
         for drawing, (box_format, columns), _ in answers:
             tokens = model.tokens(gold_answer(columns, box_format), box_format)
-            self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
+            self.case.metrics.longest_gold = max(self.case.metrics.longest_gold, tokens)
             if tokens > model.max_completion_length:
                 long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
         if long:
@@ -223,7 +223,7 @@ class GoldExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         self._weigh()
-        longest, is_counted = self.case.figures.longest_gold, self.case.model.counts_tokens
+        longest, is_counted = self.case.metrics.longest_gold, self.case.model.counts_tokens
         for defect in super().defects():
             if defect.name != "gold-length":
                 yield defect
@@ -234,11 +234,11 @@ class GoldExaminer(Examiner):
                 yield replace(defect, severity="warning", found=f"The longest takes about {longest} tokens.")
 
     def assumptions(self) -> Iterator[str]:
-        if self.case.figures.longest_gold and not self.case.model.counts_tokens:
+        if self.case.metrics.longest_gold and not self.case.model.counts_tokens:
             yield ("Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them.")
 
 
-def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:
+def _gold_columns(row: ImageRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:
     return {
         "boxes": [list(box) for box in drawing.boxes],
         "labels": [str(label) for label in drawing.labels] if drawing.labels else None,

@@ -10,25 +10,25 @@ from typing import Any
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner, group
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
-from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow
+from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow
 
-#: How boxes in parts of the film become pixels.
+#: How boxes in parts of the image become pixels.
 _TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1, y1, x2, y2 in boxes]"
-# A region of at least this part of the film leaves nothing to be judged.
-_WHOLE_FILM = 0.95
-# One box on at least so many films, and so large a part of those with boxes; of boxes seen first, as many are counted.
+# A region of at least this part of the image leaves nothing to be judged.
+_WHOLE_IMAGE = 0.95
+# One box on at least so many images, and so large a part of those with boxes; of boxes seen first, as many are counted.
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _MOST_DISTINCT = 10, 0.25, 2000
 _FEWEST_TURNED = 10
 
 _CONSTANT = Check(
     "constant-box",
-    "The same box on many films",
+    "The same box on many images",
     "A default of a labelling tool, or a failed join: the model earns most by answering with it, whatever it sees.",
-    "Find out where the box comes from, and drop it, or drop these films. Where all boxes are of this kind, the true "
+    "Find out where the box comes from, and drop it, or drop these images. Where all boxes are of this kind, the true "
     "ones "
     "are elsewhere in the source.",
     severity="warning",
-    unit="films",
+    unit="images",
 )
 
 
@@ -43,35 +43,35 @@ class BoxExaminer(Examiner):
         ),
         Check(
             "wrong-frame",
-            "Boxes drawn on another size than the film's",
-            "These boxes lie in one corner of the film, or off it; the model is taught to miss.",
+            "Boxes drawn on another size than the image's",
+            "These boxes lie in one corner of the image, or off it; the model is taught to miss.",
         ),
         Check(
             "one-corner",
-            "Boxes that keep to one corner of the film",
+            "Boxes that keep to one corner of the image",
             "Boxes that were drawn on a smaller copy look like this, and findings of one kind may.",
         ),
         Check(
             "normalised-boxes",
-            "Boxes in parts of the film instead of pixels",
-            "Taken for pixels, such a box is smaller than the film's first pixel, and no prediction can match it.",
+            "Boxes in parts of the image instead of pixels",
+            "Taken for pixels, such a box is smaller than the image's first pixel, and no prediction can match it.",
             f"Multiply x by width and y by height: {_TO_PIXELS}. Boxes are pixels of the original image, whatever the "
             "model writes.",
         ),
         Check(
             "negative-placeholder",
-            "Boxes that stand for a film without findings",
-            "Such a box says that there is nothing, but every reward takes it for a finding: on a normal film the "
+            "Boxes that stand for an image without findings",
+            "Such a box says that there is nothing, but every reward takes it for a finding: on a normal image the "
             "model is "
-            "taught to mark a corner, or the whole film.",
-            "Leave out these boxes and their labels: a film without findings has boxes [] and labels [].",
+            "taught to mark a corner, or the whole image.",
+            "Leave out these boxes and their labels: an image without findings has boxes [] and labels [].",
         ),
         Check(
             "not-finite",
             "Boxes that are not four finite numbers",
             "Such a box matches nothing, and counts as missed in every reward.",
-            "Drop these boxes, or restore the missing coordinates from the source; if a film loses its only box, "
-            "decide whether it is a negative film.",
+            "Drop these boxes, or restore the missing coordinates from the source; if an image loses its only box, "
+            "decide whether it is a negative image.",
         ),
         Check(
             "swapped-corners",
@@ -90,16 +90,16 @@ class BoxExaminer(Examiner):
             follows=True,
         ),
         Check(
-            "off-film",
-            "Boxes wholly outside the film",
+            "off-image",
+            "Boxes wholly outside the image",
             "Nothing can be seen there, and most formats can't say it.",
-            "Check that the box belongs to this film and that width and height are the film's; else drop it.",
+            "Check that the box belongs to this image and that width and height are the image's; else drop it.",
             follows=True,
         ),
         Check(
-            "partly-off-film",
-            "Boxes that reach over the edge of the film",
-            "Most formats can't say coordinates outside the film, so that the right answer never earns the full "
+            "partly-off-image",
+            "Boxes that reach over the edge of the image",
+            "Most formats can't say coordinates outside the image, so that the right answer never earns the full "
             "reward.",
             "Clip: boxes = [[max(x1, 0), max(y1, 0), min(x2, width), min(y2, height)] for x1, y1, x2, y2 in boxes]. If "
             "many reach far over, width and height are wrong.",
@@ -107,10 +107,10 @@ class BoxExaminer(Examiner):
         ),
         _CONSTANT,
         Check(
-            "ignored-film",
-            f"Regions to ignore that cover {_WHOLE_FILM:.0%} of the film or more",
-            "Whatever the model invents on such a film is excused.",
-            "Drop the region, or draw it around what could not be judged; leave the film out if that is all of it.",
+            "ignored-image",
+            f"Regions to ignore that cover {_WHOLE_IMAGE:.0%} of the image or more",
+            "Whatever the model invents on such an image is excused.",
+            "Drop the region, or draw it around what could not be judged; leave the image out if that is all of it.",
             severity="warning",
         ),
     )
@@ -119,23 +119,23 @@ class BoxExaminer(Examiner):
         super().__init__(case)
         self._any: dict[str, list[Example]] = {}
         self._normalised = BoxFit()
-        # Films by box, in pixels and in thousandths of the film.
-        self._films_of: tuple[Counter[tuple[float, ...]], Counter[tuple[float, ...]]] = (Counter(), Counter())
+        # Images by box, in pixels and in thousandths of the image.
+        self._images_of: tuple[Counter[tuple[float, ...]], Counter[tuple[float, ...]]] = (Counter(), Counter())
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         size = row.trusted_size
-        film = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
+        image = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
         for drawing in row.drawings:
             defects = [_defect(drawing, index, size) for index in range(len(drawing.boxes))]
             for index, (box, name) in enumerate(zip(drawing.boxes, defects, strict=True)):
                 if name is not None:
-                    on_film = film if name in ("off-film", "partly-off-film", "normalised-boxes") else ""
+                    on_image = image if name in ("off-image", "partly-off-image", "normalised-boxes") else ""
                     named = f", {drawing.label(index)!r:.40}" if name == "negative-placeholder" else ""
-                    yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_film}{named}", drawing.name)
+                    yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_image}{named}", drawing.name)
             if size is not None and drawing.boxes:
                 self._fit(row, drawing, defects, size)
                 if drawing.name == row.answers[0].name:
-                    self._count_film([box for box, name in zip(drawing.boxes, defects, strict=True) if not name], size)
+                    self._count_image([box for box, name in zip(drawing.boxes, defects, strict=True) if not name], size)
 
     def defects(self) -> Iterator[Defect]:
         constant = list(self._constant())
@@ -177,26 +177,26 @@ class BoxExaminer(Examiner):
         return "", ""
 
     def _constant(self) -> Iterator[Defect]:
-        films = sum(self.case.figures.with_boxes.values())
-        for films_of, unit in zip(self._films_of, ("pixels", "parts of the film"), strict=True):
-            box, count = max(films_of.items(), key=lambda one: one[1], default=((), 0))
-            if count >= max(_FEWEST_CONSTANT, _LEAST_CONSTANT * films):
+        images = sum(self.case.metrics.with_boxes.values())
+        for images_of, unit in zip(self._images_of, ("pixels", "parts of the image"), strict=True):
+            box, count = max(images_of.items(), key=lambda one: one[1], default=((), 0))
+            if count >= max(_FEWEST_CONSTANT, _LEAST_CONSTANT * images):
                 yield _CONSTANT.defect(
-                    count, films, f"{shown(list(box))} in {unit} on {count} of {films} films with boxes."
+                    count, images, f"{shown(list(box))} in {unit} on {count} of {images} images with boxes."
                 )
                 return
 
-    def _count_film(self, boxes: Sequence[Sequence[float]], size: tuple[float, float]) -> None:
-        """Count a film for each of its sound boxes."""
+    def _count_image(self, boxes: Sequence[Sequence[float]], size: tuple[float, float]) -> None:
+        """Count an image for each of its sound boxes."""
         sides = (*size, *size)
         pixels = {tuple(box) for box in boxes}
         parts = {tuple(round(value / side, 3) for value, side in zip(box, sides, strict=True)) for box in boxes}
-        for films_of, distinct in zip(self._films_of, (pixels, parts), strict=True):
+        for images_of, distinct in zip(self._images_of, (pixels, parts), strict=True):
             for box in distinct:
-                if box in films_of or len(films_of) < _MOST_DISTINCT:
-                    films_of[box] += 1
+                if box in images_of or len(images_of) < _MOST_DISTINCT:
+                    images_of[box] += 1
 
-    def _fit(self, row: FilmRow, drawing: Drawing, defects: Sequence[str | None], size: tuple[float, float]) -> None:
+    def _fit(self, row: ImageRow, drawing: Drawing, defects: Sequence[str | None], size: tuple[float, float]) -> None:
         if "normalised-boxes" in defects:
             parts = [drawing.boxes[k] for k, one in enumerate(defects) if one == "normalised-boxes"]
             self._normalised.add(parts, (1, 1))
@@ -215,7 +215,7 @@ class BoxExaminer(Examiner):
         symptoms = ("swapped-corners",) if check.name == "box-order" else ()
         met = [
             example
-            for symptom in (*symptoms, "off-film", "partly-off-film")
+            for symptom in (*symptoms, "off-image", "partly-off-image")
             if name in self.met[symptom]
             for example in self.met[symptom][name].examples
         ]
@@ -226,13 +226,13 @@ def _defect(drawing: Drawing, index: int, size: tuple[float, float] | None) -> s
     """The first thing that is wrong with a box of a drawing, or None."""
     box = drawing.boxes[index]
     if drawing.name == IGNORED:
-        return box_defect(box, size) or ("ignored-film" if size is not None and _covers(box, size) else None)
+        return box_defect(box, size) or ("ignored-image" if size is not None and _covers(box, size) else None)
     return "negative-placeholder" if is_placeholder(box, drawing.label(index)) else box_defect(box, size)
 
 
 def _covers(box: Any, size: tuple[float, float]) -> bool:
     x1, y1, x2, y2 = box
-    return (x2 - x1) * (y2 - y1) >= _WHOLE_FILM * size[0] * size[1]
+    return (x2 - x1) * (y2 - y1) >= _WHOLE_IMAGE * size[0] * size[1]
 
 
 def shown(box: Any) -> str:

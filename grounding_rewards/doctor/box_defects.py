@@ -1,8 +1,8 @@
-"""Defects of single reference boxes, and mistakes that all boxes of a dataset share, or those of a part of its films.
+"""Defects of single reference boxes, and mistakes that all boxes of a dataset share, or those of a part of its images.
 
-A single box is compared with its film. A mistake in all boxes (another order of the four numbers, another frame) shows
-only over many: read as xyxy many do not fit on their films, and read in another way nearly all do. A mistake in some
-of the films shows in those that do not fit: nearly all of them do in one other way; or in films that keep to one
+A single box is compared with its image. A mistake in all boxes (another order of the four numbers, another frame) shows
+only over many: read as xyxy many do not fit on their images, and read in another way nearly all do. A mistake in some
+of the images shows in those that do not fit: nearly all of them do in one other way; or in images that keep to one
 corner, while hardly any keeps to the corners beside it.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
 from grounding_rewards.parsing.prose import states_nothing
 
-# On smaller films a box within the first pixel may be right.
+# On smaller images a box within the first pixel may be right.
 _LEAST_SIDE = 16
 
 # Common sides of resized copies and of coordinate grids.
@@ -27,18 +27,19 @@ _SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0
 _FEWEST_BOXES = 20
 # Another reading is found if at least this part does not fit as xyxy, and at most this part does not fit then.
 _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
-# A mistake in a part of the films: so many of them show it, at least, and one other reading explains so large a part.
-_FEWEST_FILMS, _LEAST_FILMS, _LEAST_EXPLAINED = 6, 0.01, 0.9
-# Films of a part reach over the edge by more than this part of a side: slips of the hand are smaller.
+# A mistake in a part of the images: so many of them show it, at least, and one other reading explains so large a part.
+_FEWEST_IMAGES, _LEAST_IMAGES, _LEAST_EXPLAINED = 6, 0.01, 0.9
+# Images of a part reach over the edge by more than this part of a side: slips of the hand are smaller.
 _OVER, _FAR_OVER = 0.02, 0.1
-# A part of the films is in a smaller frame: so many films keep to it, and so many times more than to its mirror images.
+# A part of the images is in a smaller frame: so many images keep to it, and so many times more than to its mirror
+# images.
 _FEWEST_IN_FRAME, _LEAST_IN_FRAME, _TIMES_MIRRORED = 10, 0.05, 4
-# A frame that is not smaller than this part of the film's sides can't be told from chance.
+# A frame that is not smaller than this part of the image's sides can't be told from chance.
 _SMALLER = 0.75
 # Boxes are in one corner if they lie within this part of both sides.
 _CORNER = 0.6
-# From these numbers on, chance does not put all boxes into one quarter of the film.
-_CERTAIN_BOXES, _CERTAIN_FILMS, _CERTAIN_LABELS = 30, 10, 2
+# From these numbers on, chance does not put all boxes into one quarter of the image.
+_CERTAIN_BOXES, _CERTAIN_IMAGES, _CERTAIN_LABELS = 30, 10, 2
 _QUARTERS = ("upper left", "upper right", "lower left", "lower right")
 # A frame fits if some boxes reach at least this part of its width and of its height.
 _FILLED = 0.85
@@ -46,7 +47,7 @@ _FILLED = 0.85
 _NEXT_SIDE = 1.05
 _LEAST_OUTSIDE = 0.3
 _MUCH_LARGER, _MOST_FAR = 1.5, 0.6
-_LOOK = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
+_LOOK = "Look at the images; if the findings lie elsewhere, find out on which size the boxes were drawn."
 _REACHES = np.linspace(0, 20, 201)
 
 
@@ -92,19 +93,19 @@ OTHER_ORDERS = (
         "Convert once: boxes = [[x, y, x + w, y + h] for y, x, h, w in boxes].",
     ),
     OtherOrder(
-        "y1, x1, y2, x2 (or width and height of the films are exchanged)",
+        "y1, x1, y2, x2 (or width and height of the images are exchanged)",
         lambda boxes: to_xyxy(boxes, "yxyx"),
         "Exchange the axes: boxes = [[x1, y1, x2, y2] for y1, x1, y2, x2 in boxes]; if the image's own size disagrees "
         "with width and height, exchange those instead.",
     ),
 )
-_ON_LARGER = "Give the size of the film that they were drawn on in width and height{}."
+_ON_LARGER = "Give the size of the image that they were drawn on in width and height{}."
 _PART = "Find out which source these rows come from, and convert it alone."
 _SCALED = (
     "boxes = [[x1 * width / {0}, y1 * height / {1}, x2 * width / {0}, y2 * height / {1}] for x1, y1, x2, y2 in boxes]"
 )
 
-#: What stands for a film without findings in files where every row has a box.
+#: What stands for an image without findings in files where every row has a box.
 PLACEHOLDERS = ((0, 0, 1, 1), (0, 0, 0, 0), (-1, -1, -1, -1))
 _NULLS = ("nan", "none", "null", "nil", "n/a", "na", "#n/a", "<na>", "undefined", "-", "?")
 
@@ -119,7 +120,7 @@ def is_null_label(label: Any) -> bool:
 
 
 def is_placeholder(box: Any, label: Any) -> bool:
-    """Whether a box stands for a film without findings: its label says so, or it has none and is an empty one.
+    """Whether a box stands for an image without findings: its label says so, or it has none and is an empty one.
 
     Args:
         box: what the dataset gives for a box.
@@ -148,15 +149,15 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
 
     Args:
         box: what the dataset gives for a box.
-        size: width and height of the film in pixels; None leaves aside what needs it.
+        size: width and height of the image in pixels; None leaves aside what needs it.
 
     Returns:
         What :func:`grounding_rewards.boxes.reference_defect` finds, `normalised-boxes`, or None.
 
     Example:
-        >>> film = (100, 200)
-        >>> [box_defect(box, film) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20], [0.1, 0.1, 0.5, 1])]
-        [None, 'swapped-corners', 'partly-off-film', 'normalised-boxes']
+        >>> image = (100, 200)
+        >>> [box_defect(box, image) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20], [0.1, 0.1, 0.5, 1])]
+        [None, 'swapped-corners', 'partly-off-image', 'normalised-boxes']
     """
     defect = reference_defect(box, size)
     if defect == "not-finite" or size is None or min(size) < _LEAST_SIDE:
@@ -189,14 +190,14 @@ class Diagnosis(NamedTuple):
 
 @dataclass
 class BoxFit:
-    """Counts of how the boxes of many films fit, as xyxy and in other readings.
+    """Counts of how the boxes of many images fit, as xyxy and in other readings.
 
     Example:
         >>> fit = BoxFit()
         >>> for k in range(30):
         ...     fit.add([[300 + k, 200 + 2 * k, 60, 40]], (512, 512))
         >>> fit.diagnose().found
-        'As x1, y1, x2, y2, 30 of 30 boxes do not fit on their films; 30 of 30 do as x, y, width, height.'
+        'As x1, y1, x2, y2, 30 of 30 boxes do not fit on their images; 30 of 30 do as x, y, width, height.'
     """
 
     boxes: int = 0
@@ -205,7 +206,7 @@ class BoxFit:
     turned_y: int = 0
     beyond: int = 0
     in_corner: int = 0
-    films: int = 0
+    images: int = 0
     # At most a few: enough to tell one label from several.
     labels: frozenset[str] = frozenset()
     quarters: np.ndarray = field(default_factory=lambda: np.zeros(len(_QUARTERS), dtype=np.int64))
@@ -213,14 +214,14 @@ class BoxFit:
     within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
     filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
     reaches: np.ndarray = field(default_factory=lambda: np.zeros(len(_REACHES), dtype=np.int64))
-    # Of films: with a box that clearly does not fit, and how many of them fit in each other order; far over the edge.
-    unfit_films: int = 0
-    fitting_films: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
-    far_films: int = 0
+    # Of images: with a box that clearly does not fit, and how many of them fit in each other order; far over the edge.
+    unfit_images: int = 0
+    fitting_images: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
+    far_images: int = 0
     far_within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
     far_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
-    # Films that keep to each frame in the upper left and, in the other columns, to its mirror images; the last frame is
-    # a quarter of the film. Films that also reach its edge on their shorter and on their longer side.
+    # Images that keep to each frame in the upper left and, in the other columns, to its mirror images; the last frame
+    # is a quarter of the image. Images that also reach its edge on their shorter and on their longer side.
     kept: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 4), dtype=np.int64))
     kept_boxes: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 2, dtype=np.int64))
     kept_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 2), dtype=np.int64))
@@ -232,23 +233,23 @@ class BoxFit:
         resized: tuple[float, float] | None = None,
         labels: Sequence[Any] = (),
     ) -> None:
-        """Count the boxes of one film.
+        """Count the boxes of one image.
 
         Args:
             boxes: others than four finite numbers are skipped.
-            size: width and height of the film.
-            resized: width and height at which the model sees the film, if known.
+            size: width and height of the image.
+            resized: width and height at which the model sees the image, if known.
             labels: of the boxes.
         """
         array = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
         if not len(array):
             return
         corner = np.array([*size, *size])
-        fit = _on_film(array, corner)
+        fit = _on_image(array, corner)
         turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
-        others = _on_film(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
+        others = _on_image(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
         self.boxes += len(array)
-        self.films += 1
+        self.images += 1
         if len(self.labels) < _CERTAIN_LABELS:
             self.labels |= {label for label in labels if isinstance(label, str)}
         self.quarters += _in_quarters(array / corner)
@@ -263,13 +264,13 @@ class BoxFit:
         sides = np.array([[side, side] for side in _SIDES] + [resized or (math.nan, math.nan)])
         parts = array[:, None, 2:] / sides
         within = (parts <= 1.002).all(axis=-1)
-        # The shorter side of the film first: a plain copy does not fill the shorter side of a square.
+        # The shorter side of the image first: a plain copy does not fill the shorter side of a square.
         filling = within[..., None] & (parts >= _FILLED)[..., :: 1 if size[0] <= size[1] else -1]
         self.within += within.sum(axis=0)
         self.filling += filling.sum(axis=0)
-        self._add_film(array, size, sides, turned, others, within, filling)
+        self._add_image(array, size, sides, turned, others, within, filling)
 
-    def _add_film(
+    def _add_image(
         self,
         boxes: Boxes,
         size: tuple[float, float],
@@ -279,26 +280,26 @@ class BoxFit:
         within: np.ndarray,
         filling: np.ndarray,
     ) -> None:
-        """Count what the boxes of a film show together.
+        """Count what the boxes of an image show together.
 
         Args:
             boxes: xyxy in pixels, (n, 4).
-            size: width and height of the film.
-            sides: width and height of the usual frames and of the resized film, (frames, 2).
+            size: width and height of the image.
+            sides: width and height of the usual frames and of the resized image, (frames, 2).
             turned: which boxes have x2 < x1 or y2 < y1, (n,).
             others: which fit in each of :data:`OTHER_ORDERS`, (orders, n).
             within: which end within each frame, (n, frames).
-            filling: which of these reach its edge on the film's shorter and its longer side, (n, frames, 2).
+            filling: which of these reach its edge on the image's shorter and its longer side, (n, frames, 2).
         """
         parts = boxes / np.array([*size, *size])
-        # With a quarter of the film as the last.
+        # With a quarter of the image as the last.
         frames = np.concatenate([sides / np.array(size), [[0.5, 0.5]]])
         over = max(-parts.min(), parts.max() - 1)
         if turned.any() or over > _OVER:
-            self.unfit_films += 1
-            self.fitting_films += others.all(axis=1)
+            self.unfit_images += 1
+            self.fitting_images += others.all(axis=1)
         if parts.max() - 1 > _FAR_OVER and parts.min() >= 0 and not turned.any():
-            self.far_films += 1
+            self.far_images += 1
             self.far_within += within.all(axis=0)
             self.far_filling += np.where(within.all(axis=0, keepdims=True).T, filling.any(axis=0), False)
         elif not turned.any():
@@ -318,7 +319,7 @@ class BoxFit:
 
     @property
     def reach(self) -> float:
-        """The 90th percentile of how far right or down boxes reach, in parts of the film."""
+        """The 90th percentile of how far right or down boxes reach, in parts of the image."""
         place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
         return float(_REACHES[min(place, len(_REACHES) - 1)])
 
@@ -327,7 +328,7 @@ class BoxFit:
 
         Args:
             corners: whether boxes in one corner count as one.
-            parts: whether a mistake in a part of the films counts.
+            parts: whether a mistake in a part of the images counts.
         """
         whole = self.other_order() or self._other_frame(corners)
         if not parts or (whole is not None and (whole.whole or whole.certain)):
@@ -344,52 +345,52 @@ class BoxFit:
         if fits < (1 - _MOST_UNEXPLAINED) * self.boxes:
             return None
         found = (
-            f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their films; "
+            f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their images; "
             f"{fits} of {self.boxes} do as {order.name}."
         )
         return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix)
 
     def _part_in_other_order(self) -> Diagnosis | None:
-        """Another order in which nearly all of those films fit that do not as xyxy."""
-        if self.unfit_films < max(_FEWEST_FILMS, _LEAST_FILMS * self.films):
+        """Another order in which nearly all of those images fit that do not as xyxy."""
+        if self.unfit_images < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images):
             return None
-        k = int(self.fitting_films.argmax())
-        order, fits = OTHER_ORDERS[k], int(self.fitting_films[k])
-        if fits < _LEAST_EXPLAINED * self.unfit_films:
+        k = int(self.fitting_images.argmax())
+        order, fits = OTHER_ORDERS[k], int(self.fitting_images[k])
+        if fits < _LEAST_EXPLAINED * self.unfit_images:
             return None
         found = (
-            f"As x1, y1, x2, y2, the boxes of {self.unfit_films} of {self.films} films do not fit; {fits} of these "
-            f"films do as {order.name}. A part of the rows seems to be written so, also where it does not show."
+            f"As x1, y1, x2, y2, the boxes of {self.unfit_images} of {self.images} images do not fit; {fits} of these "
+            f"images do as {order.name}. A part of the rows seems to be written so, also where it does not show."
         )
-        explains = ("swapped-corners", "no-area", "off-film", "partly-off-film", "small-boxes")
+        explains = ("swapped-corners", "no-area", "off-image", "partly-off-image", "small-boxes")
         fix = f"{_PART} {order.fix}"
         return Diagnosis("box-order", self.unfit, self.boxes, found, fix, False, True, explains)
 
     def _part_far_over(self) -> Diagnosis | None:
-        """Films whose boxes reach far over the edge: drawn on a larger one."""
-        if self.far_films < max(_FEWEST_FILMS, _LEAST_FILMS * self.films):
+        """Images whose boxes reach far over the edge: drawn on a larger one."""
+        if self.far_images < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images):
             return None
-        k = _best_side(self.far_within, self.far_filling, self.far_films)
-        where = "films larger than declared" if k is None else _frame_name(k)
+        k = _best_side(self.far_within, self.far_filling, self.far_images)
+        where = "images larger than declared" if k is None else _frame_name(k)
         found = (
-            f"The boxes of {self.far_films} of {self.films} films reach more than {_FAR_OVER:.0%} past the right or "
+            f"The boxes of {self.far_images} of {self.images} images reach more than {_FAR_OVER:.0%} past the right or "
             f"lower edge; the numbers fit {where}. A part of the rows seems to be drawn so."
         )
         fix = _PART + " " + _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
-        explains = ("off-film", "partly-off-film")
+        explains = ("off-image", "partly-off-image")
         return Diagnosis("wrong-frame", self.beyond, self.boxes, found, fix, False, True, explains)
 
     def _part_in_frame(self) -> Diagnosis | None:
-        """Films whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
+        """Images whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
         counts, mirrored = self.kept[:, 0], self.kept[:, 1:].max(axis=1)
         enough = counts >= np.maximum(
-            max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films), _TIMES_MIRRORED * (mirrored + 1)
+            max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.images), _TIMES_MIRRORED * (mirrored + 1)
         )
         if not enough.any():
             return None
         filled = (self.kept_filling >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
         quarter = len(_SIDES) + 1
-        # As many sound films keep to the upper left as to each of the other corners.
+        # As many sound images keep to the upper left as to each of the other corners.
         excess = counts - self.kept[:, 1:].mean(axis=1)
         fits = enough & filled & (excess >= (1 - _MOST_UNEXPLAINED) * excess[enough].max())
         k = _smallest_side(fits[:quarter], counts)
@@ -399,7 +400,7 @@ class BoxFit:
             k = quarter
         where = "the upper left quarter" if k == quarter else f"{_frame_name(k)} in the upper left"
         found = (
-            f"The boxes of {counts[k]} of {self.films} films keep to {where}; at most {mirrored[k]} keep to another "
+            f"The boxes of {counts[k]} of {self.images} images keep to {where}; at most {mirrored[k]} keep to another "
             "corner of that size. A part of the rows seems to be drawn on a smaller copy."
         )
         name, fix = ("one-corner", _LOOK) if k == quarter else ("wrong-frame", f"{_PART} {_scaling(k)}.")
@@ -409,23 +410,23 @@ class BoxFit:
         if self.boxes < _FEWEST_BOXES:
             return None
         cornered = corners and self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
-        # Where much larger numbers are seldom seen beyond the edge, they are those of a part of the films.
-        of_all = self.reach < _MUCH_LARGER or self.far_films >= _MOST_FAR * self.films
+        # Where much larger numbers are seldom seen beyond the edge, they are those of a part of the images.
+        of_all = self.reach < _MUCH_LARGER or self.far_images >= _MOST_FAR * self.images
         outside = self.beyond >= _LEAST_OUTSIDE * self.boxes and of_all
         if not (cornered or outside):
             return self._one_quarter() if corners else None
         # The frame that holds nearly all boxes and whose edges some of them reach.
         k = _best_side(self.within, self.filling, self.boxes)
         if outside:
-            found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their films"
-            where = f"a film about {self.reach:.1f} times as large" if k is None else _frame_name(k)
+            found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their images"
+            where = f"an image about {self.reach:.1f} times as large" if k is None else _frame_name(k)
             fix = _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
             return Diagnosis("wrong-frame", self.beyond, self.boxes, f"{found}; the numbers fit {where}.", fix)
         found = f"{self.in_corner} of {self.boxes} boxes end within {_CORNER:.0%} of the width and of the height"
         if k is None:
             fix = _LOOK
             return self._one_quarter() or Diagnosis(
-                "one-corner", self.in_corner, self.boxes, f"{found} of their films.", fix, whole=False
+                "one-corner", self.in_corner, self.boxes, f"{found} of their images.", fix, whole=False
             )
         found = f"{found}; the numbers fit {_frame_name(k)}."
         return Diagnosis("wrong-frame", self.in_corner, self.boxes, found, f"Convert them: {_scaling(k)}.")
@@ -435,15 +436,15 @@ class BoxFit:
         count = int(self.quarters[k])
         if count < (1 - _MOST_UNEXPLAINED) * self.boxes:
             return None
-        of_many = self.films >= _CERTAIN_FILMS, len(self.labels) >= _CERTAIN_LABELS
+        of_many = self.images >= _CERTAIN_IMAGES, len(self.labels) >= _CERTAIN_LABELS
         # A wrong frame moves boxes to the upper left; a quarter elsewhere may be where one finding usually is.
         certain = self.boxes >= _CERTAIN_BOXES and (any(of_many) if k == 0 else all(of_many))
-        found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their films."
+        found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their images."
         return Diagnosis("one-corner", count, self.boxes, found, _LOOK, whole=False, certain=certain)
 
 
 def _best_side(within: np.ndarray, filling: np.ndarray, of: int) -> int | None:
-    """The usual side, or the resized film, that holds nearly all and whose edges some reach; None where none does."""
+    """The usual side, or the resized image, that holds nearly all and whose edges some reach; None where none does."""
     fits = (within >= (1 - _MOST_UNEXPLAINED) * of) & (filling.min(axis=1) >= max(2, 0.01 * of))
     return _smallest_side(fits, within)
 
@@ -461,11 +462,11 @@ def _smallest_side(fits: np.ndarray, held: np.ndarray) -> int | None:
 
 
 def _frame_name(k: int) -> str:
-    return "the resized film" if k == len(_SIDES) else f"a frame of {_SIDES[k]:g} x {_SIDES[k]:g}"
+    return "the resized image" if k == len(_SIDES) else f"a frame of {_SIDES[k]:g} x {_SIDES[k]:g}"
 
 
 def _scaling(k: int) -> str:
-    """The conversion from a frame to the film."""
+    """The conversion from a frame to the image."""
     if k == len(_SIDES):
         return _SCALED.format("resized_width", "resized_height")
     return _SCALED.format(f"{_SIDES[k]:g}", f"{_SIDES[k]:g}")
@@ -476,13 +477,13 @@ def _joined(mine: Any, other: Any) -> Any:
 
 
 def _in_quarters(parts: Boxes) -> np.ndarray:
-    """How many boxes, (n, 4) in parts of the film, lie wholly in each of :data:`_QUARTERS`."""
+    """How many boxes, (n, 4) in parts of the image, lie wholly in each of :data:`_QUARTERS`."""
     left, right = parts[:, [0, 2]].max(axis=1) <= 0.5, parts[:, [0, 2]].min(axis=1) >= 0.5
     upper, lower = parts[:, [1, 3]].max(axis=1) <= 0.5, parts[:, [1, 3]].min(axis=1) >= 0.5
     return np.array([left & upper, right & upper, left & lower, right & lower]).sum(axis=1)
 
 
-def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
-    """Which boxes, (..., n, 4), are valid and on the film, with a tolerance of 1 %."""
+def _on_image(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
+    """Which boxes, (..., n, 4), are valid and on the image, with a tolerance of 1 %."""
     parts = boxes / corner
     return valid_boxes(boxes) & (parts[..., :2].min(axis=-1) >= -0.01) & (parts[..., 2:].max(axis=-1) <= 1.01)

@@ -9,10 +9,10 @@ from functools import cached_property
 from typing import ClassVar
 
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
-from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, FilmPicture, Problem
-from grounding_rewards.doctor.histograms import Figures
+from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, ImagePicture, Problem
+from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow, RowSource
+from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSource
 
 #: Why what needs pixels was not looked for.
 QUICK = "--quick reads the headers of images, not their pixels"
@@ -20,16 +20,16 @@ QUICK = "--quick reads the headers of images, not their pixels"
 
 @dataclass
 class Case:
-    """What the examiners share: counters, but no films beyond the examples.
+    """What the examiners share: counters, but no images beyond the examples.
 
     Attributes:
         source: the rows.
         model: what is known of the model.
-        thumbnails: longer side in pixels of the films in examples; 0 keeps no films.
+        thumbnails: longer side in pixels of the images in examples; 0 keeps no images.
         is_quick: whether only the headers of images are read.
-        totals: how many films, boxes and patients there are.
-        figures: counts over all films.
-        fits: how the boxes of each :func:`group` fit on their films.
+        totals: how many images, boxes and patients there are.
+        metrics: counts over all images.
+        fits: how the boxes of each :func:`group` fit on their images.
         unmerged: groups that hold the boxes of several readers as one; known after the last row.
     """
 
@@ -38,7 +38,7 @@ class Case:
     thumbnails: int = 0
     is_quick: bool = False
     totals: Counter[str] = field(default_factory=Counter)
-    figures: Figures = field(default_factory=Figures)
+    metrics: Metrics = field(default_factory=Metrics)
     fits: dict[str, BoxFit] = field(default_factory=dict)
     unmerged: set[str] = field(default_factory=set)
 
@@ -52,7 +52,7 @@ class Case:
             diagnosis = fit.diagnose(corners=name not in ignored, parts=False)
             if diagnosis is not None and (diagnosis.whole or diagnosis.certain):
                 found[name,] = diagnosis
-        # Groups too small to show a mistake by themselves may show it together, and a mistake in a part of the films
+        # Groups too small to show a mistake by themselves may show it together, and a mistake in a part of the images
         # shows best over all of them.
         rest = tuple(name for name in self.fits if (name,) not in found and name not in ignored)
         if diagnosis := sum((self.fits[name] for name in rest), BoxFit()).diagnose():
@@ -68,17 +68,17 @@ class Case:
                 return check.follows if diagnosis.whole else check.name in diagnosis.explains
         return False
 
-    def example(self, row: FilmRow, detail: str) -> Example:
-        """A row as an example, with its film if films are kept."""
+    def example(self, row: ImageRow, detail: str) -> Example:
+        """A row as an example, with its image if images are kept."""
         return Example(row.split, row.number, row.id, detail, self.picture(row) if self.thumbnails else None)
 
-    def picture(self, row: FilmRow) -> FilmPicture:
-        """A row's film with all its boxes."""
+    def picture(self, row: ImageRow) -> ImagePicture:
+        """A row's image with all its boxes."""
         width, height = row.size or row.image_size or (1, 1)
         title = f"{row.split} {row.number} · {row.id}"
         boxes = [box for drawing in row.drawings for box in drawing.boxes]
         labels = [_caption(drawing, k) for drawing in row.drawings for k in range(len(drawing.boxes))]
-        return FilmPicture(row.thumbnail(self.thumbnails), width, height, boxes, labels, title)
+        return ImagePicture(row.thumbnail(self.thumbnails), width, height, boxes, labels, title)
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Bucket:
     count: int = 0
     examples: list[Example] = field(default_factory=list)
 
-    def add(self, case: Case, row: FilmRow, detail: str) -> None:
+    def add(self, case: Case, row: ImageRow, detail: str) -> None:
         """Count one more."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
@@ -111,7 +111,7 @@ class Examiner:
         self.case = case
         self.met: dict[str, dict[str, Bucket]] = {check.name: {} for check in self.checks}
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         """The problems of one row."""
         return iter(())
 
@@ -132,11 +132,11 @@ class Examiner:
         """Assumptions, one sentence each."""
         return iter(())
 
-    def add(self, row: FilmRow) -> bool:
+    def add(self, row: ImageRow) -> bool:
         """Look at a row and count its problems. Returns whether one of them is an error."""
         return self.count(row, self.look(row))
 
-    def count(self, row: FilmRow, problems: Iterable[Problem]) -> bool:
+    def count(self, row: ImageRow, problems: Iterable[Problem]) -> bool:
         """Count the problems of a row. Returns whether one of them is an error."""
         is_error = False
         severities = {check.name: check.severity for check in self.checks}
@@ -147,7 +147,7 @@ class Examiner:
         return is_error
 
 
-def group(row: FilmRow, drawing: str) -> str:
+def group(row: ImageRow, drawing: str) -> str:
     """The name of boxes that are likely from one source: those of a split, or of one reader in a split."""
     return f"{row.split}, {drawing}" if drawing else row.split
 

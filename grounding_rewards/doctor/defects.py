@@ -11,8 +11,8 @@ SEVERITIES = ("error", "warning", "note")
 EXAMPLES = 3
 
 
-class FilmPicture(NamedTuple):
-    """A film to show: a small JPEG (empty if unreadable), its size, and its boxes as the dataset gives them."""
+class ImagePicture(NamedTuple):
+    """An image to show: a small JPEG (empty if unreadable), its size, and its boxes as the dataset gives them."""
 
     jpeg: bytes
     width: float
@@ -23,13 +23,13 @@ class FilmPicture(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One place of a defect: split, row number in the split, id, what is there, and the film if films are kept."""
+    """One place of a defect: split, row number in the split, id, what is there, and the image if images are kept."""
 
     split: str
     row: int
     id: str
     detail: str
-    film: FilmPicture | None = None
+    image: ImagePicture | None = None
 
 
 class Problem(NamedTuple):
@@ -50,7 +50,7 @@ class Defect:
         title: a short description.
         count: number of units affected.
         of: number of units in the dataset; 0 if that has no meaning.
-        unit: what is counted: boxes, films, labels, …
+        unit: what is counted: boxes, images, labels, …
         found: details in a sentence; may be empty.
         why: why it matters.
         fix: what to do.
@@ -74,7 +74,7 @@ class Defect:
         return self.count / self.of if self.of else None
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for JSON, without films."""
+        """Plain values for JSON, without images."""
         examples = [{"split": one.split, "row": one.row, "id": one.id, "detail": one.detail} for one in self.examples]
         return {**vars(self), "of": self.of or None, "share": self.share, "examples": examples}
 
@@ -87,7 +87,7 @@ class Check(NamedTuple):
     why: why it matters.
     fix: what to do; empty if it depends on what is found.
     severity: one of :data:`SEVERITIES`.
-    unit: what is counted: boxes, films, labels, …
+    unit: what is counted: boxes, images, labels, …
     follows: whether boxes in a wrong order or frame cause it; it is then not reported beside that mistake.
     """
 

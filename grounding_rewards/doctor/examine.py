@@ -10,13 +10,13 @@ from typing import Any
 from grounding_rewards.doctor.answer_checks import AnswerExaminer, GoldExaminer
 from grounding_rewards.doctor.box_checks import BoxExaminer
 from grounding_rewards.doctor.case import Case, Examiner
-from grounding_rewards.doctor.defects import SEVERITIES, Defect, FilmPicture
-from grounding_rewards.doctor.film_checks import ImageExaminer, RowExaminer
-from grounding_rewards.doctor.histograms import Figures
+from grounding_rewards.doctor.defects import SEVERITIES, Defect, ImagePicture
+from grounding_rewards.doctor.histograms import Metrics
+from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.pixels import rows_with_pixels
-from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
 from grounding_rewards.doctor.signal_checks import SignalExaminer
@@ -31,7 +31,7 @@ STAGES: tuple[tuple[type[Examiner], ...], ...] = (
 )
 #: All checks by name.
 CHECKS = {check.name: check for stage in STAGES for examiner in stage for check in examiner.checks}
-#: Films in the sample for the page.
+#: Images in the sample for the page.
 SAMPLE = 12
 
 
@@ -44,16 +44,16 @@ class Checkup:
         defects: the worst first.
         unchecked: names of checks that could not be made, and why.
         assumptions: one sentence each.
-        figures: counts over all films.
-        sample: films drawn at random, if films are kept.
+        metrics: counts over all images.
+        sample: images drawn at random, if images are kept.
     """
 
     dataset: str
     defects: tuple[Defect, ...]
     unchecked: dict[str, str]
     assumptions: tuple[str, ...]
-    figures: Figures
-    sample: tuple[FilmPicture, ...]
+    metrics: Metrics
+    sample: tuple[ImagePicture, ...]
 
     def count(self, severity: str) -> int:
         """The number of defects of a severity."""
@@ -66,7 +66,7 @@ class Checkup:
         return tuple(name for name in CHECKS if name not in found and name not in self.unchecked)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for JSON, without films."""
+        """Plain values for JSON, without images."""
         return {
             "dataset": self.dataset,
             **{f"{severity}s": self.count(severity) for severity in SEVERITIES},
@@ -74,7 +74,7 @@ class Checkup:
             "passed": list(self.passed),
             "unchecked": self.unchecked,
             "assumptions": list(self.assumptions),
-            "figures": self.figures.as_json(),
+            "metrics": self.metrics.as_json(),
         }
 
 
@@ -86,15 +86,15 @@ def examine(
     seed: int = 0,
     quick: bool = False,
     processes: int = 1,
-    track: Callable[[Iterable[FilmRow], int | None], Iterable[FilmRow]] | None = None,
+    track: Callable[[Iterable[ImageRow], int | None], Iterable[ImageRow]] | None = None,
 ) -> Checkup:
     """Make all of :data:`CHECKS` in one pass over the rows.
 
     Args:
         source: the rows, see :func:`grounding_rewards.doctor.raw_rows.open_rows`.
         model: what is known of the model to be trained.
-        thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
-        seed: of the sample of films.
+        thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
+        seed: of the sample of images.
         quick: whether to read only the headers of images.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
@@ -103,18 +103,18 @@ def examine(
         A :class:`Checkup`. Nothing in a row makes it raise.
 
     Example:
-        >>> row = FilmRow("train", 0, {"boxes": [[90, 10, 110, 20]], "width": 100, "height": 200, "prompt": "Where?"})
-        >>> checkup = examine(RowSource("films", lambda: iter([row]), 1))
+        >>> row = ImageRow("train", 0, {"boxes": [[90, 10, 110, 20]], "width": 100, "height": 200, "prompt": "Where?"})
+        >>> checkup = examine(RowSource("images", lambda: iter([row]), 1))
         >>> [(defect.severity, defect.name, defect.examples[0].detail) for defect in checkup.defects]
-        [('error', 'partly-off-film', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
+        [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     case, chance = Case(source, model or Model(), thumbnails, quick), random.Random(seed)
     stages = [[make(case) for make in stage] for stage in STAGES]
-    sample: list[FilmPicture] = []
+    sample: list[ImagePicture] = []
     rows = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
     for done, row in enumerate(track(rows, source.total) if track else rows, start=1):
-        case.figures.films[row.split] += 1
-        case.totals["films"] = done
+        case.metrics.images[row.split] += 1
+        case.totals["images"] = done
         for stage in stages:
             errors = [examiner.add(row) for examiner in stage]
             if any(errors):
@@ -137,6 +137,6 @@ def examine(
         tuple(defects),
         {name: why for examiner in examiners for name, why in examiner.unchecked().items()},
         tuple(assumption for examiner in examiners for assumption in examiner.assumptions()),
-        case.figures,
+        case.metrics,
         tuple(sample),
     )

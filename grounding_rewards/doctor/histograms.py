@@ -11,13 +11,13 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
-from grounding_rewards.doctor.raw_rows import FilmRow
+from grounding_rewards.doctor.raw_rows import ImageRow
 
-#: Edges of the histograms: share of the film's area, width / height, shorter side in pixels that the model sees.
+#: Edges of the histograms: share of the image's area, width / height, shorter side in pixels that the model sees.
 AREA_EDGES = np.logspace(-6, 0, 25)
 ASPECT_EDGES = np.logspace(-4, 4, 17, base=2)
 SIDE_EDGES = np.logspace(0, 11, 23, base=2)
-#: Films with this many boxes or more share one bin.
+#: Images with this many boxes or more share one bin.
 MOST_BOXES = 20
 
 _HEAT = 32
@@ -26,55 +26,55 @@ _MOST_LABELS = 5000
 
 
 @dataclass
-class Figures:
-    """Counts over all films. Histograms and centres hold sound boxes only.
+class Metrics:
+    """Counts over all images. Histograms and centres hold sound boxes only.
 
     Attributes:
-        films: films by split.
-        splits: as `films`, of rows that could be read.
-        with_boxes: films with a box by split; with `reader_boxes`, films on which some reader drew one. A box that
-            stands for a film without findings is none.
+        images: images by split.
+        splits: as `images`, of rows that could be read.
+        with_boxes: images with a box by split; with `reader_boxes`, images on which some reader drew one. A box that
+            stands for an image without findings is none.
         boxes: boxes of all right answers: those of each reader, or else `boxes`.
-        per_film: films by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
-        areas: histogram of the share of the film, edges :data:`AREA_EDGES`.
+        per_image: images by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
+        areas: histogram of the share of the image, edges :data:`AREA_EDGES`.
         aspects: histogram of width / height, edges :data:`ASPECT_EDGES`.
         sides: histogram of the shorter side in pixels that the model sees, edges :data:`SIDE_EDGES`.
         labels: boxes by label.
-        label_films: films by split and label.
+        label_images: images by split and label.
         centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
-    films: Counter[str] = field(default_factory=Counter)
+    images: Counter[str] = field(default_factory=Counter)
     splits: Counter[str] = field(default_factory=Counter)
     with_boxes: Counter[str] = field(default_factory=Counter)
     boxes: int = 0
-    per_film: Counter[int] = field(default_factory=Counter)
+    per_image: Counter[int] = field(default_factory=Counter)
     areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
     aspects: np.ndarray = field(default_factory=lambda: np.zeros(len(ASPECT_EDGES) - 1, dtype=np.int64))
     sides: np.ndarray = field(default_factory=lambda: np.zeros(len(SIDE_EDGES) - 1, dtype=np.int64))
     labels: Counter[str] = field(default_factory=Counter)
-    label_films: Counter[tuple[str, str]] = field(default_factory=Counter)
+    label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
     centres: dict[str | None, np.ndarray] = field(default_factory=dict)
     longest_gold: int = 0
 
     @property
     def rows(self) -> int:
-        """Films of all splits."""
-        return sum(self.films.values())
+        """Images of all splits."""
+        return sum(self.images.values())
 
     @property
     def negatives(self) -> int:
-        """Films without a box."""
+        """Images without a box."""
         return sum(self.splits.values()) - sum(self.with_boxes.values())
 
-    def add(self, row: FilmRow, size: tuple[float, float] | None, seen: tuple[float, float]) -> None:
-        """Count the boxes of one film.
+    def add(self, row: ImageRow, size: tuple[float, float] | None, seen: tuple[float, float]) -> None:
+        """Count the boxes of one image.
 
         Args:
-            row: the film.
+            row: the image.
             size: its width and height in pixels; None if they can't be trusted: boxes then enter no histogram.
-            seen: width and height at which the model sees the film.
+            seen: width and height at which the model sees the image.
         """
         drawn = [
             [k for k, box in enumerate(drawing.boxes) if not is_placeholder(box, drawing.label(k))]
@@ -84,7 +84,7 @@ class Figures:
         self.boxes += sum(counts)
         self.splits[row.split] += 1
         self.with_boxes[row.split] += any(counts)
-        self.per_film[min(max(counts), MOST_BOXES)] += 1
+        self.per_image[min(max(counts), MOST_BOXES)] += 1
         given = [drawing.label(k) for drawing, kept in zip(row.answers, drawn, strict=True) for k in kept]
         labels = [label for label in given if isinstance(label, str)]
         for label in labels:
@@ -92,7 +92,7 @@ class Figures:
                 self.labels[label] += 1
         for label in set(labels):
             if label in self.labels:
-                self.label_films[row.split, label] += 1
+                self.label_images[row.split, label] += 1
         if size is None:
             return
         for drawing in row.answers:
@@ -122,10 +122,10 @@ class Figures:
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
-            "films": dict(self.films),
+            "images": dict(self.images),
             "negatives": self.negatives,
             "boxes": self.boxes,
-            "boxes_per_film": {str(n): count for n, count in sorted(self.per_film.items())},
+            "boxes_per_image": {str(n): count for n, count in sorted(self.per_image.items())},
             "box_area_share": {"edges": AREA_EDGES.tolist(), "counts": self.areas.tolist()},
             "box_aspect": {"edges": ASPECT_EDGES.tolist(), "counts": self.aspects.tolist()},
             "shorter_side_seen": {"edges": SIDE_EDGES.tolist(), "counts": self.sides.tolist()},

@@ -12,7 +12,7 @@ from grounding_rewards.data.checks import is_blank, label_count_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
-from grounding_rewards.doctor.raw_rows import FilmRow
+from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
@@ -63,7 +63,7 @@ class LabelExaminer(Examiner):
             "Labels that are not as many as the boxes",
             "Nobody knows which label belongs to which box.",
             "Give one label for each box, in the same order.",
-            unit="films",
+            unit="images",
         ),
         Check(
             "blank-label",
@@ -85,7 +85,7 @@ class LabelExaminer(Examiner):
         _WORDS,
     )
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         if wrong := list(label_count_problems(row.columns)):
             yield Problem("label-count", "; ".join(wrong))
         for drawing in row.drawings:
@@ -99,7 +99,7 @@ class LabelExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
-        labels = self.case.figures.labels
+        labels = self.case.metrics.labels
         groups = label_variants(labels)
         for check in (_SPELLING, _WORDS):
             mine = [group for group in groups if (group.why == "words") == (check is _WORDS)]

@@ -1,4 +1,4 @@
-"""What is known of the model to be trained: its box format, the size at which it sees films, its tokenizer."""
+"""What is known of the model to be trained: its box format, the size at which it sees images, its tokenizer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from grounding_rewards.data.resize import resized_size
 from grounding_rewards.doctor.answer_length import estimated_tokens
-from grounding_rewards.doctor.raw_rows import FilmRow
+from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.images.resize import resized_size
 from grounding_rewards.metrics.signal_report import SignalReport
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
-#: Largest area of a film in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
+#: Largest area of an image in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
 ASSUMED_MAX_PIXELS = 1280 * 28 * 28
 
 
@@ -25,7 +25,7 @@ class Model:
         box_format: how it writes boxes; None takes the column `box_format`.
         processor: its `transformers` processor, for sizes and tokens; without it both are estimated.
         max_completion_length: tokens that a completion may have.
-        signal: what a reward makes of several of its answers to some films, where it was asked.
+        signal: what a reward makes of several of its answers to some images, where it was asked.
         unasked: why it was not.
     """
 
@@ -35,13 +35,13 @@ class Model:
     signal: SignalReport | None = None
     unasked: str = "no --model and --reward"
 
-    def format_of(self, row: FilmRow) -> BoxFormat | None:
+    def format_of(self, row: ImageRow) -> BoxFormat | None:
         """The box format for the answer to a row; None if it is missing or unknown."""
         name = row.columns.get("box_format")
         return self.box_format or (None if name is None else _known_format(str(name)))
 
-    def resized(self, row: FilmRow) -> tuple[float, float] | None:
-        """Width and height at which the model sees the film, by the row or the processor; None if neither says."""
+    def resized(self, row: ImageRow) -> tuple[float, float] | None:
+        """Width and height at which the model sees the image, by the row or the processor; None if neither says."""
         if row.resized_size:
             return row.resized_size
         fed = row.image_size or row.size
@@ -52,8 +52,8 @@ class Model:
         except ValueError:
             return None
 
-    def seen_size(self, row: FilmRow) -> tuple[float, float]:
-        """As :meth:`resized`, but an assumption in place of None; for films of known size."""
+    def seen_size(self, row: ImageRow) -> tuple[float, float]:
+        """As :meth:`resized`, but an assumption in place of None; for images of known size."""
         size = self.resized(row)
         if size is None:
             width, height = row.image_size or row.size or (1, 1)

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.data.copies import film_signature
-from grounding_rewards.data.dicom import is_dicom
-from grounding_rewards.data.images import is_deep, load_image, open_film, shown_film
-from grounding_rewards.data.workers import map_in_order, worker_pool
-from grounding_rewards.doctor.raw_rows import FilmRow, Pixels
+from grounding_rewards.common.workers import map_in_order, worker_pool
+from grounding_rewards.data.copies import image_signature
+from grounding_rewards.doctor.raw_rows import ImageRow, Pixels
+from grounding_rewards.images.decoding import is_deep, load_image, open_image, shown_image
+from grounding_rewards.images.dicom import is_dicom
 
-# Films in work per process, as `prepare` has them.
+# Images in work per process, as `prepare` has them.
 _AHEAD = 4
-# Fewer films are decoded before a process has started.
+# Fewer images are decoded before a process has started.
 _FEW = 200
 
 
-def rows_with_pixels(rows: Iterable[FilmRow], total: int | None, processes: int) -> Iterator[FilmRow]:
+def rows_with_pixels(rows: Iterable[ImageRow], total: int | None, processes: int) -> Iterator[ImageRow]:
     """The rows in their order, each with what its pixels say.
 
     Args:
@@ -39,7 +39,7 @@ def rows_with_pixels(rows: Iterable[FilmRow], total: int | None, processes: int)
             yield from map_in_order(pool, _with_pixels, rows, ahead=processes * _AHEAD)
 
 
-def _with_pixels(row: FilmRow) -> FilmRow:
+def _with_pixels(row: ImageRow) -> ImageRow:
     return row if row.image is None else replace(row, pixels=look_at_pixels(row.image))
 
 
@@ -56,10 +56,10 @@ def look_at_pixels(image: Mapping[str, Any]) -> Pixels | None:
     digest = hashlib.blake2b(data, digest_size=8).digest()
     try:
         if image.get("bytes") is None and is_dicom(image["path"]):
-            film, beyond = open_film(image["path"]), None
+            annotated, beyond = open_image(image["path"]), None
         else:
             stored = load_image({"bytes": data, "path": image.get("path")})
-            film, beyond = shown_film(stored), None
+            annotated, beyond = shown_image(stored), None
             if is_deep(stored):
                 values = np.asarray(stored)
                 beyond = (
@@ -68,6 +68,6 @@ def look_at_pixels(image: Mapping[str, Any]) -> Pixels | None:
                 )
     except ValueError as error:
         return Pixels(digest, " ".join(str(error).split()))
-    greys = np.asarray(film.convert("L"))
+    greys = np.asarray(annotated.convert("L"))
     grey = int(greys.min()) if greys.min() == greys.max() else None
-    return Pixels(digest, "", beyond, grey, film_signature(film))
+    return Pixels(digest, "", beyond, grey, image_signature(annotated))

@@ -1,6 +1,6 @@
 """The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
 
-Training loads its films with `grounding_rewards.data.load`, which refuses what is passed on here.
+Training loads its images with `grounding_rewards.data.load`, which refuses what is passed on here.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
-from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.patients import patient_of_row
-from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
-from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row, word_faults
+from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
+from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
+from grounding_rewards.sources.documents import json_lines
+from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
 #: The name of the drawing that holds the regions to ignore.
 IGNORED = "ignore_boxes"
 
-# Rows that are read from a parquet file at once: some 64 MB of films of a megabyte each.
+# Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
 _BATCH = 64
 _SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
 
 
 class Drawing(NamedTuple):
-    """Boxes of a film that belong together.
+    """Boxes of an image that belong together.
 
     name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
     boxes: as they are given.
@@ -61,9 +61,9 @@ class Pixels(NamedTuple):
 
     digest: of the file, 8 bytes.
     problem: why it cannot be decoded; empty where it can.
-    deep: of films of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
-    grey: the grey of a film that has only one, else None.
-    signature: from :func:`grounding_rewards.data.copies.film_signature`.
+    deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
+    grey: the grey of an image that has only one, else None.
+    signature: from :func:`grounding_rewards.data.copies.image_signature`.
     """
 
     digest: bytes
@@ -74,7 +74,7 @@ class Pixels(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FilmRow:
+class ImageRow:
     """One row of a dataset.
 
     Attributes:
@@ -147,7 +147,7 @@ class FilmRow:
 
     @cached_property
     def image_hash(self) -> bytes | None:
-        """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
+        """A hash of the image's file, 8 bytes; None without one. The same image encoded again has another hash."""
         if self.pixels is not None:
             return self.pixels.digest
         return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
@@ -210,12 +210,12 @@ class FilmRow:
         return None if given is None else " ".join(_texts(given)).strip()
 
     def thumbnail(self, side: int) -> bytes:
-        """A small copy of the film as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
+        """A small copy of the image as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
         if self.image is None:
             return b""
         buffer = BytesIO()
         try:
-            small_film(load_image(self.image, draft=side), side).save(buffer, format="JPEG", quality=80)
+            small_image(load_image(self.image, draft=side), side).save(buffer, format="JPEG", quality=80)
         except ValueError:
             return b""
         return buffer.getvalue()
@@ -230,11 +230,11 @@ class RowSource:
         open: starts to go through the rows, split after split.
         total: how many rows there are; None where that is not known beforehand.
         unfinished: why a prepared folder is not finished; empty where it is.
-        drawn: how training draws films into splits where the dataset holds none out; else empty.
+        drawn: how training draws images into splits where the dataset holds none out; else empty.
     """
 
     name: str
-    open: Callable[[], Iterator[FilmRow]]
+    open: Callable[[], Iterator[ImageRow]]
     total: int | None
     unfinished: str = ""
     drawn: str = ""
@@ -287,27 +287,27 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
     assigned = assign_splits(
         ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
     )
-    # Films that training draws come from one source: what is wrong with them is clearest together.
-    of_films = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
-    known = in_usual_order(of_films)
+    # Images that training draws come from one source: what is wrong with them is clearest together.
+    of_images = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
+    known = in_usual_order(of_images)
     _check_splits(splits, known, str(root))
     chosen = splits or known
 
-    def rows() -> Iterator[FilmRow]:
+    def rows() -> Iterator[ImageRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path, of_films, allow_outside) if row.split == split)
+            yield from (row for row in _jsonl_rows(path, of_images, allow_outside) if row.split == split)
 
     drawn = assigned.said if assigned.drawn else ""
-    return RowSource(str(root), rows, sum(map(of_films.count, chosen)), drawn=drawn)
+    return RowSource(str(root), rows, sum(map(of_images.count, chosen)), drawn=drawn)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
     for line, content, no_object in json_lines(path):
-        yield line, {} if no_object else film_row(content), no_object
+        yield line, {} if no_object else image_row(content), no_object
 
 
-def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[FilmRow]:
+def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[ImageRow]:
     """The rows of the file, whose splits training takes them to be in."""
     numbers: dict[str, int] = {}
     for (line, columns, no_object), split in zip(_lines(path), splits, strict=True):
@@ -316,14 +316,14 @@ def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Itera
         image, outside = None, ""
         if isinstance(file, str):
             try:
-                found = film_path(path.parent, file, allow_outside=allow_outside)
+                found = image_path(path.parent, file, allow_outside=allow_outside)
                 image = {"bytes": None, "path": str(found)}
             except ValueError as error:
                 outside = str(error)
         # Faults of boxes, sizes, images and prompts are found by checks of their own.
         faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
         damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-        yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
+        yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:
@@ -372,13 +372,13 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[Path]], splits: Seq
             _check_columns(metadata.schema_arrow.names, str(file))
             total += metadata.metadata.num_rows
 
-    def rows() -> Iterator[FilmRow]:
+    def rows() -> Iterator[ImageRow]:
         for split, files in chosen.items():
             number = 0
             for file in files:
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     for columns in batch.to_pylist():
-                        yield _film_row(split, number, columns)
+                        yield _image_row(split, number, columns)
                         number += 1
 
     return RowSource(name, rows, total)
@@ -416,19 +416,19 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
         if part.features is not None and "image" in part.features and isinstance(part.features["image"], Image):
             chosen[split] = part.cast_column("image", Image(decode=False))
 
-    def rows() -> Iterator[FilmRow]:
+    def rows() -> Iterator[ImageRow]:
         for split, part in chosen.items():
             for number, columns in enumerate(part):
-                yield _film_row(split, number, columns)
+                yield _image_row(split, number, columns)
 
     streams = isinstance(loaded, IterableDatasetDict)
     return RowSource(name, rows, None if streams else sum(part.num_rows for part in chosen.values()))
 
 
-def _film_row(split: str, number: int, columns: Mapping[str, Any]) -> FilmRow:
+def _image_row(split: str, number: int, columns: Mapping[str, Any]) -> ImageRow:
     image = columns.get("image")
     others = {name: value for name, value in columns.items() if name != "image"}
-    return FilmRow(
+    return ImageRow(
         split, number, others, image if isinstance(image, Mapping) else None, expects_image="image" in columns
     )
 

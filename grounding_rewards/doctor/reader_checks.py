@@ -11,14 +11,14 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Bucket, Case, Examiner, group
 from grounding_rewards.doctor.defects import Check, Defect, Problem
-from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.overlap import pairwise_iou
 
 # Two people who draw one finding agree so far; a higher IoU is a near duplicate.
 _LEAST_OVERLAP, _MOST_OVERLAP = 0.3, 0.95
-# Of the films with several boxes of one label, where one person draws them hardly any two overlap so far: 2 of 1,006
-# films of VinDr-CXR by one reader each, 4,290 of 4,365 with the boxes of all three together.
-_LEAST_SHARE, _FEWEST_FILMS = 0.3, 5
+# Of the images with several boxes of one label, where one person draws them hardly any two overlap so far: 2 of 1,006
+# images of VinDr-CXR by one reader each, 4,290 of 4,365 with the boxes of all three together.
+_LEAST_SHARE, _FEWEST_IMAGES = 0.3, 5
 
 _UNMERGED = Check(
     "unmerged-readers",
@@ -29,12 +29,12 @@ _UNMERGED = Check(
     "Say who drew what in reader_boxes and reader_labels (the readers of VinDr and PadChest do), and merge: "
     "`grounding-rewards prepare … --readers consensus` (or majority, any-of).",
     severity="error",
-    unit="films",
+    unit="images",
 )
 
 
 class ReaderExaminer(Examiner):
-    """Films on which boxes of one label overlap, over many films."""
+    """Images on which boxes of one label overlap, over many images."""
 
     checks = (_UNMERGED,)
 
@@ -43,7 +43,7 @@ class ReaderExaminer(Examiner):
         self._repeated: Counter[str] = Counter()
         self._overlapping: dict[str, Bucket] = {}
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         for drawing in row.answers:
             overlaps = label_overlaps(drawing)
             if overlaps is None:
@@ -60,17 +60,17 @@ class ReaderExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         for name, bucket in self._overlapping.items():
-            if bucket.count >= max(_FEWEST_FILMS, _LEAST_SHARE * self._repeated[name]):
+            if bucket.count >= max(_FEWEST_IMAGES, _LEAST_SHARE * self._repeated[name]):
                 self.case.unmerged.add(name)
         if self.case.unmerged:
             here = [self._overlapping[name] for name in self._overlapping if name in self.case.unmerged]
             count, of = sum(one.count for one in here), sum(self._repeated[name] for name in self.case.unmerged)
             found = (
-                f"On {count} of the {of} films with several boxes of one label, two of them overlap with an IoU of "
+                f"On {count} of the {of} images with several boxes of one label, two of them overlap with an IoU of "
                 f"{_LEAST_OVERLAP} to {_MOST_OVERLAP}."
             )
             examples = [example for bucket in here for example in bucket.examples]
-            yield _UNMERGED.defect(count, self.case.totals["films"], found, examples)
+            yield _UNMERGED.defect(count, self.case.totals["images"], found, examples)
 
 
 def label_overlaps(drawing: Drawing) -> list[tuple[int, int, float]] | None:

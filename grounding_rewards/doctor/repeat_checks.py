@@ -1,4 +1,4 @@
-"""Checks for repeats: boxes on a film, films in a split, films and patients in several splits."""
+"""Checks for repeats: boxes on an image, images in a split, images and patients in several splits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import QUICK, Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
-from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.overlap import pairwise_iou
 
 # Boxes of one label with a larger IoU are taken for two drawings of one finding.
@@ -22,7 +22,7 @@ _NEAR_DUPLICATE = 0.95
 
 
 class _Seen(NamedTuple):
-    """What is kept of a film to recognise it: split and row, hashes of image and prompt."""
+    """What is kept of an image to recognise it: split and row, hashes of image and prompt."""
 
     split: str
     row: int
@@ -31,31 +31,31 @@ class _Seen(NamedTuple):
 
 
 _COPY = Check(
-    "film-copy",
-    "The same film under another name",
+    "image-copy",
+    "The same image under another name",
     "Copies, encoded again or resized, count twice; if their boxes differ, the model is punished for either answer.",
     "Keep one of them, after a look at both.",
     severity="note",
-    unit="films",
+    unit="images",
 )
 _COPY_LEAK = Check(
     "copy-leak",
-    "Copies of a film in several splits",
-    "The model has seen the film, and mostly its answer too: every figure on this split is too good.",
+    "Copies of an image in several splits",
+    "The model has seen the image, and mostly its answer too: every metric on this split is too good.",
     "Take the copies out of the training split; `grounding-rewards prepare` keeps copies on one side.",
-    unit="films",
+    unit="images",
 )
 
 
 class RepeatExaminer(Examiner):
-    """Repeated boxes, films and patients."""
+    """Repeated boxes, images and patients."""
 
     checks = (
         Check(
             "duplicate-boxes",
             "The same box twice",
             "The right answer has to say the box as often as it is listed, and saying it once is punished.",
-            "Keep one of each box and label on a film.",
+            "Keep one of each box and label on an image.",
             severity="warning",
         ),
         Check(
@@ -71,32 +71,32 @@ class RepeatExaminer(Examiner):
         Check(
             "repeated-id",
             "The same id twice",
-            "A row per box or per reader teaches that each box is all there is on the film, and punishes the others.",
-            "Group the rows by film, so that one row has all boxes; give several questions about a film their own ids.",
+            "A row per box or per reader teaches that each box is all there is on the image, and punishes the others.",
+            "Group the rows by image, so that one row has all boxes; give several questions about an image their own ids.",
             severity="warning",
-            unit="films",
+            unit="images",
         ),
         Check(
-            "repeated-film",
-            "The same film twice",
-            "The film counts twice, and if its boxes differ, the model is punished for either answer.",
-            "Keep one row of each film and prompt, with all boxes; if the boxes differ, find out which are right.",
+            "repeated-image",
+            "The same image twice",
+            "The image counts twice, and if its boxes differ, the model is punished for either answer.",
+            "Keep one row of each image and prompt, with all boxes; if the boxes differ, find out which are right.",
             severity="warning",
-            unit="films",
+            unit="images",
         ),
         Check(
-            "film-leak",
-            "Films in several splits",
-            "The model has seen the answers: every figure on this split is too good.",
-            "Take these films out of the training split.",
-            unit="films",
+            "image-leak",
+            "Images in several splits",
+            "The model has seen the answers: every metric on this split is too good.",
+            "Take these images out of the training split.",
+            unit="images",
         ),
         _COPY,
         _COPY_LEAK,
         Check(
             "patient-leak",
             "Patients in several splits",
-            "Films of one patient look alike, findings included: every figure on the held-out split is too good.",
+            "Images of one patient look alike, findings included: every metric on the held-out split is too good.",
             "Split by patient: `grounding-rewards prepare` does so wherever the source names patients.",
             unit="patients",
         ),
@@ -121,7 +121,7 @@ class RepeatExaminer(Examiner):
         self._first: list[Example] = []
         self._signatures: list[bytes | None] = []
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
+    def look(self, row: ImageRow) -> Iterator[Problem]:
         for drawing in row.answers:
             yield from find_duplicates(drawing)
         this = _Seen(row.split, row.number, row.image_hash, hash(row.prompt))
@@ -140,10 +140,10 @@ class RepeatExaminer(Examiner):
             where = f"row {before.row} of {before.split} has the same {how}"
             if before.split != row.split:
                 is_leak = True
-                yield Problem("film-leak", where)
+                yield Problem("image-leak", where)
                 break
             if before.prompt == this.prompt:
-                yield Problem("repeated-film" if how == "image" else "repeated-id", where)
+                yield Problem("repeated-image" if how == "image" else "repeated-id", where)
                 break
         patient, known = row.patient_id, self._of_patient
         if patient is None:
@@ -169,16 +169,16 @@ class RepeatExaminer(Examiner):
             check = _COPY if before.split == example.split else _COPY_LEAK
             where = f"a copy of row {before.row} of {before.split} (id {before.id})"
             found[check].setdefault(later, example._replace(detail=where))
-        # A film that leaks is not listed as a mere copy too.
+        # An image that leaks is not listed as a mere copy too.
         copies = {place: one for place, one in found[_COPY].items() if place not in found[_COPY_LEAK]}
         for check, examples in ((_COPY, copies), (_COPY_LEAK, found[_COPY_LEAK])):
             if examples:
-                yield check.defect(len(examples), self.case.totals["films"], examples=list(examples.values()))
+                yield check.defect(len(examples), self.case.totals["images"], examples=list(examples.values()))
 
     def unchecked(self) -> dict[str, str]:
         unchecked = dict.fromkeys((_COPY.name, _COPY_LEAK.name), QUICK) if self.case.is_quick else {}
-        if len(self.case.figures.films) < 2:
-            leaks = ("film-leak", "copy-leak", "patient-leak", "patient-name-leak")
+        if len(self.case.metrics.images) < 2:
+            leaks = ("image-leak", "copy-leak", "patient-leak", "patient-name-leak")
             return unchecked | dict.fromkeys(leaks, "there is one split only")
         return unchecked | ({} if self._of_patient else {"patient-leak": "no column patient_id"})
 
@@ -186,8 +186,8 @@ class RepeatExaminer(Examiner):
 def find_duplicates(drawing: Drawing) -> Iterator[Problem]:
     """Boxes that repeat an earlier one of the same label, exactly or almost.
 
-    >>> film = Drawing("", [[0, 0, 50, 50], [0, 0, 50, 50], [0, 0, 50, 51]], ["mass", "mass", "cyst"])
-    >>> list(find_duplicates(film))
+    >>> image = Drawing("", [[0, 0, 50, 50], [0, 0, 50, 50], [0, 0, 50, 51]], ["mass", "mass", "cyst"])
+    >>> list(find_duplicates(image))
     [Problem(name='duplicate-boxes', detail='boxes 0 and 1 are [0, 0, 50, 50]', drawing='')]
     """
     given = drawing.boxes

@@ -10,13 +10,13 @@ from grounding_rewards.metrics.signal_report import ENOUGH, SignalReport
 
 _NO_SIGNAL = Check(
     "no-signal",
-    "Answers of the model to the same film that all earn the same",
-    "GRPO compares the answers to one film: where all of them earn the same, the film teaches nothing, and a run on "
-    "many such films is spent for nothing.",
+    "Answers of the model to the same image that all earn the same",
+    "GRPO compares the answers to one image: where all of them earn the same, the image teaches nothing, and a run on "
+    "many such images is spent for nothing.",
     "Train with the reward that tells the answers apart, or first with `grounding-rewards sft`; `grounding-rewards "
-    "signal --model … --dataset … --html signal.html` asks about more films, and shows them.",
+    "signal --model … --dataset … --html signal.html` asks about more images, and shows them.",
     severity="warning",
-    unit="films",
+    unit="images",
 )
 
 
@@ -37,7 +37,7 @@ class SignalExaminer(Examiner):
         report = self.case.model.signal
         if report is not None:
             yield (
-                f"{report.groups} films and {report.size} answers to each speak for all: {report.configured.name} "
+                f"{report.groups} images and {report.size} answers to each speak for all: {report.configured.name} "
                 f"tells the model's answers apart on {report.groups - _flat(report)} of them."
             )
 

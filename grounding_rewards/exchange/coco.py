@@ -1,10 +1,11 @@
 """COCO: reference boxes and predictions as files for pycocotools and its kin, for FiftyOne and for CVAT.
 
-* Boxes are ``[x, y, width, height]`` in pixels of the film; images, annotations and categories are numbered from 1.
-* ``film_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
+* Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
+* ``image_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file for metrics repeats
   the region for every category; files for viewers have it once, in a category of its own.
-* COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of a film then rank in
+* COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of an image then rank
+in
   the order in which they were written, and an AP from such a file depends on that order.
 * An invalid predicted box becomes a box without area, which overlaps nothing and counts as a false positive. Files for
   viewers leave it out.
@@ -26,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
-from grounding_rewards.data.dicom import is_dicom, read_dicom
-from grounding_rewards.data.film_paths import film_path, is_below
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.whole_files import write_whole
+from grounding_rewards.images.dicom import is_dicom, read_dicom
+from grounding_rewards.images.image_paths import image_path, is_below
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 #: The category of regions to ignore in files for viewers.
 IGNORED = "region to ignore"
@@ -38,30 +39,30 @@ IGNORED = "region to ignore"
 _CVAT_ANNOTATIONS = "annotations/instances_default.json"
 
 
-def coco_ground_truth(films: Sequence[AnsweredFilm]) -> dict[str, Any]:
-    """The reference boxes of all films as COCO instances, with every label that occurs in references or predictions.
+def coco_ground_truth(images: Sequence[AnsweredImage]) -> dict[str, Any]:
+    """The reference boxes of all images as COCO instances, with every label that occurs in references or predictions.
 
     Example:
-        >>> film = AnsweredFilm("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
-        >>> document = coco_ground_truth([film])
+        >>> image = AnsweredImage("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> document = coco_ground_truth([image])
         >>> document["images"], document["categories"]
-        ([{'id': 1, 'file_name': 'a', 'width': 90, 'height': 60, 'film_id': 'a'}], [{'id': 1, 'name': 'mass'}])
+        ([{'id': 1, 'file_name': 'a', 'width': 90, 'height': 60, 'image_id': 'a'}], [{'id': 1, 'name': 'mass'}])
         >>> document["annotations"][0]["bbox"]
         [10.0, 20.0, 30.0, 30.0]
     """
-    names = label_names(films)
-    return _document(films, names, _references(films, names, ignored_as=names))
+    names = label_names(images)
+    return _document(images, names, _references(images, names, ignored_as=names))
 
 
-def coco_results(films: Sequence[AnsweredFilm]) -> list[dict[str, Any]]:
-    """The predicted boxes of all films as COCO results for :func:`coco_ground_truth` of the same films.
+def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
+    """The predicted boxes of all images as COCO results for :func:`coco_ground_truth` of the same images.
 
     Example:
-        >>> film = AnsweredFilm("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
-        >>> coco_results([film])
+        >>> image = AnsweredImage("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
+        >>> coco_results([image])
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
-    number = _numbers(label_names(films))
+    number = _numbers(label_names(images))
     return [
         {
             "image_id": image,
@@ -69,29 +70,29 @@ def coco_results(films: Sequence[AnsweredFilm]) -> list[dict[str, Any]]:
             "bbox": bbox,
             "score": 1.0 if math.isnan(score) else float(score),
         }
-        for image, film in enumerate(films, start=1)
+        for image, annotated in enumerate(images, start=1)
         for bbox, label, score in zip(
-            _as_written(film), pred_labels_of(film, list(number)), film.pred_scores, strict=True
+            _as_written(annotated), pred_labels_of(annotated, list(number)), annotated.pred_scores, strict=True
         )
     ]
 
 
-def write_coco(films: Sequence[AnsweredFilm], out: Path) -> None:
+def write_coco(images: Sequence[AnsweredImage], out: Path) -> None:
     """Write ``ground_truth.json`` and ``results.json`` into a folder."""
-    _write(out / "ground_truth.json", coco_ground_truth(films))
-    _write(out / "results.json", coco_results(films))
+    _write(out / "ground_truth.json", coco_ground_truth(images))
+    _write(out / "results.json", coco_results(images))
 
 
 def write_fiftyone(
-    films: Sequence[AnsweredFilm], out: Path, *, images: Path | None = None, allow_outside: bool = False
+    annotated_images: Sequence[AnsweredImage], out: Path, *, images: Path | None = None, allow_outside: bool = False
 ) -> None:
     """Write a folder that FiftyOne imports as ``COCODetectionDataset``, and the predictions beside it.
 
-    ``data/`` has copies of the images, DICOM films as PNG, whose header names no patient. ``labels.json`` has
+    ``data/`` has copies of the images, DICOM images as PNG, whose header names no patient. ``labels.json`` has
     the reference boxes, ``predictions.json`` what ``fiftyone.utils.coco.add_coco_labels`` adds.
 
     Args:
-        films: whose images are to be found.
+        images: whose images are to be found.
         out: the folder.
         images: the folder of the images; without it, the working directory, below which paths are taken as they are.
         allow_outside: whether images may lie outside of it.
@@ -99,8 +100,11 @@ def write_fiftyone(
     Raises:
         ValueError: images are missing, how many, and the first one; or one lies outside of the folder.
     """
-    paths = find_images(films, images, allow_outside=allow_outside)
-    files = [f"{name}.png" if is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
+    paths = find_images(annotated_images, images, allow_outside=allow_outside)
+    files = [
+        f"{name}.png" if is_dicom(path) else name
+        for path, name in zip(paths, file_names(annotated_images), strict=True)
+    ]
     for path, name in zip(paths, files, strict=True):
         copy = out / "data" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -110,62 +114,65 @@ def write_fiftyone(
             Image.fromarray(read_dicom(path).pixels).save(copy)
         else:
             shutil.copyfile(path, copy)
-    names = [*label_names(films), IGNORED]
-    _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED]), files))
-    _write(out / "predictions.json", _document(films, names, _predictions(films, names), files))
+    names = [*label_names(annotated_images), IGNORED]
+    _write(
+        out / "labels.json",
+        _document(annotated_images, names, _references(annotated_images, names, ignored_as=[IGNORED]), files),
+    )
+    _write(out / "predictions.json", _document(annotated_images, names, _predictions(annotated_images, names), files))
 
 
-def write_cvat(films: Sequence[AnsweredFilm], out: Path) -> None:
+def write_cvat(images: Sequence[AnsweredImage], out: Path) -> None:
     """Write ``reference.zip`` and ``predictions.zip`` for CVAT's format COCO 1.0, and ``labels.json`` for a new task.
 
     CVAT finds the images of the task by their names, so it needs none here.
     """
-    names = [*label_names(films), IGNORED]
+    names = [*label_names(images), IGNORED]
     parts = {
-        "reference": _references(films, names, ignored_as=[IGNORED]),
-        "predictions": _predictions(films, names),
+        "reference": _references(images, names, ignored_as=[IGNORED]),
+        "predictions": _predictions(images, names),
     }
     out.mkdir(parents=True, exist_ok=True)
     for part, boxes in parts.items():
         with zipfile.ZipFile(out / f"{part}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr(_CVAT_ANNOTATIONS, _as_json(_document(films, names, boxes)))
+            archive.writestr(_CVAT_ANNOTATIONS, _as_json(_document(images, names, boxes)))
     _write(out / "labels.json", [{"name": name, "type": "rectangle", "attributes": []} for name in names])
 
 
-def find_images(films: Sequence[AnsweredFilm], folder: Path | None, *, allow_outside: bool = False) -> list[Path]:
-    """The image file of every film.
+def find_images(images: Sequence[AnsweredImage], folder: Path | None, *, allow_outside: bool = False) -> list[Path]:
+    """The image file of every image.
 
     Args:
-        films: with ``image``, or whose ids are the names of files.
+        images: with ``image``, or whose ids are the names of files.
         folder: searched for the path, then for the path without its first folder, and so on to the name alone; None
             takes paths as they are, below the working directory.
-        allow_outside: whether images may lie elsewhere, see :func:`grounding_rewards.data.film_paths.film_path`.
+        allow_outside: whether images may lie elsewhere, see :func:`grounding_rewards.images.image_paths.image_path`.
 
     Raises:
-        ValueError: images are missing, one lies outside of the folder, or one file would be the image of two films.
+        ValueError: images are missing, one lies outside of the folder, or one file would be the image of two images.
     """
-    found = [_find_image(film, folder, allow_outside) for film in films]
-    missing = [film for film, path in zip(films, found, strict=True) if path is None]
+    found = [_find_image(image, folder, allow_outside) for image in images]
+    missing = [image for image, path in zip(images, found, strict=True) if path is None]
     if missing:
         where = "" if folder is None else f" in {str(folder)!r}"
         raise ValueError(
-            f"Expected the image of every film, got {len(missing)} of {len(films)} without{where}, the first "
+            f"Expected the image, got {len(missing)} of {len(images)} without{where}, the first "
             f"{missing[0].image or missing[0].id!r}. Name the folder of the images with --images."
         )
     owners: dict[Path, str] = {}
-    for film, path in zip(films, found, strict=True):
-        if path is not None and owners.setdefault(path, film.id) != film.id:
+    for image, path in zip(images, found, strict=True):
+        if path is not None and owners.setdefault(path, image.id) != image.id:
             raise ValueError(
-                f"Expected an image of its own for every film, got {str(path)!r} for {owners[path]!r} and {film.id!r}. "
+                f"Expected an image of its own for every image, got {str(path)!r} for {owners[path]!r} and {image.id!r}. "
                 "Name the folder that the paths of the images begin in with --images."
             )
     return [path for path in found if path is not None]
 
 
-def _find_image(film: AnsweredFilm, folder: Path | None, allow_outside: bool) -> Path | None:
+def _find_image(image: AnsweredImage, folder: Path | None, allow_outside: bool) -> Path | None:
     root = Path() if folder is None else folder
     outside = None
-    for name in filter(None, (film.image, film.id)):
+    for name in filter(None, (image.image, image.id)):
         parts = Path(name).parts
         tails = [Path(name), *(Path(*parts[first:]) for first in range(1, len(parts)))]
         for tail in tails[:1] if folder is None else tails:
@@ -174,11 +181,11 @@ def _find_image(film: AnsweredFilm, folder: Path | None, allow_outside: bool) ->
                 if allow_outside or is_below([root], root / tail):
                     return root / tail
                 outside = outside or tail
-    return None if outside is None else film_path(root, outside)
+    return None if outside is None else image_path(root, outside)
 
 
 def _document(
-    films: Sequence[AnsweredFilm],
+    annotated_images: Sequence[AnsweredImage],
     names: Sequence[str],
     annotations: Iterable[dict[str, Any]],
     files: Sequence[str] | None = None,
@@ -187,12 +194,14 @@ def _document(
         {
             "id": image,
             "file_name": name,
-            "width": whole_number(film.width),
-            "height": whole_number(film.height),
-            "film_id": film.id,
-            **({} if film.patient is None else {"patient_id": film.patient}),
+            "width": whole_number(annotated.width),
+            "height": whole_number(annotated.height),
+            "image_id": annotated.id,
+            **({} if annotated.patient is None else {"patient_id": annotated.patient}),
         }
-        for image, (film, name) in enumerate(zip(films, files or file_names(films), strict=True), start=1)
+        for image, (annotated, name) in enumerate(
+            zip(annotated_images, files or file_names(annotated_images), strict=True), start=1
+        )
     ]
     return {
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
@@ -203,26 +212,26 @@ def _document(
 
 
 def _references(
-    films: Sequence[AnsweredFilm], names: Sequence[str], *, ignored_as: Sequence[str]
+    images: Sequence[AnsweredImage], names: Sequence[str], *, ignored_as: Sequence[str]
 ) -> Iterable[dict[str, Any]]:
     number = _numbers(names)
-    for image, film in enumerate(films, start=1):
-        for bbox, label in zip(from_xyxy(film.gt, "xywh").tolist(), film.gt_labels, strict=True):
+    for image, annotated in enumerate(images, start=1):
+        for bbox, label in zip(from_xyxy(annotated.gt, "xywh").tolist(), annotated.gt_labels, strict=True):
             yield _annotation(image, number[label], bbox)
-        for bbox in from_xyxy(film.ignore, "xywh").tolist():
+        for bbox in from_xyxy(annotated.ignore, "xywh").tolist():
             for label in ignored_as:
                 yield _annotation(image, number[label], bbox, iscrowd=1)
 
 
-def _predictions(films: Sequence[AnsweredFilm], names: Sequence[str]) -> Iterable[dict[str, Any]]:
+def _predictions(images: Sequence[AnsweredImage], names: Sequence[str]) -> Iterable[dict[str, Any]]:
     """Predicted boxes for viewers."""
     number = _numbers(names)
-    for image, film in enumerate(films, start=1):
-        labels = pred_labels_of(film, names)
-        boxes, which = drawable_boxes(film.pred, film.width, film.height)
+    for image, annotated in enumerate(images, start=1):
+        labels = pred_labels_of(annotated, names)
+        boxes, which = drawable_boxes(annotated.pred, annotated.width, annotated.height)
         for bbox, i in zip(from_xyxy(boxes, "xywh").tolist(), which, strict=True):
             annotation = _annotation(image, number[labels[i]], bbox)
-            score = float(film.pred_scores[i])
+            score = float(annotated.pred_scores[i])
             yield annotation if math.isnan(score) else {**annotation, "score": score}
 
 
@@ -237,9 +246,9 @@ def _annotation(image: int, category: int, bbox: list[float], *, iscrowd: int = 
     }
 
 
-def _as_written(film: AnsweredFilm) -> list[list[float]]:
+def _as_written(image: AnsweredImage) -> list[list[float]]:
     """Every predicted box as ``[x, y, width, height]``, an invalid one without area."""
-    boxes: list[list[float]] = from_xyxy(np.where(valid_boxes(film.pred)[:, None], film.pred, 0.0), "xywh").tolist()
+    boxes: list[list[float]] = from_xyxy(np.where(valid_boxes(image.pred)[:, None], image.pred, 0.0), "xywh").tolist()
     return boxes
 
 

@@ -1,4 +1,4 @@
-"""supervision: the boxes of a film as `Detections`, for its annotators and metrics."""
+"""supervision: the boxes of an image as `Detections`, for its annotators and metrics."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.exchange.names import pred_labels_of
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 if TYPE_CHECKING:
     from supervision import Detections
 
 
-def reference_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections:
-    """The reference boxes of a film as `supervision.Detections`, in pixels of the film.
+def reference_detections(image: AnsweredImage, names: Sequence[str]) -> Detections:
+    """The reference boxes of an image as `supervision.Detections`, in pixels of the image.
 
     Args:
-        film: whose boxes to convert.
+        image: whose boxes to convert.
         names: all labels, from :func:`grounding_rewards.exchange.names.label_names`; ``class_id`` counts them from 0.
 
     Raises:
         ImportError: supervision is not installed.
 
     Example:
-        >>> film = AnsweredFilm("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
-        >>> found = reference_detections(film, ["effusion", "mass"])
+        >>> image = AnsweredImage("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> found = reference_detections(image, ["effusion", "mass"])
         >>> found.xyxy.tolist(), found.class_id.tolist(), found["class_name"].tolist()
         ([[10.0, 20.0, 40.0, 50.0]], [1], ['mass'])
     """
-    return _detections(film.gt, film.gt_labels, names, None)
+    return _detections(image.gt, image.gt_labels, names, None)
 
 
-def predicted_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections:
-    """The predicted boxes of a film as `supervision.Detections`, with invalid ones, so that metrics count them.
+def predicted_detections(image: AnsweredImage, names: Sequence[str]) -> Detections:
+    """The predicted boxes of an image as `supervision.Detections`, with invalid ones, so that metrics count them.
 
     ``confidence`` is None unless the answer states one for every box.
 
     Args:
-        film: whose boxes to convert.
+        image: whose boxes to convert.
         names: as for :func:`reference_detections`.
 
     Raises:
         ImportError: supervision is not installed.
 
     Example:
-        >>> film = AnsweredFilm("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"])
-        >>> predicted_detections(film, ["mass"]).confidence is None
+        >>> image = AnsweredImage("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"])
+        >>> predicted_detections(image, ["mass"]).confidence is None
         True
     """
-    stated = not np.isnan(film.pred_scores).any() and len(film.pred) > 0
-    return _detections(film.pred, pred_labels_of(film, names), names, film.pred_scores if stated else None)
+    stated = not np.isnan(image.pred_scores).any() and len(image.pred) > 0
+    return _detections(image.pred, pred_labels_of(image, names), names, image.pred_scores if stated else None)
 
 
 def _detections(

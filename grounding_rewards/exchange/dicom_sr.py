@@ -1,10 +1,10 @@
-"""DICOM SR: the answer to a film as a measurement report (TID 1500), each predicted box an image region in it.
+"""DICOM SR: the answer to an image as a measurement report (TID 1500), each predicted box an image region in it.
 
 Every report is marked as research: ContentQualification RESEARCH, UNVERIFIED, PRELIMINARY, a comment that says so, and
-a device, not a person, as observer. It names the patient and the study of its film, as DICOM demands.
+a device, not a person, as observer. It names the patient and the study of its image, as DICOM demands.
 
 A box becomes a closed polyline of its corners in columns and rows of the stored image. As here, the top left corner of
-the film is 0, 0 and the bottom right one the number of columns and rows. Labels are codes of a private scheme, because
+the image is 0, 0 and the bottom right one the number of columns and rows. Labels are codes of a private scheme, because
 no public one has every word that a model may write.
 
 Source: DICOM PS3.16, TID 1500, 1410 and 1501; PS3.3, C.18.6.1.2 for the coordinates.
@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.dicom import dicom_folder, is_dicom
 from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.images.dicom import dicom_folder, is_dicom
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept, ComprehensiveSR
@@ -43,7 +43,7 @@ SCHEME = "99GROUNDING"
 
 _VERSION = version("grounding_rewards")
 _NOTHING = "no finding"
-# Elements that anonymised films often lack; the standard allows them to be empty.
+# Elements that anonymised images often lack; the standard allows them to be empty.
 _MAY_BE_EMPTY = (
     "PatientID",
     "PatientName",
@@ -58,7 +58,7 @@ _MAY_BE_EMPTY = (
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
 # The longest meaning of a code, and the longest series description, that the standard allows.
 _LONGEST = 64
-# In pixels: the sizes of one film at two scales differ by rounding.
+# In pixels: the sizes of one image at two scales differ by rounding.
 _ROUNDING = 1.0
 
 
@@ -66,8 +66,8 @@ class Written(NamedTuple):
     """What :func:`write_dicom_sr` did.
 
     reports: how many were written.
-    without_file: ids of the films without a DICOM file.
-    without_answer: ids of the films whose answer has neither a box that can be drawn nor a stated negative.
+    without_file: ids of the images without a DICOM file.
+    without_answer: ids of the images whose answer has neither a box that can be drawn nor a no-finding statement.
     """
 
     reports: int
@@ -75,33 +75,33 @@ class Written(NamedTuple):
     without_answer: tuple[str, ...]
 
 
-def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> ComprehensiveSR:
-    """The report of one film.
+def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> ComprehensiveSR:
+    """The report of one image.
 
     Args:
-        film: with its answer. Boxes are clipped to the film; what cannot be drawn is left out.
-        source: the header of the DICOM film that the answer is about. If ``film`` is that film at another scale, boxes
-            are scaled.
+        image: with its answer. Boxes are clipped to the image; what cannot be drawn is left out.
+        source: the header of the DICOM image that the answer is about. If ``image`` is that image at another scale,
+            boxes are scaled.
         model: the name of the model, for the observer.
 
     Returns:
         A `highdicom.sr.ComprehensiveSR` in a series of its own. An answer that states that there is nothing becomes one
-        measurement group of the whole film with the finding `no finding`.
+        measurement group of the whole image with the finding `no finding`.
 
     Raises:
-        ValueError: the answer has neither a box that can be drawn nor a stated negative; the film has another shape
-            than the source; or the source lacks what a report must refer to.
+        ValueError: the answer has neither a box that can be drawn nor a no-finding statement; the image has another
+            shape than the source; or the source lacks what a report must refer to.
         ImportError: the extra `dicom` is not installed.
 
     Example:
         >>> from pathlib import Path
         >>> import tempfile
         >>> from pydicom import dcmread
-        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     source = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
-        >>> film = AnsweredFilm("pa-256-0-3", 211, 256, pred=[[20, 30, 60, 90]], pred_labels=["mass"])
-        >>> report = findings_report(film, source, model="my-model")
+        >>> image = AnsweredImage("pa-256-0-3", 211, 256, pred=[[20, 30, 60, 90]], pred_labels=["mass"])
+        >>> report = findings_report(image, source, model="my-model")
         >>> report.VerificationFlag, report.ContentQualification
         ('UNVERIFIED', 'RESEARCH')
         >>> from highdicom.sr import MeasurementReport
@@ -120,9 +120,9 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
             "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
         ) from error
 
-    evidence = _completed(source, film.id)
+    evidence = _completed(source, image.id)
     name = _line(model)
-    groups = _groups(film, evidence, name)
+    groups = _groups(image, evidence, name)
     device = sr.DeviceObserverIdentifyingAttributes(
         uid=UID.from_uuid(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {_VERSION}"))),
         name=name,
@@ -159,56 +159,56 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise ValueError(
-            f"Expected a header whose patient and study can be copied for film {film.id!r}, got {error}. Correct it, "
-            "or leave the film out."
+            f"Expected a header whose patient and study can be copied for image {image.id!r}, got {error}. Correct it, "
+            "or leave the image out."
         ) from error
 
 
-def write_dicom_sr(films: Sequence[AnsweredFilm], out: Path, *, model: str, dicom: Path | None = None) -> Written:
-    """Write one report per film into a folder.
+def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, dicom: Path | None = None) -> Written:
+    """Write one report per image into a folder.
 
     Args:
-        films: with their answers.
-        out: the folder; a file is named after its number and the film's id.
+        images: with their answers.
+        out: the folder; a file is named after its number and the image's id.
         model: the name of the model.
-        dicom: the folder of the DICOM films, searched with its subfolders; a film's file is called after its id or its
-            image. Without it, the image of a film must be a DICOM file.
+        dicom: the folder of the DICOM images, searched with its subfolders; an image's file is called after its id or
+            its image. Without it, the image must be a DICOM file.
 
     Raises:
-        ValueError: no film has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
+        ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
         ImportError: the extra `dicom` is not installed.
     """
     files = {} if dicom is None else {stem: dicom / found.file for stem, found in dicom_folder(dicom)}
-    sources = [_source_of(film, files) for film in films]
+    sources = [_source_of(image, files) for image in images]
     if not any(sources):
         raise ValueError(
-            f"Expected DICOM files called after the films' ids or images, got none for {len(films)} films. "
+            f"Expected DICOM files called after the images' ids or images, got none for {len(images)} images. "
             "Name their folder with --dicom."
         )
     out.mkdir(parents=True, exist_ok=True)
     without_file, without_answer, reports = [], [], 0
-    for number, (film, path) in enumerate(zip(films, sources, strict=True), start=1):
+    for number, (image, path) in enumerate(zip(images, sources, strict=True), start=1):
         if path is None:
-            without_file.append(film.id)
-        elif not _says_something(film):
-            without_answer.append(film.id)
+            without_file.append(image.id)
+        elif not _says_something(image):
+            without_answer.append(image.id)
         else:
             reports += 1
-            report = findings_report(film, _header(path), model=model)
-            report.save_as(out / f"{number:06d}_{re.sub(r'[^A-Za-z0-9.-]+', '_', film.id)[-80:]}.dcm")
+            report = findings_report(image, _header(path), model=model)
+            report.save_as(out / f"{number:06d}_{re.sub(r'[^A-Za-z0-9.-]+', '_', image.id)[-80:]}.dcm")
     return Written(reports, tuple(without_file), tuple(without_answer))
 
 
-def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
+def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
 
     algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
-    boxes, which = drawable_boxes(film.pred, film.width, film.height)
-    if not _says_something(film):
+    boxes, which = drawable_boxes(image.pred, image.width, image.height)
+    if not _says_something(image):
         raise ValueError(
-            f"Expected boxes or a stated negative in the answer to film {film.id!r}, got neither (its status is "
-            f"{film.status}). Leave it out: a report would say that nothing was found."
+            f"Expected boxes or a no-finding statement in the answer to image {image.id!r}, got neither (its status is "
+            f"{image.status}). Leave it out: a report would say that nothing was found."
         )
     if not len(boxes):
         whole = sr.SourceImageForMeasurementGroup.from_source_image(source)
@@ -220,7 +220,7 @@ def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
                 source_images=[whole],
             )
         ]
-    scaled = boxes * _scale(film, source)
+    scaled = boxes * _scale(image, source)
     groups = []
     for (x1, y1, x2, y2), i in zip(scaled.tolist(), which.tolist(), strict=True):
         region = sr.ImageRegion(
@@ -228,14 +228,14 @@ def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
             graphic_data=_corners(x1, y1, x2, y2),
             source_image=sr.SourceImageForRegion.from_source_image(source),
         )
-        score, confidence = float(film.pred_scores[i]), None
+        score, confidence = float(image.pred_scores[i]), None
         if math.isfinite(score):
             confidence = [sr.Measurement(_coded("stated confidence"), score, codes.UCUM.NoUnits)]
         groups.append(
             sr.PlanarROIMeasurementsAndQualitativeEvaluations(
                 sr.TrackingIdentifier(UID(), f"box {i + 1}"),
                 referenced_region=region,
-                finding_type=_coded(film.pred_labels[i] or UNLABELLED),
+                finding_type=_coded(image.pred_labels[i] or UNLABELLED),
                 algorithm_id=algorithm,
                 measurements=confidence,
             )
@@ -243,8 +243,8 @@ def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
     return groups
 
 
-def _says_something(film: AnsweredFilm) -> bool:
-    return film.status == "empty" or len(drawable_boxes(film.pred, film.width, film.height)[0]) > 0
+def _says_something(image: AnsweredImage) -> bool:
+    return image.status == "empty" or len(drawable_boxes(image.pred, image.width, image.height)[0]) > 0
 
 
 def _corners(x1: float, y1: float, x2: float, y2: float) -> NDArray[np.float64]:
@@ -252,13 +252,13 @@ def _corners(x1: float, y1: float, x2: float, y2: float) -> NDArray[np.float64]:
     return np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]])
 
 
-def _scale(film: AnsweredFilm, source: Dataset) -> list[float]:
-    """The factors from pixels of the film to columns and rows of the source, for x, y, x, y."""
-    across, down = source.Columns / film.width, source.Rows / film.height
-    if abs(film.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
+def _scale(image: AnsweredImage, source: Dataset) -> list[float]:
+    """The factors from pixels of the image to columns and rows of the source, for x, y, x, y."""
+    across, down = source.Columns / image.width, source.Rows / image.height
+    if abs(image.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
         raise ValueError(
-            f"Expected the DICOM film of {film.id!r} in the shape of {film.width:g} x {film.height:g} pixels, got "
-            f"{source.Columns} x {source.Rows}. Name the folder of the films that the boxes were measured on."
+            f"Expected the DICOM image of {image.id!r} in the shape of {image.width:g} x {image.height:g} pixels, got "
+            f"{source.Columns} x {source.Rows}. Name the folder of the images that the boxes were measured on."
         )
     return [across, down, across, down]
 
@@ -277,12 +277,12 @@ def _line(text: str) -> str:
     return " ".join(words)[:_LONGEST].strip() or UNLABELLED
 
 
-def _completed(source: Dataset, film: str) -> Dataset:
+def _completed(source: Dataset, image: str) -> Dataset:
     """A copy of the header, with missing elements added as empty where the standard allows it."""
     missing = [name for name in _NEEDED if name not in source]
     if missing:
         raise ValueError(
-            f"Expected a DICOM film that can be referred to for {film!r}, got one without {', '.join(missing)}. "
+            f"Expected a DICOM image that can be referred to for {image!r}, got one without {', '.join(missing)}. "
             "Leave it out."
         )
     completed = copy.copy(source)
@@ -292,11 +292,11 @@ def _completed(source: Dataset, film: str) -> Dataset:
     return completed
 
 
-def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
-    image = Path(film.image) if film.image else None
+def _source_of(annotated: AnsweredImage, files: Mapping[str, Path]) -> Path | None:
+    image = Path(annotated.image) if annotated.image else None
     if not files:
         return image if image is not None and is_dicom(image) and image.is_file() else None
-    names = [film.id, Path(film.id).stem, *([image.stem] if image else [])]
+    names = [annotated.id, Path(annotated.id).stem, *([image.stem] if image else [])]
     return next((files[name] for name in names if name in files), None)
 
 

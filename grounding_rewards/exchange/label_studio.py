@@ -1,6 +1,6 @@
-"""Label Studio: one task per film, the reference boxes as its annotation and the answer as its prediction.
+"""Label Studio: one task per image, the reference boxes as its annotation and the answer as its prediction.
 
-Boxes are in percent of the width and height of the film, clipped to its edges; what cannot be drawn is left out. The
+Boxes are in percent of the width and height of the image, clipped to its edges; what cannot be drawn is left out. The
 image of a task is a path or URL that Label Studio can reach: ``image_root`` and the name of the file.
 
 Source: https://labelstud.io/guide/predictions and https://labelstud.io/tags/rectanglelabels.
@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.whole_files import write_whole
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 #: Where Label Studio serves the files of its local storage.
 LOCAL_FILES = "/data/local-files/?d="
@@ -32,30 +32,30 @@ _FROM, _TO = "label", "image"
 
 
 def label_studio_tasks(
-    films: Sequence[AnsweredFilm], *, model: str = "model", image_root: str = LOCAL_FILES
+    images: Sequence[AnsweredImage], *, model: str = "model", image_root: str = LOCAL_FILES
 ) -> list[dict[str, Any]]:
     """The tasks to import.
 
     Args:
-        films: with their answers.
+        images: with their answers.
         model: the name that the predictions bear as `model_version`.
         image_root: what goes before the name of an image.
 
     Returns:
-        One task per film. A film without reference boxes has an annotation without regions: in Label Studio this means
-        that somebody looked and found nothing.
+        One task per image. An image without reference boxes has an annotation without regions: in Label Studio this
+        means that somebody looked and found nothing.
 
     Example:
-        >>> film = AnsweredFilm("a", 200, 100, gt=[[50, 25, 100, 75]], gt_labels=["mass"], image="a.png")
-        >>> (task,) = label_studio_tasks([film])
+        >>> image = AnsweredImage("a", 200, 100, gt=[[50, 25, 100, 75]], gt_labels=["mass"], image="a.png")
+        >>> (task,) = label_studio_tasks([image])
         >>> task["data"]["image"], task["annotations"][0]["result"][0]["value"]
         ('/data/local-files/?d=a.png', {'x': 25.0, 'y': 25.0, 'width': 25.0, 'height': 50.0, 'rotation': 0, \
 'rectanglelabels': ['mass']})
     """
-    names = label_names(films)
+    names = label_names(images)
     return [
-        _task(film, number, _address(image_root, name), names, model)
-        for number, (film, name) in enumerate(zip(films, file_names(films), strict=True), start=1)
+        _task(image, number, _address(image_root, name), names, model)
+        for number, (image, name) in enumerate(zip(images, file_names(images), strict=True), start=1)
     ]
 
 
@@ -85,12 +85,12 @@ def labelling_config(names: Sequence[str]) -> str:
 
 
 def write_label_studio(
-    films: Sequence[AnsweredFilm], out: Path, *, model: str = "model", image_root: str = LOCAL_FILES
+    images: Sequence[AnsweredImage], out: Path, *, model: str = "model", image_root: str = LOCAL_FILES
 ) -> None:
     """Write ``tasks.json`` to import and ``labelling_config.xml`` for the project into a folder."""
-    tasks = label_studio_tasks(films, model=model, image_root=image_root)
+    tasks = label_studio_tasks(images, model=model, image_root=image_root)
     write_whole(out / "tasks.json", json.dumps(tasks, ensure_ascii=False, allow_nan=False) + "\n")
-    write_whole(out / "labelling_config.xml", labelling_config(label_names(films)) + "\n")
+    write_whole(out / "labelling_config.xml", labelling_config(label_names(images)) + "\n")
 
 
 def _address(root: str, name: str) -> str:
@@ -98,25 +98,27 @@ def _address(root: str, name: str) -> str:
     return root + (quote(name) if root.startswith(("/", "http://", "https://")) else name)
 
 
-def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], model: str) -> dict[str, Any]:
-    predicted = _regions(film, film.pred, pred_labels_of(film, names), film.pred_scores, f"{number}p")
-    reference = _regions(film, film.gt, film.gt_labels, np.full(len(film.gt), np.nan), f"{number}r")
+def _task(annotated: AnsweredImage, number: int, image: str, names: Sequence[str], model: str) -> dict[str, Any]:
+    predicted = _regions(
+        annotated, annotated.pred, pred_labels_of(annotated, names), annotated.pred_scores, f"{number}p"
+    )
+    reference = _regions(annotated, annotated.gt, annotated.gt_labels, np.full(len(annotated.gt), np.nan), f"{number}r")
     prediction: dict[str, Any] = {"model_version": model, "result": predicted}
-    scores = film.pred_scores[~np.isnan(film.pred_scores)]
+    scores = annotated.pred_scores[~np.isnan(annotated.pred_scores)]
     if scores.size:
         prediction["score"] = float(np.clip(scores, 0, 1).mean())
     return {
-        "data": {"image": image, "film_id": film.id, "status": film.status, "text": film.text},
+        "data": {"image": image, "image_id": annotated.id, "status": annotated.status, "text": annotated.text},
         "annotations": [{"result": reference, "ground_truth": True}],
         "predictions": [prediction],
     }
 
 
 def _regions(
-    film: AnsweredFilm, boxes: Boxes, labels: Sequence[str], scores: NDArray[np.float64], prefix: str
+    image: AnsweredImage, boxes: Boxes, labels: Sequence[str], scores: NDArray[np.float64], prefix: str
 ) -> list[dict[str, Any]]:
-    drawn, which = drawable_boxes(boxes, film.width, film.height)
-    percent = 100 * drawn / [film.width, film.height, film.width, film.height]
+    drawn, which = drawable_boxes(boxes, image.width, image.height)
+    percent = 100 * drawn / [image.width, image.height, image.width, image.height]
     regions = []
     for (x1, y1, x2, y2), i in zip(percent.tolist(), which.tolist(), strict=True):
         region = {
@@ -125,8 +127,8 @@ def _regions(
             "from_name": _FROM,
             "to_name": _TO,
             "image_rotation": 0,
-            "original_width": whole_number(film.width),
-            "original_height": whole_number(film.height),
+            "original_width": whole_number(image.width),
+            "original_height": whole_number(image.height),
             "value": {
                 "x": x1,
                 "y": y1,

@@ -1,4 +1,4 @@
-"""A block for the card of a model on the Hugging Face Hub: the figures of an evaluation as `model-index` and a table.
+"""A block for the card of a model on the Hugging Face Hub: the metrics of an evaluation as `model-index` and a table.
 
 `model-index` has no field for intervals or baselines. Intervals are in the arguments of each metric (`interval_95`),
 which the hub does not show, and in the table below; the table also has the baselines beside the model.
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.exchange.names import model_name
-from grounding_rewards.metrics.estimates import Estimate, Figures, finite_or_none
+from grounding_rewards.metrics.estimates import Estimate, Metrics, finite_or_none
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TASK = "object-detection"
 _DIGITS = 4
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
-# What `--label-matching` means for the figures, in words.
+# What `--label-matching` means for the metrics, in words.
 _LABEL_RULES = {
     "ignore": "a box is right by its place, whatever its label",
     "exact": "a box is right only under the finding's label",
@@ -31,8 +31,8 @@ _LABEL_RULES = {
 }
 
 
-class Figure(NamedTuple):
-    """A figure of an evaluation: its key and heading, the value and the ends of its 95 % interval."""
+class Metric(NamedTuple):
+    """A metric of an evaluation: its key and heading, the value and the ends of its 95 % interval."""
 
     key: str
     heading: str
@@ -41,8 +41,8 @@ class Figure(NamedTuple):
     high: float | None
 
 
-def card_figures(evaluation: StoredEvaluation, system: str | None = None) -> list[Figure]:
-    """The figures of one system of an evaluation; what was not measured is left out.
+def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> list[Metric]:
+    """The metrics of one system of an evaluation; what was not measured is left out.
 
     Args:
         evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
@@ -52,22 +52,22 @@ def card_figures(evaluation: StoredEvaluation, system: str | None = None) -> lis
         ValueError: there is no such system, or nothing was measured.
 
     Example:
-        >>> figures = {"mean_iou": Estimate(0.7, 0.65, 0.75), "froc": Estimate(math.nan, math.nan, math.nan)}
-        >>> card_figures(StoredEvaluation(systems={"model": figures}, headings={"mean_iou": "mean IoU"}))
-        [Figure(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
+        >>> metrics = {"mean_iou": Estimate(0.7, 0.65, 0.75), "froc": Estimate(math.nan, math.nan, math.nan)}
+        >>> card_metrics(StoredEvaluation(systems={"model": metrics}, headings={"mean_iou": "mean IoU"}))
+        [Metric(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
     """
     systems = evaluation.systems
     if not systems:
         raise ValueError(
-            "Expected figures under `systems` in evaluation.json, got none. Make it with `grounding-rewards evaluate`."
+            "Expected metrics under `systems` in evaluation.json, got none. Make it with `grounding-rewards evaluate`."
         )
     name = next(iter(systems)) if system is None else system
     if name not in systems:
         raise ValueError(f"Expected one of {', '.join(systems)} for --system, got {name!r}. Choose one of these.")
-    figures = list(_measured(systems[name], evaluation.headings))
-    if not figures:
-        raise ValueError(f"Expected figures of {name!r}, got none that was measured. Evaluate it on films with boxes.")
-    return figures
+    metrics = list(_measured(systems[name], evaluation.headings))
+    if not metrics:
+        raise ValueError(f"Expected metrics of {name!r}, got none that was measured. Evaluate it on images with boxes.")
+    return metrics
 
 
 def evaluated_model(evaluation: StoredEvaluation) -> str:
@@ -85,28 +85,28 @@ def evaluated_model(evaluation: StoredEvaluation) -> str:
 
 
 def model_card_block(evaluation: StoredEvaluation, *, name: str | None = None, system: str | None = None) -> str:
-    """The YAML metadata of a model card, and below it a table of the figures with their intervals.
+    """The YAML metadata of a model card, and below it a table of the metrics with their intervals.
 
     Args:
         evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
         name: of the model; None takes that of :func:`evaluated_model`.
-        system: as for :func:`card_figures`.
+        system: as for :func:`card_metrics`.
 
     Raises:
-        ValueError: as :func:`card_figures`.
+        ValueError: as :func:`card_metrics`.
         ImportError: huggingface_hub is not installed; it comes with transformers.
 
     Example:
-        >>> figures = {"mean_iou": Estimate(0.7, 0.65, 0.75)}
-        >>> systems = {"model": figures, "constant box": {"mean_iou": Estimate(0.6, 0.5, 0.7)}}
-        >>> facts = {"dataset": "vindr", "split": "test", "films": 20, "patients": 9, "label matching": "ignore"}
+        >>> metrics = {"mean_iou": Estimate(0.7, 0.65, 0.75)}
+        >>> systems = {"model": metrics, "constant box": {"mean_iou": Estimate(0.6, 0.5, 0.7)}}
+        >>> facts = {"dataset": "vindr", "split": "test", "images": 20, "patients": 9, "label matching": "ignore"}
         >>> print(model_card_block(StoredEvaluation(facts, systems)).split("---")[2].strip())
         ## Evaluation
         <BLANKLINE>
-        vindr, test, 20 films of 9 patients, a box is right by its place, whatever its label, measured with \
+        vindr, test, 20 images of 9 patients, a box is right by its place, whatever its label, measured with \
 grounding_rewards.
         <BLANKLINE>
-        | figure | value | 95 % interval | constant box |
+        | metric | value | 95 % interval | constant box |
         |:--|--:|:--|--:|
         | mean iou | 0.7000 | 0.6500 to 0.7500 | 0.6000 |
     """
@@ -116,10 +116,10 @@ grounding_rewards.
         raise ImportError(
             "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
         ) from error
-    facts, figures = evaluation.facts, card_figures(evaluation, system)
-    results = [_eval_result(figure, facts) for figure in figures]
+    facts, metrics = evaluation.facts, card_metrics(evaluation, system)
+    results = [_eval_result(metric, facts) for metric in metrics]
     data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
-    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(figures, evaluation.systems, system), ""]
+    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(metrics, evaluation.systems, system), ""]
     return with_metadata(data, "\n".join(lines))
 
 
@@ -143,28 +143,28 @@ def table_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _table(figures: Sequence[Figure], systems: Mapping[str, Figures], system: str | None) -> list[str]:
-    """The figures of a system with their intervals, beside those of the other systems."""
+def _table(metrics: Sequence[Metric], systems: Mapping[str, Metrics], system: str | None) -> list[str]:
+    """The metrics of a system with their intervals, beside those of the other systems."""
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
     rows = [
         [
-            table_cell(figure.heading),
-            _value(figure.value),
-            _interval(figure),
-            *(_value(finite_or_none(systems[other].get(figure.key, _NOTHING).value)) for other in others),
+            table_cell(metric.heading),
+            _value(metric.value),
+            _interval(metric),
+            *(_value(finite_or_none(systems[other].get(metric.key, _NOTHING).value)) for other in others),
         ]
-        for figure in figures
+        for metric in metrics
     ]
-    header = ["figure", "value", "95 % interval", *map(table_cell, others)]
+    header = ["metric", "value", "95 % interval", *map(table_cell, others)]
     rule = "|:--|--:|:--|" + "--:|" * len(others)
     return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:
-    """What was measured on which films, as far as the facts of the evaluation say."""
-    films, patients = facts.get("films"), facts.get("patients")
-    counted = f"{films} films" + (f" of {patients} patients" if isinstance(patients, int) else "") if films else ""
+    """What was measured on which images, as far as the facts of the evaluation say."""
+    images, patients = facts.get("images"), facts.get("patients")
+    counted = f"{images} images" + (f" of {patients} patients" if isinstance(patients, int) else "") if images else ""
     intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
     dataset = _last_part(facts.get("dataset"), "")
     rule = _LABEL_RULES.get(str(facts.get("label matching")), "")
@@ -177,26 +177,26 @@ def _value(value: float | None) -> str:
     return "–" if value is None else f"{value:.{_DIGITS}f}"
 
 
-def _measured(figures: Figures, headings: Mapping[str, str]) -> Iterator[Figure]:
-    for key, estimate in figures.items():
+def _measured(metrics: Metrics, headings: Mapping[str, str]) -> Iterator[Metric]:
+    for key, estimate in metrics.items():
         value, low, high = map(finite_or_none, estimate)
         if value is not None:
-            yield Figure(key, headings.get(key, key.replace("_", " ")), value, low, high)
+            yield Metric(key, headings.get(key, key.replace("_", " ")), value, low, high)
 
 
-def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:
+def _eval_result(metric: Metric, facts: Mapping[str, Any]) -> EvalResult:
     from huggingface_hub import EvalResult
 
     dataset = _last_part(facts.get("dataset"), "dataset")
-    ends = [round(end, _DIGITS) for end in (figure.low, figure.high) if end is not None]
+    ends = [round(end, _DIGITS) for end in (metric.low, metric.high) if end is not None]
     return EvalResult(
         task_type=_TASK,
         dataset_type=dataset,
         dataset_name=dataset,
         dataset_split=facts.get("split") or None,
-        metric_type=figure.key,
-        metric_name=figure.heading,
-        metric_value=round(figure.value, _DIGITS),
+        metric_type=metric.key,
+        metric_name=metric.heading,
+        metric_value=round(metric.value, _DIGITS),
         metric_args={"interval_95": ends} if len(ends) == 2 else None,
     )
 
@@ -206,7 +206,7 @@ def _last_part(name: Any, otherwise: str) -> str:
     return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
 
 
-def _interval(figure: Figure) -> str:
-    if figure.low is None or figure.high is None:
+def _interval(metric: Metric) -> str:
+    if metric.low is None or metric.high is None:
         return "–"
-    return f"{figure.low:.{_DIGITS}f} to {figure.high:.{_DIGITS}f}"
+    return f"{metric.low:.{_DIGITS}f} to {metric.high:.{_DIGITS}f}"

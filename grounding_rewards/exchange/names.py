@@ -1,4 +1,4 @@
-"""What films, labels and models are called in other tools, which want a file name per film and a label per box."""
+"""What images, labels and models are called in other tools, which want a file name per image and a label per box."""
 
 from __future__ import annotations
 
@@ -9,76 +9,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes, valid_boxes
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 #: The label of a predicted box without one.
 UNLABELLED = "unlabelled"
 
 
-def label_names(films: Iterable[AnsweredFilm]) -> list[str]:
+def label_names(images: Iterable[AnsweredImage]) -> list[str]:
     """All labels: those of reference boxes in alphabetical order, then those that only predictions have.
 
     :data:`UNLABELLED` comes last, where a predicted box has no label and the references have more than one: otherwise
     the box is taken to have the only label there is.
 
     Example:
-        >>> label_names([AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[1, 1, 5, 5]])])
+        >>> label_names([AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[1, 1, 5, 5]])])
         ['mass']
-        >>> film = AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5], [1, 1, 4, 4]], pred_labels=["nodule", None])
-        >>> label_names([film])
+        >>> image = AnsweredImage("a", 9, 9, pred=[[1, 1, 5, 5], [1, 1, 4, 4]], pred_labels=["nodule", None])
+        >>> label_names([image])
         ['nodule', 'unlabelled']
     """
-    films = list(films)
-    gt = sorted({label for film in films for label in film.gt_labels})
-    pred = {label for film in films for label in film.pred_labels}
+    images = list(images)
+    gt = sorted({label for image in images for label in image.gt_labels})
+    pred = {label for image in images for label in image.pred_labels}
     names = gt + sorted(label for label in pred if label is not None and label not in gt)
     if None in pred and len(gt) != 1 and UNLABELLED not in names:
         names.append(UNLABELLED)
     return names
 
 
-def pred_labels_of(film: AnsweredFilm, names: Sequence[str]) -> list[str]:
-    """The label of every predicted box, one of ``names``, which :func:`label_names` gave for all films.
+def pred_labels_of(image: AnsweredImage, names: Sequence[str]) -> list[str]:
+    """The label of every predicted box, one of ``names``, which :func:`label_names` gave for all images.
 
     Example:
-        >>> pred_labels_of(AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5]]), ["mass"])
+        >>> pred_labels_of(AnsweredImage("a", 9, 9, pred=[[1, 1, 5, 5]]), ["mass"])
         ['mass']
     """
     without = UNLABELLED if UNLABELLED in names else names[0] if names else UNLABELLED
-    return [without if label is None else label for label in film.pred_labels]
+    return [without if label is None else label for label in image.pred_labels]
 
 
-def file_names(films: Sequence[AnsweredFilm]) -> list[str]:
-    """A different file name for every film.
+def file_names(images: Sequence[AnsweredImage]) -> list[str]:
+    """A different file name for every image.
 
-    The name of the image without its folders; where two films would share one, or a film has no image, the ids of all
-    films, with the suffix of the image. Never an absolute path, nor one that leads out of its folder.
+    The name of the image without its folders; where two images would share one, or an image has no image, the ids of
+    all images, with the suffix of the image. Never an absolute path, nor one that leads out of its folder.
 
     Example:
-        >>> file_names([AnsweredFilm("a", 9, 9, image="x/1.png"), AnsweredFilm("b", 9, 9, image="y/2.png")])
+        >>> file_names([AnsweredImage("a", 9, 9, image="x/1.png"), AnsweredImage("b", 9, 9, image="y/2.png")])
         ['1.png', '2.png']
-        >>> file_names([AnsweredFilm("x/1", 9, 9, image="x/1.png"), AnsweredFilm("y/1", 9, 9, image="y/1.png")])
+        >>> file_names([AnsweredImage("x/1", 9, 9, image="x/1.png"), AnsweredImage("y/1", 9, 9, image="y/1.png")])
         ['x/1.png', 'y/1.png']
     """
-    names = [PurePosixPath(Path(film.image).as_posix()).name if film.image else "" for film in films]
+    names = [PurePosixPath(Path(image.image).as_posix()).name if image.image else "" for image in images]
     if all(names) and len(set(names)) == len(names):
         return names
-    names = [_called_after_id(film) for film in films]
+    names = [_called_after_id(image) for image in images]
     if len(set(names)) == len(names):
         return names
     return [f"{number:06d}_{name}" for number, name in enumerate(names, start=1)]
 
 
 def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, NDArray[np.int64]]:
-    """The boxes that can be drawn on a film, clipped to its edges, and their indices.
+    """The boxes that can be drawn on an image, clipped to its edges, and their indices.
 
     Args:
-        boxes: ``(n, 4)`` xyxy in pixels of the film; invalid ones, and those outside the film, are left out.
-        width: of the film in pixels.
-        height: of the film in pixels.
+        boxes: ``(n, 4)`` xyxy in pixels of the image; invalid ones, and those outside the image, are left out.
+        width: of the image in pixels.
+        height: of the image in pixels.
 
     Returns:
-        ``(k, 4)`` xyxy inside the film, and the k indices into ``boxes``.
+        ``(k, 4)`` xyxy inside the image, and the k indices into ``boxes``.
 
     Example:
         >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
@@ -112,8 +112,8 @@ def whole_number(side: float) -> int | float:
     return int(side) if float(side).is_integer() else side
 
 
-def _called_after_id(film: AnsweredFilm) -> str:
-    ending = PurePosixPath(Path(film.image).as_posix()).suffix if film.image else ""
-    parts = [part for part in PurePosixPath(film.id).parts if part not in ("/", "//", "..")]
-    name = "/".join(parts) or "film"
+def _called_after_id(image: AnsweredImage) -> str:
+    ending = PurePosixPath(Path(image.image).as_posix()).suffix if image.image else ""
+    parts = [part for part in PurePosixPath(image.id).parts if part not in ("/", "//", "..")]
+    name = "/".join(parts) or "image"
     return name if name.endswith(ending) else name + ending

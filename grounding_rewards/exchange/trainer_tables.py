@@ -1,8 +1,8 @@
-"""The tables that other trainers read: films, prompts, and the reference of each row as one JSON text.
+"""The tables that other trainers read: images, prompts, and the reference of each row as one JSON text.
 
 Layouts of verl 0.9.1 (`utils/dataset/rl_dataset.py`), EasyR1 at 46c6c21 (`verl/utils/dataset.py`), ms-swift 4.6.0
 (`dataset/preprocessor/core.py`, `rl_core/data.py`) and OpenRLHF 0.11.2 (`datasets/prompts_dataset.py`), read in
-November 2026. All of them put `<image>` in a prompt where the film stands.
+November 2026. All of them put `<image>` in a prompt where the image stands.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes, without_bad_rows
-from grounding_rewards.data.images import open_film, plain_format, stored_images
+from grounding_rewards.common.whole_files import whole_folder
+from grounding_rewards.data.checks import check_dataset, check_images, rows_with_sizes, without_bad_rows
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
-from grounding_rewards.data.resize import has_resized_size
-from grounding_rewards.data.trainer_sizes import ITS_OWN, PixelLimits, trainer_limits, trainer_size
+from grounding_rewards.images.decoding import open_image, plain_format, stored_images
+from grounding_rewards.images.resize import has_resized_size
+from grounding_rewards.images.trainer_sizes import ITS_OWN, PixelLimits, trainer_limits, trainer_size
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.whole_files import whole_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int | None], None]
 
 IMAGES = "images"
-"""The folder beside a table with the films that trainers would not see as this package does, or that are no files."""
+"""The folder beside a table with the images that trainers would not see as this package does, or that are no files."""
 
 _MARK = "<image>"
-# Those of verl, which stand for films of other kinds.
+# Those of verl, which stand for images of other kinds.
 _OTHER_MARKS = ("<video>", "<audio>")
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1000, 32_000_000
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """What a trainer is told of one film.
+    """What a trainer is told of one image.
 
     Attributes:
-        messages: role and text of each turn, with `<image>` where the film stands.
-        image: absolute path of the film's file, or its bytes.
+        messages: role and text of each turn, with `<image>` where the image stands.
+        image: absolute path of the image's file, or its bytes.
         truth: the reference, JSON with the columns that rewards read.
         source: name of the dataset.
         split: name of the split.
         number: of the row in its split, from 0.
-        id: of the film.
+        id: of the image.
         limits: areas that the trainer is told.
     """
 
@@ -82,9 +82,9 @@ def write_trainer_table(
     bad_rows: str = "refuse",
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """Write the table of one split for a trainer, `out/<split>.parquet` or `.jsonl`, and films that need a file.
+    """Write the table of one split for a trainer, `out/<split>.parquet` or `.jsonl`, and images that need a file.
 
-    A film that lies in a file which every program sees alike stays where it is, and the table names it; others are
+    An image that lies in a file which every program sees alike stays where it is, and the table names it; others are
     written to `out/images`, under names made of their bytes. Sizes after the trainer's own resizing stand in
     the ground truth where the processor is of the Qwen2-VL kind.
 
@@ -97,12 +97,12 @@ def write_trainer_table(
         box_format: a name, or a mapping in JSON; None takes the column.
         processor: the model's; needed for box formats in resized pixels.
         limits: areas that the trainer is told, in pixels.
-        embed: whether films become part of the table, in parquet only.
+        embed: whether images become part of the table, in parquet only.
         bad_rows: `refuse` rows that a reward could not use, or `drop` them, which a warning says.
-        on_progress: called after every film.
+        on_progress: called after every image.
 
     Returns:
-        A mapping with `path`, `rows`, `negatives`, `images` (films that were written), and `lines` for the trainer's
+        A mapping with `path`, `rows`, `negatives`, `images` (images that were written), and `lines` for the trainer's
         configuration.
 
     Raises:
@@ -123,8 +123,8 @@ def write_trainer_table(
     dataset = _sound_rows(dataset, trainer, box_format, processor, limits, bad_rows)
     written: Counter[str] = Counter()
     with whole_folder(out) as unfinished:
-        films = _FilmFiles(unfinished / IMAGES, (out / IMAGES).absolute(), embed)
-        rows = _table_rows(dataset, films, source, split, limits)
+        images = _ImageFiles(unfinished / IMAGES, (out / IMAGES).absolute(), embed)
+        rows = _table_rows(dataset, images, source, split, limits)
         with _writer(layout, unfinished / path.name, limits, embed) as add:
             for row in rows:
                 add(layout.row(row))
@@ -135,19 +135,19 @@ def write_trainer_table(
         "path": path,
         "rows": written["rows"],
         "negatives": written["negatives"],
-        "images": films.written,
+        "images": images.written,
         "lines": layout.lines(str(path.absolute()), limits),
     }
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
-    """A prompt as turns of text, with `<image>` where the film stands.
+    """A prompt as turns of text, with `<image>` where the image stands.
 
     Args:
         prompt: as :func:`grounding_rewards.data.prompts.conversation` takes it.
 
     Raises:
-        ValueError: its words contain such a mark, or it has more than one film.
+        ValueError: its words contain such a mark, or it has more than one image.
 
     Example:
         >>> marked_messages("Where is the mass?")
@@ -156,10 +156,10 @@ def marked_messages(prompt: Any) -> list[dict[str, str]]:
     turns = conversation(prompt)
     words = [part["text"] for turn in turns for part in turn["content"] if part["type"] == "text"]
     if found := [mark for mark in (_MARK, *_OTHER_MARKS) if any(mark in text for text in words)]:
-        raise ValueError(f"the words of its prompt contain {found[0]}, which stands for a film there; remove it")
-    films = sum(part["type"] == "image" for turn in turns for part in turn["content"])
-    if films != 1:
-        raise ValueError(f"its prompt shows {films} films, and the row has one; show it once")
+        raise ValueError(f"the words of its prompt contain {found[0]}, which stands for an image there; remove it")
+    images = sum(part["type"] == "image" for turn in turns for part in turn["content"])
+    if images != 1:
+        raise ValueError(f"its prompt shows {images} images, and the row has one; show it once")
     return [
         {
             "role": turn["role"],
@@ -191,7 +191,7 @@ def _sound_rows(
     """The rows with prompts, box format and sizes, those that a reward could not use refused or dropped."""
     if "image" not in dataset.column_names:
         raise ValueError(
-            f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the films."
+            f"Expected a column image in the dataset, got {', '.join(sorted(dataset.column_names))}. Add the images."
         )
     stated = None if box_format is None else get_box_format(box_format_from_option(box_format))
     if stated is None and "box_format" not in dataset.column_names:
@@ -201,10 +201,10 @@ def _sound_rows(
     if not resizes and (counting := [fmt.name for fmt in formats if fmt.space.frame == "resized"]):
         raise ValueError(
             f"Expected --model with a processor of the Qwen2-VL kind for the box format {counting[0]}, which counts in "
-            f"pixels of the resized film, got {'none' if processor is None else type(processor).__name__}. Name the "
+            f"pixels of the resized image, got {'none' if processor is None else type(processor).__name__}. Name the "
             "model that will be trained."
         )
-    dataset = check_films(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
+    dataset = check_images(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
     problems = {
         number: [problem]
         for number, prompt in enumerate(dataset.with_format(None)["prompt"])
@@ -240,7 +240,7 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
             sizes.append(trainer_size(trainer, processor, width, height, limits))
         except ValueError as error:
             problems[number] = [str(error)]
-    dataset = without_bad_rows(dataset, problems, f"a film that {trainer} can resize", "the dataset", bad_rows)
+    dataset = without_bad_rows(dataset, problems, f"an image that {trainer} can resize", "the dataset", bad_rows)
     for name, side in zip(SIZE_COLUMNS[2:], zip(*sizes, strict=True), strict=True):
         dataset = _with_column(dataset, name, list(side))
     return dataset
@@ -257,7 +257,7 @@ def _is_negative(truth: Mapping[str, Any]) -> bool:
 
 
 def _table_rows(
-    dataset: Dataset, films: _FilmFiles, source: str, split: str, limits: PixelLimits
+    dataset: Dataset, images: _ImageFiles, source: str, split: str, limits: PixelLimits
 ) -> Iterator[TableRow]:
     prompts = dataset.with_format(None).select_columns("prompt")
     for number, (row, asked, image) in enumerate(
@@ -266,7 +266,7 @@ def _table_rows(
         truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
         yield TableRow(
             messages=marked_messages(asked["prompt"]),
-            image=films.place(image),
+            image=images.place(image),
             truth=json.dumps(truth, ensure_ascii=False),
             source=row.get("source") or source,
             split=split,
@@ -276,11 +276,11 @@ def _table_rows(
         )
 
 
-class _FilmFiles:
-    """Where the film of a row is for a trainer.
+class _ImageFiles:
+    """Where the image of a row is for a trainer.
 
     Attributes:
-        written: films that got a file.
+        written: images that got a file.
     """
 
     def __init__(self, folder: Path, final: Path, embed: bool) -> None:
@@ -292,7 +292,7 @@ class _FilmFiles:
         return len(self._names)
 
     def place(self, image: Any) -> str | bytes:
-        """The absolute path of a film as it is stored, or its bytes."""
+        """The absolute path of an image as it is stored, or its bytes."""
         plain = plain_format(image)
         if plain and image["bytes"] is None and not self._embed:
             return str(Path(image["path"]).absolute())
@@ -313,7 +313,7 @@ def _stored(image: Mapping[str, Any]) -> bytes:
 
 def _encoded(image: Mapping[str, Any]) -> tuple[bytes, str]:
     buffer = io.BytesIO()
-    open_film(image).save(buffer, "PNG")
+    open_image(image).save(buffer, "PNG")
     return buffer.getvalue(), "png"
 
 
@@ -324,7 +324,7 @@ class TableLayout:
     Attributes:
         row: a row of it.
         lines: of the trainer's configuration, for the path of a table and the limits.
-        schema: the arrow schema, for limits and whether films are embedded; None for JSON lines.
+        schema: the arrow schema, for limits and whether images are embedded; None for JSON lines.
         splits_paths_at: characters at which the trainer takes a path apart.
     """
 
@@ -340,11 +340,11 @@ class TableLayout:
 
 
 def _verl_row(row: TableRow) -> dict[str, Any]:
-    film = {"bytes": row.image} if isinstance(row.image, bytes) else {"image": row.image}
+    image = {"bytes": row.image} if isinstance(row.image, bytes) else {"image": row.image}
     return {
         "data_source": row.source,
         "prompt": row.messages,
-        "images": [film | _verl_limits(row.limits)],
+        "images": [image | _verl_limits(row.limits)],
         "ability": "grounding",
         "reward_model": {"style": "rule", "ground_truth": row.truth},
         "extra_info": {"split": row.split, "index": row.number, "id": row.id},
@@ -352,7 +352,7 @@ def _verl_row(row: TableRow) -> dict[str, Any]:
 
 
 def _verl_limits(limits: PixelLimits) -> dict[str, int]:
-    """The limits as qwen_vl_utils takes them beside a film; what is not given has no field."""
+    """The limits as qwen_vl_utils takes them beside an image; what is not given has no field."""
     named = {"min_pixels": limits.least, "max_pixels": limits.most}
     return {name: value for name, value in named.items() if value is not None}
 
@@ -361,13 +361,13 @@ def _verl_schema(limits: PixelLimits, embed: bool) -> Any:
     import pyarrow as pa
 
     text, number = pa.string(), pa.int64()
-    film = [("bytes", pa.binary())] if embed else [("image", text)]
-    film += [(name, number) for name in _verl_limits(limits)]
+    image = [("bytes", pa.binary())] if embed else [("image", text)]
+    image += [(name, number) for name in _verl_limits(limits)]
     return pa.schema(
         [
             ("data_source", text),
             ("prompt", pa.list_(pa.struct([("role", text), ("content", text)]))),
-            ("images", pa.list_(pa.struct(film))),
+            ("images", pa.list_(pa.struct(image))),
             ("ability", text),
             ("reward_model", pa.struct([("style", text), ("ground_truth", text)])),
             ("extra_info", pa.struct([("split", text), ("index", number), ("id", text)])),
@@ -380,15 +380,15 @@ def _verl_lines(path: str, limits: PixelLimits) -> list[str]:
 
 
 def _easyr1_row(row: TableRow) -> dict[str, Any]:
-    film = {"bytes": row.image, "path": None} if isinstance(row.image, bytes) else row.image
-    return {"problem": one_problem(row.messages), "answer": row.truth, "images": [film]}
+    image = {"bytes": row.image, "path": None} if isinstance(row.image, bytes) else row.image
+    return {"problem": one_problem(row.messages), "answer": row.truth, "images": [image]}
 
 
 def _easyr1_schema(limits: PixelLimits, embed: bool) -> Any:
     import pyarrow as pa
 
-    film = pa.struct([("bytes", pa.binary()), ("path", pa.string())]) if embed else pa.string()
-    return pa.schema([("problem", pa.string()), ("answer", pa.string()), ("images", pa.list_(film))])
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())]) if embed else pa.string()
+    return pa.schema([("problem", pa.string()), ("answer", pa.string()), ("images", pa.list_(image))])
 
 
 def _easyr1_lines(path: str, limits: PixelLimits) -> list[str]:
@@ -465,8 +465,8 @@ def _writer(
     def add(row: dict[str, Any]) -> None:
         nonlocal waiting_bytes
         waiting.append(row)
-        film = row["images"][0]
-        waiting_bytes += len(film.get("bytes", b"")) if isinstance(film, dict) else 0
+        image = row["images"][0]
+        waiting_bytes += len(image.get("bytes", b"")) if isinstance(image, dict) else 0
         if len(waiting) >= _ROWS_AT_ONCE or waiting_bytes >= _BYTES_AT_ONCE:
             write()
 

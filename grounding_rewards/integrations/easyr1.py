@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 
 def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> Any:
@@ -33,6 +33,6 @@ def compute_score(reward_inputs: Any, reward: str = "R4", **parameters: Any) -> 
         0.8
     """
     batch: Sequence[Mapping[str, Any]] = [reward_inputs] if isinstance(reward_inputs, Mapping) else reward_inputs
-    columns = film_columns([sample["ground_truth"] for sample in batch])
+    columns = image_columns([sample["ground_truth"] for sample in batch])
     told = scored(reward_of(reward, **parameters), [sample["response"] for sample in batch], columns).samples("overall")
     return told[0] if isinstance(reward_inputs, Mapping) else told

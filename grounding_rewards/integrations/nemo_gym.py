@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 
 def last_message(output: Sequence[Any]) -> str:
@@ -46,7 +46,7 @@ def _server() -> type:
 
         async def verify(self, body: GroundingRequest) -> GroundingResponse:
             made = reward_of(self.config.reward, **self.config.reward_kwargs)
-            text, columns = last_message(body.response.output), film_columns([body.ground_truth])
+            text, columns = last_message(body.response.output), image_columns([body.ground_truth])
             told = scored(made, [text], columns).samples("reward")[0]
             return GroundingResponse(**body.model_dump(), **{name.replace("/", "_"): told[name] for name in told})
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from grounding_rewards.integrations.samples import film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 _CLASS = f"{__name__}.GroundingEnvironment"
 
@@ -43,7 +43,7 @@ def _environment() -> Any:
             self.reward = reward_of(cfg.get("reward", "R4"), **(cfg.get("reward_kwargs") or {}))
 
         def step(self, message_log_batch: Any, metadata: Any) -> Any:
-            columns = film_columns([one["ground_truth"] for one in metadata])
+            columns = image_columns([one["ground_truth"] for one in metadata])
             told = scored(self.reward, message_log_batch, columns).samples("reward")
             rewards = torch.tensor([one["reward"] for one in told])
             seen = [{"role": "environment", "content": "Environment: done"} for _ in told]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import environment_parameters, film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import environment_parameters, image_columns, reward_of, scored
 from grounding_rewards.parsing.scope import opens_thinking
 
 # A shorter one may stand anywhere.
@@ -37,7 +37,7 @@ def reward_func(
     import torch
 
     made = reward_of(reward, **{**parameters, **environment_parameters()})
-    columns = film_columns(labels, [{"prompt_opens_thinking": opens_thinking(prompt)} for prompt in prompts])
+    columns = image_columns(labels, [{"prompt_opens_thinking": opens_thinking(prompt)} for prompt in prompts])
     answers = [answer_in(query, prompt) for query, prompt in zip(queries, prompts, strict=True)]
     rewards, components = scored(made, answers, columns)
     told = {name: torch.tensor(values) for name, values in components.items()}

@@ -1,4 +1,4 @@
-"""What the modules of all trainers share: the reward, built once; what a film says; what is told of a sample."""
+"""What the modules of all trainers share: the reward, built once; what an image says; what is told of a sample."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _parameters_in(given: str) -> dict[str, Any]:
     return parameters
 
 
-def film_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
+def image_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, Any] | None] = ()) -> dict[str, Any]:
     """The columns of n samples, from one ground truth each.
 
     Args:
@@ -118,7 +118,7 @@ def film_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, Any
         ValueError: a ground truth is no JSON object with `boxes`.
 
     Example:
-        >>> columns = film_columns(['{"boxes": [], "width": 640}'], [{"width": 1, "height": 480, "index": 3}])
+        >>> columns = image_columns(['{"boxes": [], "width": 640}'], [{"width": 1, "height": 480, "index": 3}])
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
@@ -200,7 +200,8 @@ def _hallucinated(found: Mapping[str, list[Any]], name: str) -> list[bool]:
 
 
 #: What is told of each sample beside its reward, in the words of TRL's log, where it stands as a mean: 1 for true. A
-#: rate of hallucinations has no value on a film with findings; it is the mean of the last by that of the last but one.
+#: rate of hallucinations has no value on an image with findings; it is the mean of the last by that of the last but
+#: one.
 COMPONENTS: dict[str, _Told] = {
     **{part: _part(part) for part in ("f_beta", "quality", "precision", "recall", "mean_iou")},
     "boxes": lambda found, _: found["boxes"],

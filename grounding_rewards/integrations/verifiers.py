@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from grounding_rewards.integrations.samples import Scored, environment_parameters, film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import Scored, environment_parameters, image_columns, reward_of, scored
 
 
 def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitable[Any]], Callable[..., Awaitable[Any]]]:
@@ -33,7 +33,7 @@ def functions_of(reward: str, **parameters: Any) -> tuple[Callable[..., Awaitabl
 
     def score(task: Any, trace: Any) -> Scored:
         made = reward_of(reward, **{**parameters, **environment_parameters()})
-        return scored(made, [trace.last_reply], film_columns([task.ground_truth]))
+        return scored(made, [trace.last_reply], image_columns([task.ground_truth]))
 
     async def number(task: Any, trace: Any) -> float:
         return score(task, trace).rewards[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 
 def compute_score(
@@ -39,10 +39,10 @@ def compute_score(
 
     Example:
         >>> truth = '{"boxes": [[0, 0, 50, 50]], "width": 100, "height": 100, "box_format": "qwen3-vl"}'
-        >>> compute_score("films", '[{"bbox_2d": [0, 0, 500, 400]}]', truth, {}, reward="R3")["score"]
+        >>> compute_score("images", '[{"bbox_2d": [0, 0, 500, 400]}]', truth, {}, reward="R3")["score"]
         0.8
     """
-    columns = film_columns([ground_truth], [extra_info])
+    columns = image_columns([ground_truth], [extra_info])
     return scored(reward_of(reward, **parameters), [solution_str], columns).samples("score")[0]
 
 
@@ -55,5 +55,5 @@ def compute_score_batch(
     data_sources: Any, solution_strs: Sequence[str], ground_truths: Any, extra_infos: Any, reward: str = "R4", **kw: Any
 ) -> list[dict[str, float]]:
     """:func:`compute_score` for a whole batch, as the older ``reward_manager.name=batch`` calls."""
-    columns = film_columns(list(ground_truths), list(extra_infos))
+    columns = image_columns(list(ground_truths), list(extra_infos))
     return scored(reward_of(reward, **kw), list(solution_strs), columns).samples("score")

@@ -11,7 +11,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.integrations.samples import film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, reward_of, scored
 
 
 def __getattr__(name: str) -> Any:
@@ -39,7 +39,7 @@ def _reward_manager() -> type:
         def _score(self, item: Any) -> dict[str, Any]:
             ids, beside = item.batch["responses"], item.non_tensor_batch
             ids = ids[: int(item.batch["attention_mask"][-len(ids) :].sum())].tolist()
-            columns = film_columns([beside["reward_model"]["ground_truth"]], [beside.get("extra_info")])
+            columns = image_columns([beside["reward_model"]["ground_truth"]], [beside.get("extra_info")])
             text = self.tokenizer.decode(ids, skip_special_tokens=True)
             told = scored(self.reward, [text], {**columns, "completion_ids": [ids]}).samples("score")[0]
             return {"reward_score": told["score"], "reward_extra_info": told}

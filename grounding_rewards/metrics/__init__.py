@@ -1,1 +1,1 @@
-"""Figures of answered films, with intervals; what a figure is says each module."""
+"""Metrics of answered images, with intervals; what a metric is says each module."""

@@ -1,4 +1,4 @@
-"""From a model's texts, or a dataset's rows alone, to answered films."""
+"""From a model's texts, or a dataset's rows alone, to answered images."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
-from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, is_read
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 from grounding_rewards.rewards.scored_batch import ScoredCompletion
-from grounding_rewards.space_check import SpaceWarning
 
-#: What every film is scored with, beside the reward that the evaluation is about.
+#: What every image is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # A member of an object that is read as a confidence.
@@ -41,8 +41,8 @@ def read_answers(
     reward: GroundingReward,
     *,
     nms_threshold: float | None = None,
-) -> list[AnsweredFilm]:
-    """Read and score a model's answers to each film.
+) -> list[AnsweredImage]:
+    """Read and score a model's answers to each image.
 
     Args:
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
@@ -54,19 +54,19 @@ def read_answers(
             :func:`without_duplicates`; None keeps all. Rewards are those of the text as it is.
 
     Raises:
-        ValueError: a row lacks a column, or holds something that is no box, label or size; two films have one name.
+        ValueError: a row lacks a column, or holds something that is no box, label or size; two images have one name.
 
     Warns:
-        SpaceWarning: where boxes on many films contradict the space or the order of the box format.
+        SpaceWarning: where boxes on many images contradict the space or the order of the box format.
 
     Example:
         >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> text = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
-        >>> film = read_answers([row], [[text]], get_reward("R3", box_format="qwen3-vl"))[0]
-        >>> film.pred.tolist(), film.pred_labels, round(film.rewards["R3"], 2)
+        >>> image = read_answers([row], [[text]], get_reward("R3", box_format="qwen3-vl"))[0]
+        >>> image.pred.tolist(), image.pred_labels, round(image.rewards["R3"], 2)
         ([[0.0, 0.0, 50.0, 40.0]], ('mass',), 0.8)
     """
-    films = read_references(rows)
+    images = read_references(rows)
     columns = _columns(rows)
     repeated = {
         name: [value for value, answers in zip(values, texts, strict=True) for _ in answers]
@@ -75,10 +75,10 @@ def read_answers(
     scored = iter(reward.details(list(chain.from_iterable(texts)), **repeated))
     rewards = _side_by_side(reward, [answers[0] for answers in texts], columns)
     answered = []
-    for k, (film, answers) in enumerate(zip(films, texts, strict=True)):
+    for k, (image, answers) in enumerate(zip(images, texts, strict=True)):
         judged, *sampled = (next(scored) for _ in answers)
         read = replace(
-            film,
+            image,
             **_prediction(judged),
             text=completion_text(answers[0]),
             rewards={name: values[k] for name, values in rewards.items()},
@@ -89,8 +89,8 @@ def read_answers(
     return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
 
 
-def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[AnsweredFilm]:
-    """Read answers one by one, several of which may be about one film; no reward is kept.
+def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[AnsweredImage]:
+    """Read answers one by one, several of which may be about one image; no reward is kept.
 
     Args:
         rows: n rows, see :func:`read_answers`.
@@ -102,38 +102,38 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
 
     Example:
         >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
-        >>> films = read_each([row, row], ["[]", "[[0, 0, 500, 400]]"], get_reward("R3", box_format="qwen3-vl"))
-        >>> [film.status for film in films], films[1].pred.tolist()
+        >>> images = read_each([row, row], ["[]", "[[0, 0, 500, 400]]"], get_reward("R3", box_format="qwen3-vl"))
+        >>> [image.status for image in images], images[1].pred.tolist()
         (['empty', 'boxes'], [[0.0, 0.0, 50.0, 40.0]])
     """
     _refuse_missing_columns(rows)
     scored = reward.details(texts, **_columns(rows))
     return [
-        replace(_reference(row, f"film {k}"), **_prediction(one), text=completion_text(text))
+        replace(_reference(row, f"image {k}"), **_prediction(one), text=completion_text(text))
         for k, (row, one, text) in enumerate(zip(rows, scored, texts, strict=True))
     ]
 
 
-def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredFilm]:
-    """The films of a dataset with an answer that has no box.
+def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+    """The images of a dataset with an answer that has no box.
 
     Args:
         rows: see :func:`read_answers`.
 
     Raises:
-        ValueError: a row lacks `boxes`, `width` or `height`, or two films have one name.
+        ValueError: a row lacks `boxes`, `width` or `height`, or two images have one name.
 
     Example:
-        >>> film = read_references([{"boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}])[0]
-        >>> film.id, film.gt.tolist(), film.gt_labels, film.patient
-        ('film 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
+        >>> image = read_references([{"boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}])[0]
+        >>> image.id, image.gt.tolist(), image.gt_labels, image.patient
+        ('image 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
     """
     _refuse_missing_columns(rows)
-    films = [_reference(row, f"film {k}") for k, row in enumerate(rows)]
-    name, times = Counter(film.id for film in films).most_common(1)[0] if films else ("", 1)
+    images = [_reference(row, f"image {k}") for k, row in enumerate(rows)]
+    name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
     if times > 1:
-        raise ValueError(f"Expected a name of its own for every film, got `id` {name!r} {times} times. Rename them.")
-    return films
+        raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
+    return images
 
 
 def _refuse_missing_columns(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -141,16 +141,16 @@ def _refuse_missing_columns(rows: Sequence[Mapping[str, Any]]) -> None:
         for k, row in enumerate(rows):
             if row.get(name) is None:
                 raise ValueError(
-                    f"Expected a column `{name}` for every film, got none for row {k} (id {row.get('id', '-')}). "
+                    f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
                     "Add it, or name the dataset that has it with --dataset."
                 )
 
 
-def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
+def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
     image = row.get("image_path")
-    return AnsweredFilm(
+    return AnsweredImage(
         id=name if row.get("id") is None else str(row["id"]),
         width=_size(row, "width"),
         height=_size(row, "height"),
@@ -174,8 +174,8 @@ def _size(row: Mapping[str, Any], side: str) -> float:
         pixels = math.nan
     if not 0 < pixels < math.inf:
         raise ValueError(
-            f"Expected a number of pixels for `{side}`, got {row[side]!r} for the film with id {row.get('id', '-')!r}. "
-            "Give the size of the film, not of what the model saw."
+            f"Expected a number of pixels for `{side}`, got {row[side]!r} for the image with id {row.get('id', '-')!r}. "
+            "Give the size of the image, not of what the model saw."
         )
     return pixels
 
@@ -224,21 +224,23 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
     return dict(sorted({**found, reward.name: given}.items()))
 
 
-def confidence_notes(films: Sequence[AnsweredFilm]) -> list[str]:
+def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
     """What a person should know about the confidences that answers state, a sentence each.
 
     Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
     has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
-        >>> confidence_notes([film])[0].partition(":")[0]
-        "1 of 1 films has a box whose stated confidence is no number, the first 'a'"
+        >>> image = AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
+        >>> confidence_notes([image])[0].partition(":")[0]
+        "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
     """
-    unread = [film.id for film in films if np.isnan(film.pred_scores).any() and _STATES_CONFIDENCE.search(film.text)]
-    outside = [film.id for film in films if ((film.pred_scores < 0) | (film.pred_scores > 1)).any()]
+    unread = [
+        image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)
+    ]
+    outside = [image.id for image in images if ((image.pred_scores < 0) | (image.pred_scores > 1)).any()]
     return [
-        f"{len(found)} of {len(films)} films {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
+        f"{len(found)} of {len(images)} images {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
         f"{what}, the first {found[0]!r}: {then}. Ask for numbers from 0 to 1."
         for found, what, then in (
             (unread, "no number", "without one for every box all boxes are tied"),
@@ -248,38 +250,38 @@ def confidence_notes(films: Sequence[AnsweredFilm]) -> list[str]:
     ]
 
 
-def without_duplicates(films: Sequence[AnsweredFilm], iou_threshold: float = 0.5) -> list[AnsweredFilm]:
-    """The films with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
+def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0.5) -> list[AnsweredImage]:
+    """The images with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
 
     Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
     confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
 
     Args:
-        films: with their answers.
+        images: with their answers.
         iou_threshold: a box is removed whose IoU with a higher-scoring one is greater, in [0, 1].
 
     Raises:
         ValueError: the threshold is out of its range.
 
     Example:
-        >>> film = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
-        >>> without_duplicates([film])[0].pred.tolist()
+        >>> image = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
+        >>> without_duplicates([image])[0].pred.tolist()
         [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
     """
-    return [_without_duplicates(film, iou_threshold) for film in films]
+    return [_without_duplicates(image, iou_threshold) for image in images]
 
 
-def _without_duplicates(film: AnsweredFilm, iou_threshold: float) -> AnsweredFilm:
-    names = np.array([label_name(label, "exact") for label in film.pred_labels])
+def _without_duplicates(image: AnsweredImage, iou_threshold: float) -> AnsweredImage:
+    names = np.array([label_name(label, "exact") for label in image.pred_labels])
     kept: list[int] = []
     for name in dict.fromkeys(names.tolist()):
         same = np.flatnonzero(names == name)
-        kept += same[nms(film.pred[same], film.pred_scores[same], iou_threshold)].tolist()
+        kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
     kept.sort()
     return replace(
-        film,
-        pred=film.pred[kept],
-        pred_labels=tuple(film.pred_labels[i] for i in kept),
-        pred_scores=film.pred_scores[kept],
-        broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in film.broken),
+        image,
+        pred=image.pred[kept],
+        pred_labels=tuple(image.pred_labels[i] for i in kept),
+        pred_scores=image.pred_scores[kept],
+        broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
     )

@@ -1,8 +1,8 @@
-"""Boxes seen as a segmentation of the film into two classes: foreground, where a box is, and background.
+"""Boxes seen as a segmentation of the image into two classes: foreground, where a box is, and background.
 
-The predicted foreground P is the union of the predicted boxes inside the film; the reference foreground G the union of
+The predicted foreground P is the union of the predicted boxes inside the image; the reference foreground G the union of
 the reference boxes, or a mask. Four areas say all: the hit ``|P ∩ G|``, the false ``|P \\ G|``, the missed ``|G \\ P|``
-and the rest of the film, in squared pixels.
+and the rest of the image, in squared pixels.
 
     pixel accuracy = (hit + rest) / (hit + false + missed + rest)
     foreground IoU = hit / (hit + false + missed)
@@ -12,16 +12,17 @@ and the rest of the film, in squared pixels.
 
 Conventions:
 
-* Edges are real numbers, and areas are exact: the edges of all boxes cut the film into cells, each wholly inside or
+* Edges are real numbers, and areas are exact: the edges of all boxes cut the image into cells, each wholly inside or
   outside a box. No box is drawn on a raster, so that fractions of a pixel count as such. For boxes on whole pixels
   the areas are numbers of pixels. A mask is constant on each of its pixels.
-* An invalid box covers nothing, and the part of a box outside the film does not count.
+* An invalid box covers nothing, and the part of a box outside the image does not count.
 * In an ignored region, what is outside the reference foreground does not count.
-* A class that neither side has cannot be measured: on a film without a box on either side, Dice and foreground IoU are
+* A class that neither side has cannot be measured: on an image without a box on either side, Dice and foreground IoU
+are
   NaN and the mean IoU is that of the background alone, 1. (The specification's code counts such a class as 0, by which
   a rightly empty answer would have a mean IoU of 0.5.) A class that one side alone has is 0.
-* Pooled figures are made of the summed areas of all films, as §3 sums pixels: a large film weighs more than a small
-  one. Figures per film are averaged over the films on which they can be measured.
+* Pooled metrics are made of the summed areas of all images, as §3 sums pixels: a large image weighs more than a small
+  one. Metrics per image are averaged over the images on which they can be measured.
 
 Source: specification §3.
 """
@@ -34,11 +35,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.bootstrap import sum_by_group
-from grounding_rewards.metrics.estimates import Estimate, Figure
+from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_ratio
 
 
@@ -51,13 +52,13 @@ def box_areas(
     ignore: ArrayLike = (),
     mask: NDArray[np.bool_] | None = None,
 ) -> Array:
-    """The hit, false, missed and remaining area of one film.
+    """The hit, false, missed and remaining area of one image.
 
     Args:
-        pred: ``(n, 4)`` xyxy in pixels of the film.
+        pred: ``(n, 4)`` xyxy in pixels of the image.
         gt: ``(m, 4)`` likewise; passed over where there is a mask.
-        width: of the film in pixels.
-        height: of the film in pixels.
+        width: of the image in pixels.
+        height: of the image in pixels.
         ignore: ``(k, 4)`` regions in which only the reference foreground counts.
         mask: ``(height, width)`` bool, the reference foreground.
 
@@ -65,7 +66,7 @@ def box_areas(
         ``(4,)`` float64, never negative: hit, false, missed, rest.
 
     Raises:
-        ValueError: the mask is not as large as the film, or not of bool.
+        ValueError: the mask is not as large as the image, or not of bool.
 
     Example:
         >>> box_areas([[0, 0, 10, 4], [0, 2, 10, 5]], [[0, 0, 10, 10]], width=20, height=10)
@@ -75,10 +76,10 @@ def box_areas(
         >>> box_areas([[0, 0, 10.5, 5]], [], width=20, height=10, mask=mask)
         array([50. ,  2.5, 50. , 97.5])
     """
-    inside = [_inside_film(boxes, name, width, height) for boxes, name in ((pred, "pred"), (gt, "gt"))]
+    inside = [_inside_image(boxes, name, width, height) for boxes, name in ((pred, "pred"), (gt, "gt"))]
     if mask is None and not any(map(len, (*inside, ignore))):  # type: ignore[arg-type]
         return np.array([0.0, 0.0, 0.0, width * height])
-    p, g, void = *inside, _inside_film(ignore, "ignore", width, height)
+    p, g, void = *inside, _inside_image(ignore, "ignore", width, height)
     edges = np.concatenate([p, g, void, [[0.0, 0.0, width, height]]])
     xs, ys = np.unique(edges[:, ::2]), np.unique(edges[:, 1::2])
     cell = np.diff(ys)[:, None] * np.diff(xs)
@@ -89,38 +90,40 @@ def box_areas(
     return np.array([part[cells].sum() for cells in (covered, ~covered) for part in (foreground, background)])
 
 
-def segmentation_areas(films: Sequence[AnsweredFilm], masks: Sequence[NDArray[np.bool_] | None] | None = None) -> Array:
-    """The hit, false, missed and remaining area of every film.
+def segmentation_areas(
+    images: Sequence[AnsweredImage], masks: Sequence[NDArray[np.bool_] | None] | None = None
+) -> Array:
+    """The hit, false, missed and remaining area of every image.
 
     Args:
-        films: answered films.
-        masks: for each film a ``(height, width)`` bool array that takes the place of its reference boxes, or None.
+        images: answered images.
+        masks: for each image a ``(height, width)`` bool array that takes the place of its reference boxes, or None.
 
     Returns:
-        ``(films, 4)``.
+        ``(images, 4)``.
 
     Raises:
-        ValueError: there are not as many masks as films, or one is not as large as its film.
+        ValueError: there are not as many masks as images, or one is not as large as its image.
 
     Example:
-        >>> film = AnsweredFilm("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 5]])
-        >>> segmentation_areas([film])
+        >>> image = AnsweredImage("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 5]])
+        >>> segmentation_areas([image])
         array([[ 50.,   0.,  50., 100.]])
     """
-    if masks is not None and len(masks) != len(films):
+    if masks is not None and len(masks) != len(images):
         raise ValueError(
-            f"Expected one entry per film for `masks`, got {len(masks)} for {len(films)} films. "
-            "Give None for a film that has no mask."
+            f"Expected one entry per image for `masks`, got {len(masks)} for {len(images)} images. "
+            "Give None for an image that has no mask."
         )
     areas = [
-        box_areas(film.pred, film.gt, width=film.width, height=film.height, ignore=film.ignore, mask=mask)
-        for film, mask in zip(films, masks or [None] * len(films), strict=True)
+        box_areas(image.pred, image.gt, width=image.width, height=image.height, ignore=image.ignore, mask=mask)
+        for image, mask in zip(images, masks or [None] * len(images), strict=True)
     ]
     return np.array(areas).reshape(-1, 4)
 
 
 def pixel_accuracy(areas: Array) -> Array:
-    """The part of the film that is rightly called foreground or background.
+    """The part of the image that is rightly called foreground or background.
 
     Args:
         areas: ``(..., 4)`` hit, false, missed, rest.
@@ -199,56 +202,56 @@ def _pixel_accuracy(areas: Array) -> tuple[Array, Array]:
 
 
 #: `of` takes areas, ``(..., 4)``, to values, ``(...)``.
-SEGMENTATION_FIGURES: dict[str, Figure] = {
-    "pixel_accuracy": Figure(
-        "pixel accuracy", "part of the area of all films that is rightly inside or outside of boxes", pixel_accuracy
+SEGMENTATION_METRICS: dict[str, Metric] = {
+    "pixel_accuracy": Metric(
+        "pixel accuracy", "part of the area of all images that is rightly inside or outside of boxes", pixel_accuracy
     ),
-    "class_mean_iou": Figure(
+    "class_mean_iou": Metric(
         "mean IoU of foreground and background",
-        "IoU of the areas inside boxes and of the areas outside, all films pooled; the mean of the two",
+        "IoU of the areas inside boxes and of the areas outside, all images pooled; the mean of the two",
         class_mean_iou,
     ),
-    "foreground_iou": Figure(
+    "foreground_iou": Metric(
         "foreground IoU", "IoU of the union of predicted and the union of reference boxes, pooled", foreground_iou
     ),
-    "dice": Figure("Dice", "of the union of predicted and the union of reference boxes, all films pooled", dice),
+    "dice": Metric("Dice", "of the union of predicted and the union of reference boxes, all images pooled", dice),
 }
 
 
-#: Those of them that are ratios of sums over films, with their numerators and denominators.
+#: Those of them that are ratios of sums over images, with their numerators and denominators.
 AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"dice": _dice, "pixel_accuracy": _pixel_accuracy}
 
 
 def segmentation_estimates(areas: Array, *, groups: Sequence[Any] | None = None) -> dict[str, Estimate]:
-    """Every figure over all films, with its 95 % interval over films or groups of films, see :mod:`.jackknife`.
+    """Every metric over all images, with its 95 % interval over images or groups of images, see :mod:`.jackknife`.
 
     Args:
-        areas: ``(films, 4)`` from :func:`segmentation_areas`.
-        groups: the patient of each film, where known; the films of one patient are then left out together.
+        areas: ``(images, 4)`` from :func:`segmentation_areas`.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
 
     Returns:
-        By key of :data:`SEGMENTATION_FIGURES` the pooled figure, and by the key with `_per_film` the mean over films.
+        By key of :data:`SEGMENTATION_METRICS` the pooled metric, and by the key with `_per_image` the mean over images.
 
     Example:
         >>> areas = np.array([[50.0, 0.0, 50.0, 100.0], [100.0, 0.0, 0.0, 100.0], [0.0, 0.0, 0.0, 200.0]])
         >>> found = segmentation_estimates(areas)
-        >>> round(found["dice"].value, 4), round(found["dice_per_film"].value, 4)
+        >>> round(found["dice"].value, 4), round(found["dice_per_image"].value, 4)
         (0.8571, 0.8333)
     """
-    per_film = {key: figure.of(areas) for key, figure in SEGMENTATION_FIGURES.items()}
-    table = np.concatenate([areas, *(_value_and_count(values) for values in per_film.values())], axis=1)
+    per_image = {key: metric.of(areas) for key, metric in SEGMENTATION_METRICS.items()}
+    table = np.concatenate([areas, *(_value_and_count(values) for values in per_image.values())], axis=1)
     units = table if groups is None else sum_by_group(table, groups)
     total = units.sum(axis=0)
     left_out = total - units
     found = {}
-    for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
-        found[key] = Jackknifed(float(figure.of(total[:4])), figure.of(left_out[:, :4]), len(units)).estimate
-        found[f"{key}_per_film"] = jackknifed_ratio(units[:, 4 + 2 * k : 6 + 2 * k]).estimate
+    for k, (key, metric) in enumerate(SEGMENTATION_METRICS.items()):
+        found[key] = Jackknifed(float(metric.of(total[:4])), metric.of(left_out[:, :4]), len(units)).estimate
+        found[f"{key}_per_image"] = jackknifed_ratio(units[:, 4 + 2 * k : 6 + 2 * k]).estimate
     return found
 
 
 def _value_and_count(values: Array) -> Array:
-    """A mean over those films on which there is something to measure, as ``(films, 2)`` sums."""
+    """A mean over those images on which there is something to measure, as ``(images, 2)`` sums."""
     return np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1)
 
 
@@ -256,7 +259,7 @@ def _parts(areas: Array) -> tuple[Array, Array, Array, Array]:
     return areas[..., 0], areas[..., 1], areas[..., 2], areas[..., 3]
 
 
-def _inside_film(boxes: ArrayLike, argument: str, width: float, height: float) -> Boxes:
+def _inside_image(boxes: ArrayLike, argument: str, width: float, height: float) -> Boxes:
     array = as_box_array(boxes, argument)
     return np.clip(array[valid_boxes(array)], 0.0, [width, height, width, height])
 
@@ -277,7 +280,7 @@ def _mask_in_cells(mask: NDArray[np.bool_], xs: Array, ys: Array) -> Array:
     if given.dtype.kind != "b" or given.shape != shape or shape != (ys[-1], xs[-1]):
         raise ValueError(
             f"Expected a bool array of shape (height, width) = ({ys[-1]:g}, {xs[-1]:g}) for `mask`, got {given.dtype} "
-            f"of shape {given.shape}. Scale the mask to the film with nearest neighbours, and compare it with a "
+            f"of shape {given.shape}. Scale the mask to the image with nearest neighbours, and compare it with a "
             "threshold."
         )
     return _parts_of_pixels(ys, shape[0]) @ given.astype(np.float64) @ _parts_of_pixels(xs, shape[1]).T

@@ -1,13 +1,13 @@
-"""Average precision over the films of an evaluation, at any IoU, per label and by size, with intervals.
+"""Average precision over the images of an evaluation, at any IoU, per label and by size, with intervals.
 
 With stated confidences on every box it is what pycocotools and faster-coco-eval give, which the tests hold to 1e-6.
 Where an answer states none, COCO's ranking does not exist; the other rankings of
 :mod:`grounding_rewards.metrics.ranking` then give a number of their own, which needs its own name: "AP at IoU 0.5,
 boxes tied" is precision times recall over all recalls, and in the order of emission it is the area under the curve of
-the first box of every film, the first two, and so on.
+the first box of every image, the first two, and so on.
 
 Whatever the ranking, AP does not charge what comes after the last right box, and mean AP does not charge boxes of a
-label that no film has. Precision, F1 and the hallucination rate of :mod:`grounding_rewards.metrics.counts` do.
+label that no image has. Precision, F1 and the hallucination rate of :mod:`grounding_rewards.metrics.counts` do.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array, ratio, ratio_or_nan
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.bootstrap import blocks, drawn_groups, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
 from grounding_rewards.metrics.jackknife import Jackknifed, Parts
-from grounding_rewards.metrics.ranking import RankedBoxes, RankedFilms
+from grounding_rewards.metrics.ranking import RankedBoxes, RankedImages
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
 
 def average_precision(
-    ranked: RankedFilms,
+    ranked: RankedImages,
     iou_threshold: float = 0.5,
     *,
     label: str | None = None,
@@ -45,7 +45,7 @@ def average_precision(
             or over ``"all"`` recalls as VOC has done since, as in
             :class:`grounding_rewards.rewards.AveragePrecisionReward`.
         ties_together: whether boxes of equal stated confidence are one point of the curve. COCO takes them one by one,
-            in the order of the films, on which its AP then depends.
+            in the order of the images, on which its AP then depends.
 
     Returns:
         In [0, 1]; NaN without a reference box.
@@ -54,30 +54,30 @@ def average_precision(
         ValueError: an argument is out of its range.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
         ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
-        >>> average_precision(rank_boxes([film])), average_precision(rank_boxes([film]), 0.95)
+        >>> average_precision(rank_boxes([image])), average_precision(rank_boxes([image]), 0.95)
         (1.0, 0.0)
-        >>> average_precision(rank_boxes([film], ranking="tied"))
+        >>> average_precision(rank_boxes([image], ranking="tied"))
         0.5
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., The PASCAL VOC Challenge, IJCV 2010 and 2015.
     """
     t = ranked.threshold_index(iou_threshold)
-    everyone = np.ones((1, ranked.films))
+    everyone = np.ones((1, ranked.images))
     return float(_mean_ap([ranked.of_label(label)], [t], everyone, interpolation, ties_together)[0, 0])
 
 
 def mean_average_precision(
-    ranked: RankedFilms,
+    ranked: RankedImages,
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
     ties_together: bool = False,
 ) -> float:
-    """Average precision, averaged over the labels that some film has and over IoU thresholds.
+    """Average precision, averaged over the labels that some image has and over IoU thresholds.
 
     Args:
         ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`. Where it compared no labels, all boxes are of
@@ -95,24 +95,24 @@ def mean_average_precision(
     Example:
         One of two labels is found; 0.9 is the IoU.
 
-        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
         ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
-        >>> ranked = rank_boxes([film], label_matching="exact")
+        >>> ranked = rank_boxes([image], label_matching="exact")
         >>> mean_average_precision(ranked, [0.5]), mean_average_precision(ranked, [0.5, 0.95])
         (0.5, 0.25)
 
     Source: https://cocodataset.org/#detection-eval.
     """
     chosen = _chosen(ranked, iou_thresholds)
-    everyone = np.ones((1, ranked.films))
+    everyone = np.ones((1, ranked.images))
     by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, everyone, interpolation, ties_together)
     return float(by_threshold.mean(axis=0)[0])
 
 
 def jackknifed_mean_average_precision(
-    ranked: RankedFilms,
+    ranked: RankedImages,
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
@@ -120,56 +120,56 @@ def jackknifed_mean_average_precision(
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> Jackknifed:
-    """:func:`mean_average_precision` of the films, and without each patient, see :mod:`.jackknife`.
+    """:func:`mean_average_precision` of the images, and without each patient, see :mod:`.jackknife`.
 
-    A label without a reference box among the films that are left is no part of the mean.
+    A label without a reference box among the images that are left is no part of the mean.
 
     Args:
         ranked: as for :func:`mean_average_precision`.
         iou_thresholds: as for :func:`mean_average_precision`.
         interpolation: as for :func:`average_precision`.
         ties_together: as for :func:`average_precision`.
-        groups: the patient of each film, where known; the films of one patient are then left out together.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
     Raises:
-        ValueError: as :func:`mean_average_precision`, or there is not one group per film.
+        ValueError: as :func:`mean_average_precision`, or there is not one group per image.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> hit = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
+        >>> hit = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
         ...                    pred_labels=["mass"], pred_scores=[0.9])
-        >>> miss = AnsweredFilm("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+        >>> miss = AnsweredImage("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
         >>> ranked = rank_boxes([hit, miss] * 10, [0.5], label_matching="exact")
         >>> found = jackknifed_mean_average_precision(ranked, interpolation="all").estimate
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
         (0.5, 0.251, 0.749)
     """
-    parts, chosen = Parts.of(groups, ranked.films, seed), _chosen(ranked, iou_thresholds)
+    parts, chosen = Parts.of(groups, ranked.images, seed), _chosen(ranked, iou_thresholds)
     return _jackknifed(list(ranked.by_label.values()), chosen, interpolation, parts, seed, ties_together=ties_together)
 
 
 def average_precision_by_label(
-    ranked: RankedFilms,
+    ranked: RankedImages,
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> dict[str, Jackknifed]:
-    """:func:`jackknifed_mean_average_precision` of every label that some film has, in the order of the alphabet.
+    """:func:`jackknifed_mean_average_precision` of every label that some image has, in the order of the alphabet.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
         ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
-        >>> found = average_precision_by_label(rank_boxes([film], [0.5], label_matching="exact"))
+        >>> found = average_precision_by_label(rank_boxes([image], [0.5], label_matching="exact"))
         >>> {name: one.value for name, one in found.items()}
         {'effusion': 0.0, 'mass': 1.0}
     """
-    parts, chosen = Parts.of(groups, ranked.films, seed), _chosen(ranked, iou_thresholds)
+    parts, chosen = Parts.of(groups, ranked.images, seed), _chosen(ranked, iou_thresholds)
     return {
         name: _jackknifed([boxes], chosen, interpolation, parts, seed)
         for name, boxes in ranked.by_label.items()
@@ -178,7 +178,7 @@ def average_precision_by_label(
 
 
 def precision_recall_curve(
-    ranked: RankedFilms,
+    ranked: RankedImages,
     iou_threshold: float = 0.5,
     *,
     label: str | None = None,
@@ -194,7 +194,7 @@ def precision_recall_curve(
         iou_threshold: as for :func:`average_precision`.
         label: as for :func:`average_precision`.
         name: of the curve.
-        groups: the patient of each film, where known.
+        groups: the patient of each image, where known.
         resamples: number of bootstrap resamples for a 95 % band, pointwise; no band without any.
         seed: of the resampling.
 
@@ -206,29 +206,29 @@ def precision_recall_curve(
         ValueError: as :func:`average_precision`.
 
     Example:
-        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
         ...                     pred=[[0, 0, 10, 9]], pred_scores=[0.8])
-        >>> curve = precision_recall_curve(rank_boxes([film]), name="mass")
+        >>> curve = precision_recall_curve(rank_boxes([image]), name="mass")
         >>> curve.x[[0, 50, 51]], curve.y[[0, 50, 51]]
         (array([0.  , 0.5 , 0.51]), array([1., 1., 0.]))
-        >>> precision_recall_curve(rank_boxes([film], ranking="tied"))[1:3]
+        >>> precision_recall_curve(rank_boxes([image], ranking="tied"))[1:3]
         (array([0.5]), array([1.]))
     """
     boxes, t = ranked.of_label(label), ranked.threshold_index(iou_threshold)
     read = _at_operating_point if ranked.ranking == "tied" else _at_levels
-    x, (y,) = read(boxes, t, np.ones((1, ranked.films)))
+    x, (y,) = read(boxes, t, np.ones((1, ranked.images)))
     kept = ~np.isnan(y)
     if not resamples:
         return Curve(name, x[kept], y[kept])
-    units, weights = drawn_groups(groups, ranked.films, resamples, seed)
+    units, weights = drawn_groups(groups, ranked.images, resamples, seed)
     _, resampled = read(boxes.by_group(units), t, weights)
     band = np.array([percentile_interval(column) for column in resampled.T])[kept].reshape(-1, 2)
     return Curve(name, x[kept], y[kept], band[:, 0], band[:, 1])
 
 
-def _chosen(ranked: RankedFilms, iou_thresholds: Sequence[float] | None) -> list[int]:
+def _chosen(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
     """Where the thresholds stand among those of the ranking."""
     if iou_thresholds is None:
         return list(range(len(ranked.iou_thresholds)))
@@ -247,7 +247,7 @@ def _jackknifed(
 ) -> Jackknifed:
     """mAP, averaged over the chosen thresholds."""
     weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each, parts.halves(seed)])
-    by_part = [boxes.by_group(parts.of_film) for boxes in ranked]
+    by_part = [boxes.by_group(parts.of_image) for boxes in ranked]
     value, *others = _mean_ap(by_part, chosen, weights, interpolation, ties_together).mean(axis=0).tolist()
     left_out, halves = np.array(others[: parts.parts]), np.array(others[parts.parts :])
     measured = halves[~np.isnan(halves)]
@@ -259,13 +259,13 @@ def _jackknifed(
 def _mean_ap(
     ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str, ties_together: bool
 ) -> Array:
-    """mAP at each chosen threshold under each row of weights of the films, ``(thresholds, rows)``."""
+    """mAP at each chosen threshold under each row of weights of the images, ``(thresholds, rows)``."""
     check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
     total, labels = np.zeros((len(chosen), len(weights))), np.zeros(len(weights))
-    # A label that no film has is no part of the mean.
+    # A label that no image has is no part of the mean.
     for boxes in (one for one in ranked if one.references.any()):
-        own, own_weights = _in_its_films(boxes, weights)
+        own, own_weights = _in_its_images(boxes, weights)
         measured = own_weights @ own.references > 0
         labels += measured
         for row, t in enumerate(chosen):
@@ -273,13 +273,13 @@ def _mean_ap(
     return ratio_or_nan(total, labels)
 
 
-def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
-    """Boxes and weights without the films that have no box of the label, which is most where there are many labels."""
+def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
+    """Boxes and weights without the images that have no box of the label, which is most where there are many labels."""
     there = ranked.references > 0
-    there[ranked.film] = True
-    films = np.flatnonzero(there)
+    there[ranked.image] = True
+    images = np.flatnonzero(there)
     number = np.cumsum(there) - 1
-    return replace(ranked, film=number[ranked.film], references=ranked.references[films]), weights[:, films]
+    return replace(ranked, image=number[ranked.image], references=ranked.references[images]), weights[:, images]
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None, ties_together: bool) -> Array:

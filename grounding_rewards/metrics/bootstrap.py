@@ -1,9 +1,9 @@
-"""Resampling of films, or of patients, whose films are drawn together because they are not independent.
+"""Resampling of images, or of patients, whose images are drawn together because they are not independent.
 
-One resampling of the films is one row of counts, how often each film was drawn, and all resamplings of sums over films
-are matrix products. The bands around curves are percentiles of a bootstrap, point by point, and so are the intervals of
-readers' agreement; those of figures are of :mod:`grounding_rewards.metrics.shares` and
-:mod:`grounding_rewards.metrics.jackknife`, which hold the true figure more often where films are few.
+One resampling of the images is one row of counts, how often each image was drawn, and all resamplings of sums over
+images are matrix products. The bands around curves are percentiles of a bootstrap, point by point, and so are the
+intervals of readers' agreement; those of metrics are of :mod:`grounding_rewards.metrics.shares` and
+:mod:`grounding_rewards.metrics.jackknife`, which hold the true metric more often where images are few.
 
 Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
 """
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 
 #: Resamplings of sums.
 RESAMPLES = 5_000
@@ -46,7 +46,7 @@ def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> A
 def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """The column sums of every resampling; equal to ``resampling_counts(n) @ sums``, in little memory for any n.
 
-    Columns side by side, of several figures or of several runs over the same units, see the same resamplings, so that
+    Columns side by side, of several metrics or of several runs over the same units, see the same resamplings, so that
     they can be compared resampling by resampling.
 
     Args:
@@ -83,34 +83,34 @@ def _counts(n: int, resamples: int, seed: int) -> NDArray[np.uint8 | np.uint16]:
     return counts
 
 
-def group_numbers(groups: Sequence[Any] | None, films: int) -> NDArray[np.int64]:
-    """The number of each film's group, ``(films,)``, in the order in which groups first appear.
+def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:
+    """The number of each image's group, ``(images,)``, in the order in which groups first appear.
 
     Args:
-        groups: one hashable name per film; without them every film is its own group.
-        films: how many there are.
+        groups: one hashable name per image; without them every image is its own group.
+        images: how many there are.
 
     Raises:
-        ValueError: the number of names differs from the number of films.
+        ValueError: the number of names differs from the number of images.
 
     Example:
         >>> group_numbers(["b", "a", "b"], 3)
         array([0, 1, 0])
     """
-    names = range(films) if groups is None else groups
-    if len(names) != films:
+    names = range(images) if groups is None else groups
+    if len(names) != images:
         raise ValueError(
-            f"Expected one group per film for `groups`, got {len(names)} for {films} films. "
-            "Give the patient of every film, in the order of the films."
+            f"Expected one group per image for `groups`, got {len(names)} for {images} images. "
+            "Give the patient of every image, in the order of the images."
         )
     number: dict[Any, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
 
 def drawn_groups(
-    groups: Sequence[Any] | None, films: int, resamples: int, seed: int
+    groups: Sequence[Any] | None, images: int, resamples: int, seed: int
 ) -> tuple[NDArray[np.int64], Array]:
-    """Resample groups of films, for instance patients; without groups every film is its own.
+    """Resample groups of images, for instance patients; without groups every image is its own.
 
     Returns:
         The numbers of :func:`group_numbers`, and ``(resamples, groups)`` how often each group was drawn.
@@ -120,7 +120,7 @@ def drawn_groups(
         >>> units, weights.shape
         (array([0, 1, 0]), (4, 2))
     """
-    units = group_numbers(groups, films)
+    units = group_numbers(groups, images)
     return units, _drawn(int(units.max(initial=-1)) + 1, resamples, seed)
 
 
@@ -133,17 +133,17 @@ def _drawn(n: int, resamples: int, seed: int) -> Array:
 
 
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
-    """Add up the rows that belong to one group, for instance the films of one patient.
+    """Add up the rows that belong to one group, for instance the images of one patient.
 
     Args:
-        sums: ``(films, k)``, numerators and denominators for instance.
-        groups: one hashable name per film.
+        sums: ``(images, k)``, numerators and denominators for instance.
+        groups: one hashable name per image.
 
     Returns:
         ``(groups, k)``, in the order in which the groups first appear.
 
     Raises:
-        ValueError: the number of names differs from the number of films.
+        ValueError: the number of names differs from the number of images.
 
     Example:
         >>> sum_by_group(np.array([[1., 1.], [0., 1.], [1., 1.]]), ["a", "b", "a"])

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.outcomes import IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, BoxOutcomes
 
-#: IoUs that decide whether a box is right in some figure.
+#: IoUs that decide whether a box is right in some metric.
 THRESHOLDS = (0.3, 0.5, 0.75)
 #: Boxes of an answer that are drawn.
 MOST_BOXES = 50
@@ -36,56 +36,56 @@ def format_iou(iou: float) -> str:
     return next((f"{iou:.{n}f}" for n in digits if (float(f"{iou:.{n}f}") >= near) == (iou >= near)), repr(iou))
 
 
-def has_sides(film: AnsweredFilm) -> bool:
+def has_sides(image: AnsweredImage) -> bool:
     """Whether the patient's right is known to lie on the left of the picture, so that sides may be marked on it.
 
-    A frontal film has sides; so does one whose findings are named by side. A film from the side has none, and of a film
-    of unknown view nothing is said.
+    A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
+    image of unknown view nothing is said.
 
     Example:
-        >>> [has_sides(AnsweredFilm("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
+        >>> [has_sides(AnsweredImage("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
         [True, True, False, False]
-        >>> has_sides(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
+        >>> has_sides(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
         True
     """
-    if film.view is not None:
-        return _FRONTAL.search(film.view) is not None
-    return any(_SIDE.search(label) for label in (*film.gt_labels, *film.pred_labels) if label)
+    if image.view is not None:
+        return _FRONTAL.search(image.view) is not None
+    return any(_SIDE.search(label) for label in (*image.gt_labels, *image.pred_labels) if label)
 
 
-def broken_count(film: AnsweredFilm) -> int:
+def broken_count(image: AnsweredImage) -> int:
     """How many boxes of the answer are broken: they count, and can't be drawn.
 
     Example:
         >>> from grounding_rewards.parsing import BrokenBox
-        >>> broken_count(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], broken=[BrokenBox(1)]))
+        >>> broken_count(AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]], broken=[BrokenBox(1)]))
         1
     """
-    return len(film.broken)
+    return len(image.broken)
 
 
-def film_summary(film: AnsweredFilm, outcomes: BoxOutcomes) -> str:
-    """What became of the boxes of a film, in one line.
+def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
+    """What became of the boxes of an image, in one line.
 
     Example:
         >>> from grounding_rewards.metrics.outcomes import box_outcomes
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
-        >>> film_summary(film, box_outcomes(film))
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
+        >>> image_summary(image, box_outcomes(image))
         '1 of 1 found, 1 in the wrong place'
     """
-    return ", ".join(_parts(film, outcomes))
+    return ", ".join(_parts(image, outcomes))
 
 
-def _parts(film: AnsweredFilm, outcomes: BoxOutcomes) -> Iterator[str]:
-    broken = broken_count(film)
-    if film.status == "unparseable":
+def _parts(image: AnsweredImage, outcomes: BoxOutcomes) -> Iterator[str]:
+    broken = broken_count(image)
+    if image.status == "unparseable":
         yield "unparseable"
-    if film.is_normal:
-        yield "normal film"
-        counted = len(film.pred) - outcomes.pred.count(IGNORED) + broken
+    if image.is_normal:
+        yield "normal image"
+        counted = len(image.pred) - outcomes.pred.count(IGNORED) + broken
         yield f"{counted} hallucinated" if counted else "no box"
         return
-    yield f"{outcomes.pred.count(RIGHT)} of {len(film.gt)} found"
+    yield f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
     for count, what in (
         (sum(name is not None for name in outcomes.renamed), "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
@@ -97,19 +97,19 @@ def _parts(film: AnsweredFilm, outcomes: BoxOutcomes) -> Iterator[str]:
             yield f"{count} {what}"
 
 
-def drawn_answer(film: AnsweredFilm, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
-    """What a page draws upon a film: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
+def drawn_answer(image: AnsweredImage, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
+    """What a page draws upon an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
 
     Example:
         >>> from grounding_rewards.metrics.outcomes import box_outcomes
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
-        >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(film, box_outcomes(film))]
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+        >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(image, box_outcomes(image))]
         [('reference', 'found'), ('predicted', 'right')]
     """
     return [
-        *drawn_boxes(film.ignore, "ignored", [""] * len(film.ignore)),
-        *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
-        *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
+        *drawn_boxes(image.ignore, "ignored", [""] * len(image.ignore)),
+        *drawn_boxes(image.gt, "reference", image.gt_labels, outcomes.gt),
+        *drawn_boxes(image.pred, "predicted", image.pred_labels, outcomes.pred),
     ]
 
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
 
 _BINS = 10
 
@@ -41,14 +41,14 @@ class Calibration(NamedTuple):
 
 
 def calibration(
-    films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5, label_matching: str = "ignore"
+    images: Iterable[AnsweredImage], *, iou_threshold: float = 0.5, label_matching: str = "ignore"
 ) -> Calibration | None:
     """How often boxes of a stated confidence are right, in ten bins.
 
     Left out are ignored boxes and boxes without a confidence in [0, 1].
 
     Args:
-        films: answered films.
+        images: answered images.
         iou_threshold: IoU from which a box is right.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
@@ -57,16 +57,16 @@ def calibration(
         The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
 
     Example:
-        >>> film = AnsweredFilm("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
+        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
         ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
-        >>> found = calibration([film])
+        >>> found = calibration([image])
         >>> found.confidence, found.precision, found.counts, round(found.error, 2)
         (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
     """
     scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for film, found, counted in MatchedFilms(tuple(films), label_matching=label_matching).by_film(iou_threshold):
-        kept = counted & (film.pred_scores >= 0) & (film.pred_scores <= 1)
-        scores.append(film.pred_scores[kept])
+    for image, found, counted in MatchedImages(tuple(images), label_matching=label_matching).by_image(iou_threshold):
+        kept = counted & (image.pred_scores >= 0) & (image.pred_scores <= 1)
+        scores.append(image.pred_scores[kept])
         right.append(found[kept] >= 0)
     score, is_right = np.concatenate(scores), np.concatenate(right)
     if not score.size:

@@ -1,32 +1,33 @@
-"""Is run B better than run A on the same films: by how much, how certain, and on which labels and sizes.
+"""Is run B better than run A on the same images: by how much, how certain, and on which labels and sizes.
 
 Definitions:
 
-* Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
-  reference boxes, labels and ignored regions on every film that they share.
-* The intervals of each run's figures are those of an evaluation.
-* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired jackknife
-  over patients, or over films where no patient is known: units are left out of both runs together, so that what makes a
-  film hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). A film without a patient among films with one
-  counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0 of n, to
-  both sides.
+* Images are matched by id; those that only one run has play no part and are counted. Both runs must have the same
+  reference boxes, labels and ignored regions on every image that they share.
+* The intervals of each run's metrics are those of an evaluation.
+* The difference of a metric is B - A, each over all shared images. Its 95 % interval is a paired jackknife
+  over patients, or over images where no patient is known: units are left out of both runs together, so that what makes
+  a image hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). An image without a patient among images
+  with one counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0
+  of n, to both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
   units drawn at random? See :mod:`grounding_rewards.metrics.swap_test`.
-* Beside it stands on how many units the figure is better, worse and the same in B. A unit on which either run has
-  nothing to measure is none of the three: a normal film without a box has no F1, for instance. The test takes it in.
-* Average precision and sensitivities at fixed rates are figures of all films together, and no film is better or worse.
-  Their test is that of a mean: what each unit says of the figure, by how much it changes without the unit, changes
+* Beside it stands on how many units the metric is better, worse and the same in B. A unit on which either run has
+  nothing to measure is none of the three: a normal image without a box has no F1, for instance. The test takes it in.
+* Average precision and sensitivities at fixed rates are metrics of all images together, and no image is better or
+worse.
+  Their test is that of a mean: what each unit says of the metric, by how much it changes without the unit, changes
   places between the runs. Of many units it is so many parts of them as
   :data:`grounding_rewards.metrics.jackknife.MOST_PARTS` says.
-* Several tests find something by chance more often than one. Holm's p is for a family of tests: the figures that are
-  ratios of sums; those of a ranking; every figure of every label; every figure of every size. The intervals are not
+* Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics that are
+  ratios of sums; those of a ranking; every metric of every label; every metric of every size. The intervals are not
   adjusted.
-* By label and by size the figures are those of the reference boxes alone: a false box belongs to no finding.
+* By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
-  chosen, their part of the area of the film.
+  chosen, their part of the area of the image.
 
-The verdict is about one figure, which is chosen before looking. B is called better or worse where the interval leaves
+The verdict is about one metric, which is chosen before looking. B is called better or worse where the interval leaves
 out 0 and p is below 0.05. A label or size is named where the interval of its mean IoU leaves out 0 and Holm's p is
 below 0.05.
 
@@ -44,21 +45,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import box_area
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
-from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Figure, finite_or_none, format_estimate, format_value
+from grounding_rewards.metrics.counts import BoxGroups, image_metrics, image_sums, label_groups, reference_sums
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finite_or_none, format_estimate, format_value
 from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_difference, jackknifed_ratio
-from grounding_rewards.metrics.ranking_figures import TIED_SHARE, RankingFigures
+from grounding_rewards.metrics.ranking_metrics import TIED_SHARE, RankingMetrics
 from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
-MAIN_FIGURE = "f1_50"
+MAIN_METRIC = "f1_50"
 # Below it a p value is not written out.
 _SMALLEST_P = 0.001
 
@@ -66,9 +67,9 @@ _SMALLEST_P = 0.001
 DRAWS = 5_000
 
 _LEVEL = 0.05
-# The figures of a group of reference boxes.
+# The metrics of a group of reference boxes.
 _OF_GROUPS = ("mean_iou", "recall_50")
-# Figures of the same boxes that are added up in another order differ by less than this.
+# Metrics of the same boxes that are added up in another order differ by less than this.
 _ROUNDING = 1e-12
 
 
@@ -81,18 +82,18 @@ class Units(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One figure of both runs.
+    """One metric of both runs.
 
-    figure: what is measured.
+    metric: what is measured.
     a: its value in run A.
     b: in run B.
     difference: B - A.
-    units: on how many films or patients B is better, worse and the same.
+    units: on how many images or patients B is better, worse and the same.
     p: of the permutation test; NaN without any difference, and where there is no test.
     holm: p, adjusted for all tests of its table; NaN as p is.
     """
 
-    figure: Figure
+    metric: Metric
     a: Estimate
     b: Estimate
     difference: Estimate
@@ -112,14 +113,14 @@ class Change(NamedTuple):
     def shown_by_interval(self) -> int:
         """1 where the interval has only better values than 0, -1 where only worse, else 0."""
         sign = (self.difference.low > 0) - (self.difference.high < 0)
-        return -sign if self.figure.lower_is_better else sign
+        return -sign if self.metric.lower_is_better else sign
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as plain values; None where there is nothing to measure."""
+        """The metrics as plain values; None where there is nothing to measure."""
         ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
         return {
-            "heading": self.figure.heading,
-            "lower_is_better": bool(self.figure.lower_is_better),
+            "heading": self.metric.heading,
+            "lower_is_better": bool(self.metric.lower_is_better),
             **ends,
             "units": self.units._asdict(),
             "permutation_test": {"p": finite_or_none(self.p), "holm": finite_or_none(self.holm)},
@@ -127,7 +128,7 @@ class Change(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The reference boxes of one label or size: their number and, by key, the changes of the figures about them."""
+    """The reference boxes of one label or size: their number and, by key, the changes of the metrics about them."""
 
     name: str
     boxes: int
@@ -139,13 +140,13 @@ class RunDifference:
     """What two runs have in common and how they differ.
 
     Attributes:
-        films: that both runs have.
-        only_a: films that run A alone has.
-        only_b: films that run B alone has.
-        units: `patients` or `films`: what is resampled, and what changes places in the test.
+        images: that both runs have.
+        only_a: images that run A alone has.
+        only_b: images that run B alone has.
+        units: `patients` or `images`: what is resampled, and what changes places in the test.
         n: number of units.
-        main: key of the figure that the verdict is about.
-        figures: by key, all films together.
+        main: key of the metric that the verdict is about.
+        metrics: by key, all images together.
         labels: by label, the one with most reference boxes first.
         sizes: by size of the reference boxes.
         resamples: draws of the test.
@@ -153,13 +154,13 @@ class RunDifference:
         label_matching: how labels were compared.
     """
 
-    films: int
+    images: int
     only_a: int
     only_b: int
     units: str
     n: int
     main: str
-    figures: Mapping[str, Change]
+    metrics: Mapping[str, Change]
     labels: tuple[Group, ...]
     sizes: tuple[Group, ...]
     resamples: int
@@ -170,7 +171,7 @@ class RunDifference:
     def verdict(self) -> str:
         """Whether B is better, by how much, and on which labels and sizes, in one sentence."""
         groups = [clause for clause in (_named(self.labels, "label"), _named(self.sizes, "size")) if clause]
-        return "; ".join([_judged(self.figures[self.main], self.units, self.n), *groups]) + "."
+        return "; ".join([_judged(self.metrics[self.main], self.units, self.n), *groups]) + "."
 
     def as_json(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
@@ -183,10 +184,10 @@ class RunDifference:
 
         return {
             "verdict": self.verdict,
-            "films": {"both": self.films, "only_a": self.only_a, "only_b": self.only_b},
+            "images": {"both": self.images, "only_a": self.only_a, "only_b": self.only_b},
             "units": {"name": self.units, "count": self.n},
             "main": self.main,
-            "figures": plain(self.figures),
+            "metrics": plain(self.metrics),
             "labels": by_name(self.labels),
             "sizes": by_name(self.sizes),
             "resamples": self.resamples,
@@ -196,37 +197,37 @@ class RunDifference:
 
 
 def compare_runs(
-    a: Sequence[AnsweredFilm],
-    b: Sequence[AnsweredFilm],
+    a: Sequence[AnsweredImage],
+    b: Sequence[AnsweredImage],
     *,
     label_matching: str = "ignore",
-    sizes: str = "film",
-    main: str = MAIN_FIGURE,
+    sizes: str = "image",
+    main: str = MAIN_METRIC,
     resamples: int = DRAWS,
     seed: int = 0,
 ) -> RunDifference:
-    """Compare two runs on the films that both have; the top of this module has the definitions.
+    """Compare two runs on the images that both have; the top of this module has the definitions.
 
     Args:
-        a: the answered films of run A.
-        b: the answered films of run B.
+        a: the answered images of run A.
+        b: the answered images of run B.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
-        main: key of the figure that the verdict is about, `mean_iou` or `reward_R4` for instance.
+        main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.
 
     Raises:
-        ValueError: a run has two films of one id, no film is in both, the references of a film differ, there is no
-            figure `main`, less than one resampling, or a negative seed.
+        ValueError: a run has two images of one id, no image is in both, the references of an image differ, there is no
+            metric `main`, less than one resampling, or a negative seed.
 
     Example:
         >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
-        >>> a = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
-        >>> b = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
+        >>> a = [AnsweredImage(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
+        >>> b = [AnsweredImage(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
         >>> found = compare_runs(a, b)
-        >>> f1 = found.figures["f1_50"]
+        >>> f1 = found.metrics["f1_50"]
         >>> f1.difference, f1.units, f1.p
         (Estimate(value=1.0, low=1.0, high=1.0), Units(better=8, worse=0, tied=0), 0.0078125)
     """
@@ -236,19 +237,21 @@ def compare_runs(
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
     check_word("sizes", sizes, SIZES)
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
-    pairs = [(film, own_b[name]) for name, film in own_a.items() if name in own_b]
+    pairs = [(image, own_b[name]) for name, image in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))
-    first, second = [film for film, _ in pairs], [film for _, film in pairs]
-    in_b = film_figures(second)
-    # A figure that is best at 0 has no better side.
-    figures = {
-        key: figure for key, figure in film_figures(first).items() if key in in_b and figure.lower_is_better is not None
+    first, second = [image for image, _ in pairs], [image for _, image in pairs]
+    in_b = image_metrics(second)
+    # A metric that is best at 0 has no better side.
+    metrics = {
+        key: metric
+        for key, metric in image_metrics(first).items()
+        if key in in_b and metric.lower_is_better is not None
     }
-    if main not in figures:
-        raise ValueError(f"Expected a figure of both runs for `main`, got {main!r}. They have: {', '.join(figures)}.")
+    if main not in metrics:
+        raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
     by_label = label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")
     by_size = _size_groups(first, sizes)
-    tables = [_Table(figures, *(film_sums(run, label_matching=label_matching) for run in (first, second)))]
+    tables = [_Table(metrics, *(image_sums(run, label_matching=label_matching) for run in (first, second)))]
     tables += [_group_table(first, second, groups, label_matching) for groups in (by_label, by_size) if groups]
     units, patients = _drawn_together(pairs)
     by_rank = _ranked_changes(first, second, label_matching, units, resamples=resamples, seed=seed)
@@ -256,17 +259,17 @@ def compare_runs(
     # One call for all tables, so that places are drawn once.
     p_values = iter(_p_values(tables, sums, resamples=resamples, seed=seed))
     overall, *of_groups = (
-        _changes(table, own, [next(p_values) for _ in table.figures]) for table, own in zip(tables, sums, strict=True)
+        _changes(table, own, [next(p_values) for _ in table.metrics]) for table, own in zip(tables, sums, strict=True)
     )
     of_labels, of_sizes = of_groups or ({}, {})
     return RunDifference(
-        films=len(pairs),
+        images=len(pairs),
         only_a=len(own_a) - len(pairs),
         only_b=len(own_b) - len(pairs),
-        units="patients" if patients else "films",
+        units="patients" if patients else "images",
         n=len(sums[0]),
         main=main,
-        figures={**overall, **by_rank},
+        metrics={**overall, **by_rank},
         labels=_as_groups(of_labels, by_label),
         sizes=_as_groups(of_sizes, by_size),
         resamples=resamples,
@@ -298,58 +301,58 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 class _Table(NamedTuple):
-    """Figures whose tests are one family, and by the same keys their sums ``(films, 2)`` in both runs."""
+    """Metrics whose tests are one family, and by the same keys their sums ``(images, 2)`` in both runs."""
 
-    figures: Mapping[Any, Figure]
+    metrics: Mapping[Any, Metric]
     a: Mapping[Any, Array]
     b: Mapping[Any, Array]
 
     def columns(self) -> Array:
-        """Side by side for every figure numerator and denominator of A, then of B, ``(films, 4 * figures)``."""
-        return np.concatenate([part for key in self.figures for part in (self.a[key], self.b[key])], axis=1)
+        """Side by side for every metric numerator and denominator of A, then of B, ``(images, 4 * metrics)``."""
+        return np.concatenate([part for key in self.metrics for part in (self.a[key], self.b[key])], axis=1)
 
 
-def _of_figure(k: int) -> tuple[slice, slice]:
-    """Where the k-th figure of a table stands among its columns: in run A, and in run B."""
+def _of_metric(k: int) -> tuple[slice, slice]:
+    """Where the k-th metric of a table stands among its columns: in run A, and in run B."""
     return slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
 
 
 def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> list[float]:
     columns = [
-        [own[:, part] for part in _of_figure(k)]
+        [own[:, part] for part in _of_metric(k)]
         for table, own in zip(tables, sums, strict=True)
-        for k in range(len(table.figures))
+        for k in range(len(table.metrics))
     ]
     return swap_p_values([a for a, _ in columns], [b for _, b in columns], **drawn)
 
 
 def _changes(table: _Table, sums: Array, p_values: Sequence[float]) -> dict[Any, Change]:
     found: dict[Any, Change] = {}
-    for k, (key, figure) in enumerate(table.figures.items()):
-        one, other = _of_figure(k)
-        a, b = (jackknifed_ratio(sums[:, part], figure.bounds) for part in (one, other))
+    for k, (key, metric) in enumerate(table.metrics.items()):
+        one, other = _of_metric(k)
+        a, b = (jackknifed_ratio(sums[:, part], metric.bounds) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
-        found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change
+        change = _change(metric, a, b, _units_of(by_unit, bool(metric.lower_is_better)), p_values[k])
+        found[key] = _of_share(change, sums[:, one], sums[:, other]) if metric.is_share else change
     return _with_holm(found)
 
 
 def _ranked_changes(
-    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], label_matching: str, groups: Sequence[Any], **drawn: int
+    a: Sequence[AnsweredImage], b: Sequence[AnsweredImage], label_matching: str, groups: Sequence[Any], **drawn: int
 ) -> dict[str, Change]:
-    """Average precision and sensitivities, which a single film does not have."""
-    by_rank = RankingFigures.of([*a, *b], label_matching)
-    in_a, in_b = (by_rank.jackknifed(by_rank.rank(films), groups=groups, seed=drawn["seed"]) for films in (a, b))
-    figures = by_rank.figures()
-    # What films have in common is no figure of a unit.
-    tested = [key for key in figures if key != TIED_SHARE]
+    """Average precision and sensitivities, which a single image does not have."""
+    by_rank = RankingMetrics.of([*a, *b], label_matching)
+    in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
+    metrics = by_rank.metrics()
+    # What images have in common is no metric of a unit.
+    tested = [key for key in metrics if key != TIED_SHARE]
     one, other = ([run[key].as_mean for key in tested] for run in (in_a, in_b))
     p_values = dict(zip(tested, swap_p_values(one, other, **drawn), strict=True))
     nobody = Units(0, 0, 0)
     return _with_holm(
         {
-            key: _change(figure, in_a[key], in_b[key], nobody, p_values.get(key, math.nan))
-            for key, figure in figures.items()
+            key: _change(metric, in_a[key], in_b[key], nobody, p_values.get(key, math.nan))
+            for key, metric in metrics.items()
         }
     )
 
@@ -367,9 +370,9 @@ def _units_of(differences: Array, lower_is_better: bool) -> Units:
     return Units(*((down, up) if lower_is_better else (up, down)), tied)
 
 
-def _change(figure: Figure, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
-    """The change of a figure, Holm's p still to come."""
-    return Change(figure, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
+def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
+    """The change of a metric, Holm's p still to come."""
+    return Change(metric, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
 def _of_share(change: Change, a: Array, b: Array) -> Change:
@@ -382,19 +385,19 @@ def _of_share(change: Change, a: Array, b: Array) -> Change:
     return change._replace(difference=Estimate(change.difference.value, -most, most))
 
 
-def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:
-    areas = np.concatenate([np.zeros(0), *(box_area(film.gt) for film in films)])
-    film_areas = np.repeat([film.width * film.height for film in films], [len(film.gt) for film in films])
-    groups = {name: size.holds(areas, film_areas) for name, size in SIZES[sizes].items()}
+def _size_groups(images: Sequence[AnsweredImage], sizes: str) -> BoxGroups:
+    areas = np.concatenate([np.zeros(0), *(box_area(image.gt) for image in images)])
+    image_areas = np.repeat([image.width * image.height for image in images], [len(image.gt) for image in images])
+    groups = {name: size.holds(areas, image_areas) for name, size in SIZES[sizes].items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 
 def _group_table(
-    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: BoxGroups, label_matching: str
+    a: Sequence[AnsweredImage], b: Sequence[AnsweredImage], groups: BoxGroups, label_matching: str
 ) -> _Table:
-    known = film_figures(a)
-    figures = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
-    return _Table(figures, *(reference_sums(run, groups, label_matching=label_matching) for run in (a, b)))
+    known = image_metrics(a)
+    metrics = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
+    return _Table(metrics, *(reference_sums(run, groups, label_matching=label_matching) for run in (a, b)))
 
 
 def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:
@@ -404,33 +407,33 @@ def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> 
     )
 
 
-def _by_id(films: Sequence[AnsweredFilm], run: str) -> dict[str, AnsweredFilm]:
-    by_id = {film.id: film for film in films}
-    if len(by_id) < len(films):
-        twice = next(name for name, count in Counter(film.id for film in films).most_common(1))
+def _by_id(images: Sequence[AnsweredImage], run: str) -> dict[str, AnsweredImage]:
+    by_id = {image.id: image for image in images}
+    if len(by_id) < len(images):
+        twice = next(name for name, count in Counter(image.id for image in images).most_common(1))
         raise ValueError(
-            f"Expected one film per id in run {run}, got {len(films) - len(by_id)} too many, {twice!r} among them. "
+            f"Expected one image per id in run {run}, got {len(images) - len(by_id)} too many, {twice!r} among them. "
             "Evaluate on a dataset whose ids differ."
         )
     return by_id
 
 
-def _check_references(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]], in_a: int, in_b: int) -> None:
+def _check_references(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]], in_a: int, in_b: int) -> None:
     if not pairs:
         raise ValueError(
-            f"Expected films that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
+            f"Expected images that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
             "Compare runs on the same dataset and split."
         )
     other = [(a.id, what) for a, b in pairs if (what := _reference_that_differs(a, b))]
     if other:
         name, what = other[0]
         raise ValueError(
-            f"Expected the same references in both runs, got others on {len(other)} of {len(pairs)} films: {what} of "
+            f"Expected the same references in both runs, got others on {len(other)} of {len(pairs)} images: {what} of "
             f"{name!r} differ. Evaluate both runs on the same dataset."
         )
 
 
-def _reference_that_differs(a: AnsweredFilm, b: AnsweredFilm) -> str:
+def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
     if not np.array_equal(a.gt, b.gt):
         return "the reference boxes"
     if a.gt_labels != b.gt_labels:
@@ -442,11 +445,11 @@ def _reference_that_differs(a: AnsweredFilm, b: AnsweredFilm) -> str:
     return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
 
 
-def _drawn_together(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tuple[str, str]], bool]:
-    """What each film is drawn with, and whether any patient is known."""
+def _drawn_together(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]]) -> tuple[list[tuple[str, str]], bool]:
+    """What each image is drawn with, and whether any patient is known."""
     patients = [b.patient if a.patient is None else a.patient for a, b in pairs]
     units = [
-        ("film", a.id) if patient is None else ("patient", patient)
+        ("image", a.id) if patient is None else ("patient", patient)
         for (a, _), patient in zip(pairs, patients, strict=True)
     ]
     return units, any(patient is not None for patient in patients)
@@ -454,18 +457,18 @@ def _drawn_together(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple
 
 def _judged(main: Change, units: str, n: int) -> str:
     if math.isnan(main.difference.value):
-        return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
-    figures = (
-        f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
+        return f"Nothing can be said: {main.metric.heading} cannot be measured in both runs"
+    metrics = (
+        f"{main.metric.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
         f"{format_estimate(main.difference, signed=True)}, "
     )
     counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
     word = {1: "better", -1: "worse"}
     if direction := main.direction():
-        return f"B is {word[direction]} than A: {figures}{counts}"
+        return f"B is {word[direction]} than A: {metrics}{counts}"
     if shown := main.shown_by_interval():
-        return f"B is {word[shown]} than A on average, which the permutation test does not confirm: {figures}{counts}"
-    return f"No difference between A and B can be shown: {figures}{counts}"
+        return f"B is {word[shown]} than A on average, which the permutation test does not confirm: {metrics}{counts}"
+    return f"No difference between A and B can be shown: {metrics}{counts}"
 
 
 def format_p(p: float) -> str:

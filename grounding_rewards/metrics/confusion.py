@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.labels import are_synonyms
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.ranking import label_name
 
 ANOTHER_LABEL, NO_LABEL, NOTHING = "another label", "no label", "nothing"
@@ -29,7 +29,7 @@ class Confusion(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, synonyms: bool = False) -> Confusion:
+def confusion(images: Sequence[AnsweredImage], *, iou_threshold: float = 0.5, synonyms: bool = False) -> Confusion:
     """Count labels of reference boxes against those of the predicted boxes that they are paired with.
 
     Boxes are paired from the threshold on, whatever their labels: as many as there can be. The labels are those of the
@@ -37,7 +37,7 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
     box is counted as :data:`ANOTHER_LABEL`, and a predicted box without a label as :data:`NO_LABEL`.
 
     Args:
-        films: answered films.
+        images: answered images.
         iou_threshold: IoU from which two boxes are a pair.
         synonyms: whether a predicted label may be another word for the finding
             (:func:`grounding_rewards.labels.are_synonyms`).
@@ -47,9 +47,9 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
         where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``.
 
     Example:
-        >>> film = AnsweredFilm("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
+        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
         ...                     pred=[[0, 0, 9, 9]], pred_labels=["Nodule"])
-        >>> found = confusion([film])
+        >>> found = confusion([image])
         >>> found.gt, found.pred
         (('mass', 'nodule', 'nothing'), ('mass', 'nodule', 'nothing'))
         >>> found.counts
@@ -57,16 +57,18 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
                [0, 0, 1],
                [0, 0, 0]])
     """
-    labels = tuple(name for name, _ in Counter(_plain(one) for film in films for one in film.gt_labels).most_common())
+    labels = tuple(
+        name for name, _ in Counter(_plain(one) for image in images for one in image.gt_labels).most_common()
+    )
     columns: dict[tuple[str | None, str | None], str] = {}
     cells: Counter[tuple[str, str]] = Counter()
-    for film, matched, counted in MatchedFilms(films).by_film(iou_threshold):
+    for image, matched, counted in MatchedImages(images).by_image(iou_threshold):
         found = matched.tolist()
-        partner_labels = [None if gt < 0 else _plain(film.gt_labels[gt]) for gt in found]
-        for place, label in enumerate(film.gt_labels):
+        partner_labels = [None if gt < 0 else _plain(image.gt_labels[gt]) for gt in found]
+        for place, label in enumerate(image.gt_labels):
             if place not in found:
                 cells[_plain(label), NOTHING] += 1
-        for pred, gt, counts in zip(film.pred_labels, partner_labels, counted, strict=True):
+        for pred, gt, counts in zip(image.pred_labels, partner_labels, counted, strict=True):
             if counts:
                 if (pred, gt) not in columns:
                     columns[pred, gt] = _column(pred, gt, labels, synonyms)

@@ -1,16 +1,16 @@
-"""Figures that are ratios of sums over films: what heads an evaluation, and what two runs are compared by.
+"""Metrics that are ratios of sums over images: what heads an evaluation, and what two runs are compared by.
 
-The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
+The metric of a run is ``Σ numerator / Σ denominator`` over its images, which
 :mod:`grounding_rewards.metrics.jackknife` gives an interval. Most count boxes; rewards, and the ratios of
-:mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
+:mod:`grounding_rewards.metrics.areas`, join them in :func:`image_metrics`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
 boxes don't count and broken ones count as false. Who is paired with whom is another matter than in R1 … R5: the
 threshold comes before the assignment, and there are as many hits as there can be
-(:func:`grounding_rewards.matching.most_hits_match`), so that a box more never loses a hit. F-beta over one film is the
+(:func:`grounding_rewards.matching.most_hits_match`), so that a box more never loses a hit. F-beta over one image is the
 F-beta that a reward with ``matching="most_hits"`` explains.
 
-A film is matched once, whatever is asked afterwards: where a label or a size is chosen, a right box counts with its
+An image is matched once, whatever is asked afterwards: where a label or a size is chosen, a right box counts with its
 reference box, a false one under its own label and size. So the true and false positives and the false negatives of all
 sizes add up to those of the whole, which COCO's rule for sizes (average_precision.py) does not give.
 """
@@ -27,13 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import box_area
-from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
-from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
-from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Figure
-from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap_sums
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
+from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
+from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Metric
+from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_METRICS, query_ap_sums
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
@@ -42,9 +42,9 @@ from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
-# Numerators and denominators, (films,) each.
+# Numerators and denominators, (images,) each.
 Sums = tuple[NDArray[Any], NDArray[Any]]
-#: Name → which of the reference boxes of all films, one film after the other, are in the group.
+#: Name → which of the reference boxes of all images, one image after the other, are in the group.
 BoxGroups = dict[str, Mask]
 
 # How hits are counted, and how boxes are paired for the mean of their IoUs.
@@ -54,11 +54,11 @@ _FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 _BETA = 1.5
-_RECALL = "share of the reference boxes of all films that a box is right about"
+_RECALL = "share of the reference boxes of all images that a box is right about"
 
 
 class Counts(NamedTuple):
-    """Of each film, ``(films,)``: predicted boxes that count, reference boxes, and right boxes."""
+    """Of each image, ``(images,)``: predicted boxes that count, reference boxes, and right boxes."""
 
     n: Array
     m: Array
@@ -66,11 +66,11 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MatchedFilms:
-    """Films whose boxes are matched, by the rules at the top of this module.
+class MatchedImages:
+    """Images whose boxes are matched, by the rules at the top of this module.
 
     Attributes:
-        films: with their answers.
+        images: with their answers.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
         label: only this label; None takes all.
         area: only boxes of this size; None takes all.
@@ -79,13 +79,13 @@ class MatchedFilms:
         ValueError: a word is unknown, or a label is chosen and none is compared.
 
     Example:
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
         ...                     gt_labels=["mass"])
-        >>> MatchedFilms([film]).counts(0.5)
+        >>> MatchedImages([image]).counts(0.5)
         Counts(n=array([2.]), m=array([1.]), tp=array([1.]))
     """
 
-    films: Sequence[AnsweredFilm]
+    images: Sequence[AnsweredImage]
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
@@ -98,7 +98,7 @@ class MatchedFilms:
             )
 
     def counts(self, iou_threshold: float) -> Counts:
-        """Boxes of each film, where a pair is right from this IoU on, in (0, 1]."""
+        """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
         pred, gt = self._chosen(outcomes)
         return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
@@ -110,25 +110,26 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes of each film in the right place at IoU 0.5: how many have the finding's label, and how many any.
+        """Of the boxes of each image in the right place at IoU 0.5: how many have the finding's label, and how many
+        any.
 
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
         outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
         matched = outcomes.matched
-        every = np.arange(len(self.films))
+        every = np.arange(len(self.images))
         rule = "synonyms" if self.label_matching == "synonyms" else "exact"
         codes = LabelCodes.of(*self._labels, rule)
-        film, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
-        pred = pad(codes.pred, self._pred.counts, every)[film, i]
-        gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
+        image, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
+        pred = pad(codes.pred, self._pred.counts, every)[image, i]
+        gt = pad(codes.gt, self._gt.counts, every)[image, matched[image, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
         if self.label is not None:
             own = label_name(self.label, self.label_matching)
             named = [k for k, text in enumerate(codes.texts) if label_name(text, self.label_matching) == own]
             stated &= np.isin(gt, named)
         agreed = stated & codes.agree(pred, gt)
-        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (agreed, stated))
+        right, of = (np.bincount(image[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
 
     @cached_property
@@ -137,67 +138,68 @@ class MatchedFilms:
         return self._outcomes(_ANY_OVERLAP, _FOR_IOU)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
-        """Which reference boxes a box is right about, ``(films, boxes)``, and which there are."""
+        """Which reference boxes a box is right about, ``(images, boxes)``, and which there are."""
         outcomes = self._hits(iou_threshold)
         _, there = self._chosen(outcomes)
         found = np.zeros(there.shape, dtype=bool)
-        film, i = np.nonzero(outcomes.matched >= 0)
-        found[film, outcomes.matched[film, i]] = True
+        image, i = np.nonzero(outcomes.matched >= 0)
+        found[image, outcomes.matched[image, i]] = True
         return found & there, there
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
-        """Of each reference box the IoU with its partner, 0 without one, ``(films, boxes)``; and which boxes there are.
+        """Of each reference box the IoU with its partner, 0 without one, ``(images, boxes)``; and which boxes there
+        are.
 
         Partners are those of :attr:`pairs`.
         """
         _, there = self._chosen(self.pairs)
         ious = np.zeros(there.shape)
-        film, i = np.nonzero(self.pairs.matched >= 0)
-        ious[film, self.pairs.matched[film, i]] = self.pairs.iou[film, i]
+        image, i = np.nonzero(self.pairs.matched >= 0)
+        ious[image, self.pairs.matched[image, i]] = self.pairs.iou[image, i]
         return np.where(there, ious, 0.0), there
 
-    def by_film(self, iou_threshold: float) -> Iterator[tuple[AnsweredFilm, NDArray[np.int64], Mask]]:
-        """Each film; the reference box that each of its predicted boxes is right about, -1 for none; which count.
+    def by_image(self, iou_threshold: float) -> Iterator[tuple[AnsweredImage, NDArray[np.int64], Mask]]:
+        """Each image; the reference box that each of its predicted boxes is right about, -1 for none; which count.
 
-        Broken boxes, which the film does not have, are left out.
+        Broken boxes, which the image does not have, are left out.
         """
         outcomes = self._hits(iou_threshold)
         pred, _ = self._chosen(outcomes)
-        for film, matched, counted in zip(self.films, outcomes.matched, pred, strict=True):
-            complete = np.array(with_broken([True] * len(film.pred), film.broken, lambda _: False), dtype=bool)
+        for image, matched, counted in zip(self.images, outcomes.matched, pred, strict=True):
+            complete = np.array(with_broken([True] * len(image.pred), image.broken, lambda _: False), dtype=bool)
             n = len(complete)
-            yield film, matched[:n][complete], counted[:n][complete]
+            yield image, matched[:n][complete], counted[:n][complete]
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
-        """Of each film with one reference box the IoU of its highest-scoring box; and which films those are.
+        """Of each image with one reference box the IoU of its highest-scoring box; and which images those are.
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious = np.array([_highest_scoring_iou(film) if len(film.gt) == 1 else 0.0 for film in self.films])
-        chosen = self.best_ious[1].sum(axis=1) if len(self.films) else np.zeros(0)
-        single = np.array([len(film.gt) == 1 for film in self.films], dtype=bool) & (chosen == 1)
+        ious = np.array([_highest_scoring_iou(image) if len(image.gt) == 1 else 0.0 for image in self.images])
+        chosen = self.best_ious[1].sum(axis=1) if len(self.images) else np.zeros(0)
+        single = np.array([len(image.gt) == 1 for image in self.images], dtype=bool) & (chosen == 1)
         return np.where(single, ious, 0.0), single.astype(np.float64)
 
     @cached_property
     def is_read(self) -> Mask:
-        """Whether an answer has a box or says that there is none, ``(films,)``."""
-        return np.array([is_read(film.pred, film.status) for film in self.films], dtype=bool)
+        """Whether an answer has a box or says that there is none, ``(images,)``."""
+        return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
     @cached_property
     def _pred(self) -> BoxBatch:
-        return BoxBatch.of([with_broken_boxes(film).pred for film in self.films], "pred")
+        return BoxBatch.of([with_broken_boxes(image).pred for image in self.images], "pred")
 
     @cached_property
     def _gt(self) -> BoxBatch:
-        return BoxBatch.of([film.gt for film in self.films], "gt")
+        return BoxBatch.of([image.gt for image in self.images], "gt")
 
     @cached_property
     def _labels(self) -> tuple[list[str | None], list[str]]:
         """The labels of all predicted boxes, broken ones among them, and of all reference boxes."""
-        pred = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
-        return list(pred), list(chain.from_iterable(film.gt_labels for film in self.films))
+        pred = chain.from_iterable(with_broken_boxes(image).pred_labels for image in self.images)
+        return list(pred), list(chain.from_iterable(image.gt_labels for image in self.images))
 
     def _hits(self, iou_threshold: float) -> Outcomes:
         return self._outcomes(iou_threshold, _FOR_HITS)
@@ -207,12 +209,12 @@ class MatchedFilms:
         return reward.score_flat(
             self._pred,
             self._gt,
-            ignore=BoxBatch.of([film.ignore for film in self.films], "ignore"),
+            ignore=BoxBatch.of([image.ignore for image in self.images], "ignore"),
             labels=reward.label_codes(*self._labels),
         )
 
     def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
-        """Which predicted boxes, (films, n), and which reference boxes, (films, m), count for the label and size."""
+        """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
         gt = _there(self._gt)
         pred = _there(self._pred) & ~outcomes.ignored
         matched = outcomes.matched
@@ -229,50 +231,50 @@ class MatchedFilms:
         return pred, gt
 
     def _held(self, area: Area, boxes: BoxBatch) -> Mask:
-        film_areas = np.array([film.width * film.height for film in self.films], dtype=np.float64)
-        held = area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
+        image_areas = np.array([image.width * image.height for image in self.images], dtype=np.float64)
+        held = area.holds(box_area(boxes.flat), np.repeat(image_areas, boxes.counts))
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
 def detection_sums(
-    films: Sequence[AnsweredFilm],
+    images: Sequence[AnsweredImage],
     *,
     label_matching: str = "ignore",
     label: str | None = None,
     area: Area | None = None,
     keys: Iterable[str] | None = None,
 ) -> dict[str, Array]:
-    """Figures of :data:`DETECTION_FIGURES` as numerators and denominators of each film.
+    """Metrics of :data:`DETECTION_METRICS` as numerators and denominators of each image.
 
     Args:
-        films: with their answers.
+        images: with their answers.
         label_matching: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label
             of the finding, up to case and white space; ``"synonyms"``, or under one that
             :func:`grounding_rewards.labels.are_synonyms` agrees with.
         label: only this label; needs labels that are compared.
         area: only boxes of this size.
-        keys: of the figures; None takes all.
+        keys: of the metrics; None takes all.
 
     Returns:
-        By key ``(films, 2)``, for :func:`grounding_rewards.metrics.jackknife.ratio_estimates`.
+        By key ``(images, 2)``, for :func:`grounding_rewards.metrics.jackknife.ratio_estimates`.
 
     Raises:
         ValueError: a word is unknown, a label is chosen and none is compared, or a reference box has a blank label
             although labels are compared.
 
     Example:
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
         ...                     gt_labels=["mass"])
-        >>> sums = detection_sums([film])
+        >>> sums = detection_sums([image])
         >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
         ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
     """
-    matched = MatchedFilms(films, label_matching, label, area)
+    matched = MatchedImages(images, label_matching, label, area)
     return {
         key: np.column_stack(
-            [np.asarray(part, dtype=np.float64) for part in DETECTION_FIGURES[key].of(matched)]
+            [np.asarray(part, dtype=np.float64) for part in DETECTION_METRICS[key].of(matched)]
         ).reshape(-1, 2)
-        for key in (DETECTION_FIGURES if keys is None else keys)
+        for key in (DETECTION_METRICS if keys is None else keys)
     }
 
 
@@ -281,261 +283,261 @@ def _there(boxes: BoxBatch) -> Mask:
 
 
 def _take(values: Mask, index: NDArray[np.int64]) -> Mask:
-    """``values[film, index[film, i]]``; of an index of -1 anything."""
+    """``values[image, index[image, i]]``; of an index of -1 anything."""
     if not values.shape[1]:
         return np.zeros(index.shape, dtype=bool)
     return np.take_along_axis(values, np.maximum(index, 0), axis=1)
 
 
-def _highest_scoring_iou(film: AnsweredFilm) -> float:
-    if not len(film.pred):
+def _highest_scoring_iou(image: AnsweredImage) -> float:
+    if not len(image.pred):
         return 0.0
-    best = int(np.where(np.isnan(film.pred_scores), -np.inf, film.pred_scores).argmax())
-    return float(pairwise_iou(film.pred[[best]], film.gt)[0, 0])
+    best = int(np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax())
+    return float(pairwise_iou(image.pred[[best]], image.gt)[0, 0])
 
 
-def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedFilms], Sums]:
-    """A figure made of the counts n, m and tp at IoU 0.5."""
-    return lambda films: sums(*films.counts_50)
+def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
+    """A metric made of the counts n, m and tp at IoU 0.5."""
+    return lambda images: sums(*images.counts_50)
 
 
-def _recall(iou_threshold: float) -> Callable[[MatchedFilms], Sums]:
-    def sums(films: MatchedFilms) -> Sums:
-        _, m, tp = films.counts(iou_threshold)
+def _recall(iou_threshold: float) -> Callable[[MatchedImages], Sums]:
+    def sums(images: MatchedImages) -> Sums:
+        _, m, tp = images.counts(iou_threshold)
         return tp, m
 
     return sums
 
 
-def _f_beta(beta: float) -> Callable[[MatchedFilms], Sums]:
+def _f_beta(beta: float) -> Callable[[MatchedImages], Sums]:
     # F = (1 + β²) TP / ((1 + β²) TP + β² FN + FP) = (1 + β²) TP / (β² m + n)
     return _at_50(lambda n, m, tp: ((1 + beta**2) * tp, beta**2 * m + n))
 
 
-def _mean_iou(films: MatchedFilms) -> Sums:
-    ious, there = films.best_ious
+def _mean_iou(images: MatchedImages) -> Sums:
+    ious, there = images.best_ious
     return ious.sum(axis=1), there.sum(axis=1)
 
 
-def _phrase_accuracy(films: MatchedFilms) -> Sums:
-    ious, single = films.phrase_ious
+def _phrase_accuracy(images: MatchedImages) -> Sums:
+    ious, single = images.phrase_ious
     return (ious >= 0.5).astype(np.float64), single
 
 
-def _specificity(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return (m == 0) & (n == 0) & films.is_read, m == 0
+def _specificity(images: MatchedImages) -> Sums:
+    n, m, _ = images.counts_50
+    return (m == 0) & (n == 0) & images.is_read, m == 0
 
 
-#: Figures of boxes; `of` takes :class:`MatchedFilms` to numerators and denominators, ``(films,)`` each.
-DETECTION_FIGURES: dict[str, Figure] = {
-    "mean_iou": Figure(
+#: Metrics of boxes; `of` takes :class:`MatchedImages` to numerators and denominators, ``(images,)`` each.
+DETECTION_METRICS: dict[str, Metric] = {
+    "mean_iou": Metric(
         "mean IoU",
         "predicted and reference boxes are paired one to one for the largest sum of IoUs; mean over reference boxes, "
         "0 for one without a partner",
         _mean_iou,
     ),
-    "f1_50": Figure(
+    "f1_50": Metric(
         "F1 at IoU 0.5",
-        "boxes of all films pooled: twice the right boxes over predicted and reference boxes",
+        "boxes of all images pooled: twice the right boxes over predicted and reference boxes",
         _f_beta(1.0),
     ),
-    "f_beta_50": Figure(
+    "f_beta_50": Metric(
         f"F{_BETA} at IoU 0.5",
         f"as F1, with missed findings weighing more: β = {_BETA}, the β of the rewards",
         _f_beta(_BETA),
     ),
-    "precision_50": Figure(
+    "precision_50": Metric(
         "precision at IoU 0.5",
-        "share of the predicted boxes of all films that are right",
+        "share of the predicted boxes of all images that are right",
         _at_50(lambda n, m, tp: (tp, n)),
         is_share=True,
     ),
-    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
-    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
-    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
-    "accuracy_50": Figure(
+    "recall_30": Metric("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
+    "recall_50": Metric("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
+    "recall_75": Metric("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
+    "accuracy_50": Metric(
         "accuracy at IoU 0.5",
-        "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
+        "phrase grounding: share of the images with one reference box whose highest-scoring box reaches IoU 0.5; the "
         "first box where no confidence is stated",
         _phrase_accuracy,
         is_share=True,
     ),
-    "phrase_mean_iou": Figure(
+    "phrase_mean_iou": Metric(
         "mIoU of phrases",
-        "phrase grounding: IoU of the highest-scoring box, mean over films with one reference box, 0 without a box",
-        lambda films: films.phrase_ious,
+        "phrase grounding: IoU of the highest-scoring box, mean over images with one reference box, 0 without a box",
+        lambda images: images.phrase_ious,
     ),
-    "hallucination_rate": Figure(
-        "hallucination on normal films",
-        "share of the films without a finding whose answer has a box",
+    "hallucination_rate": Metric(
+        "hallucination on normal images",
+        "share of the images without a finding whose answer has a box",
         _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
         lower_is_better=True,
         is_share=True,
     ),
-    "specificity": Figure(
+    "specificity": Metric(
         "specificity",
-        "share of the films without a finding whose answer says so; an answer that cannot be read does not",
+        "share of the images without a finding whose answer says so; an answer that cannot be read does not",
         _specificity,
         is_share=True,
     ),
-    "film_sensitivity": Figure(
-        "sensitivity for films",
-        "share of the films with a finding whose answer has a box, wherever it is",
+    "film_sensitivity": Metric(
+        "sensitivity for images",
+        "share of the images with a finding whose answer has a box, wherever it is",
         _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
         is_share=True,
     ),
-    "false_per_film": Figure(
-        "false boxes per film",
-        "predicted boxes that are not right at IoU 0.5, mean over all films",
+    "false_per_film": Metric(
+        "false boxes per image",
+        "predicted boxes that are not right at IoU 0.5, mean over all images",
         _at_50(lambda n, m, tp: (n - tp, np.ones(len(n)))),
         lower_is_better=True,
         bounds=COUNT,
     ),
-    "count_error": Figure(
+    "count_error": Metric(
         "error in the number of boxes",
-        "difference between the numbers of predicted and reference boxes without its sign, mean over all films",
+        "difference between the numbers of predicted and reference boxes without its sign, mean over all images",
         _at_50(lambda n, m, tp: (np.abs(n - m), np.ones(len(n)))),
         lower_is_better=True,
         bounds=COUNT,
     ),
-    "count_bias": Figure(
+    "count_bias": Metric(
         "surplus of boxes",
-        "number of predicted minus number of reference boxes, mean over all films; below 0 where boxes are missing",
+        "number of predicted minus number of reference boxes, mean over all images; below 0 where boxes are missing",
         _at_50(lambda n, m, tp: (n - m, np.ones(len(n)))),
         lower_is_better=None,
         bounds=SIGNED,
     ),
-    "label_accuracy": Figure(
+    "label_accuracy": Metric(
         "right label",
         "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "
         "case and white space, or a synonym where these are compared",
-        lambda films: films.right_labels,
+        lambda images: images.right_labels,
         is_share=True,
     ),
-    "unparseable_share": Figure(
+    "unparseable_share": Metric(
         "unparseable answers",
-        "share of the answers with neither a complete box nor a stated negative",
-        lambda films: (~films.is_read, np.ones(len(films.films))),
+        "share of the answers with neither a complete box nor a no-finding statement",
+        lambda images: (~images.is_read, np.ones(len(images.images))),
         lower_is_better=True,
         is_share=True,
     ),
 }
 
-# Figures of the sampled answers; `of` takes a film to a value for each of them.
-_SAMPLED_FIGURES: dict[str, Figure] = {
-    "sampled_reward": Figure(
+# Metrics of the sampled answers; `of` takes an image to a value for each of them.
+_SAMPLED_METRICS: dict[str, Metric] = {
+    "sampled_reward": Metric(
         "sampled reward",
-        "mean over the sampled answers to a film, then over films",
-        lambda film: film.sampled_rewards,
+        "mean over the sampled answers to an image, then over images",
+        lambda image: image.sampled_rewards,
     ),
-    "sampled_unparseable_share": Figure(
+    "sampled_unparseable_share": Metric(
         "unparseable sampled answers",
-        "share of the sampled answers to a film with neither a complete box nor a stated negative, mean over films",
-        lambda film: [not read for read in film.sampled_read],
+        "share of the sampled answers to an image with neither a complete box nor a no-finding statement, mean over images",
+        lambda image: [not read for read in image.sampled_read],
         lower_is_better=True,
         is_share=True,
     ),
 }
 
-#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.jackknife.ratio_estimates` knows them.
-SHARES = frozenset(key for key, figure in {**DETECTION_FIGURES, **_SAMPLED_FIGURES}.items() if figure.is_share)
-#: The ends of the scale of those figures that do not end at 0 and 1, for the same.
-BOUNDS = {key: figure.bounds for key, figure in DETECTION_FIGURES.items() if figure.bounds != UNIT}
+#: Keys of the metrics that are shares, by which :func:`grounding_rewards.metrics.jackknife.ratio_estimates` knows them.
+SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRICS}.items() if metric.is_share)
+#: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
+BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
 
-# The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
-_OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {
-    "mean_iou": lambda films: films.best_ious,
-    "recall_50": lambda films: films.found(0.5),
-    "recall_75": lambda films: films.found(0.75),
+# The metrics that reference boxes have by themselves: what each earns, and which there are, both (images, boxes).
+_OF_REFERENCES: dict[str, Callable[[MatchedImages], tuple[NDArray[Any], Mask]]] = {
+    "mean_iou": lambda images: images.best_ious,
+    "recall_50": lambda images: images.found(0.5),
+    "recall_75": lambda images: images.found(0.75),
 }
 
 
-def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
-    """The figures that are ratios of sums, by key, in the order of tables: what two runs are compared by.
+def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
+    """The metrics that are ratios of sums, by key, in the order of tables: what two runs are compared by.
 
-    Rewards and figures of sampled answers are among them where every film has them.
+    Rewards and metrics of sampled answers are among them where every image has them.
 
     Example:
-        >>> list(film_figures([AnsweredFilm("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]))[:3]
+        >>> list(image_metrics([AnsweredImage("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]))[:3]
         ['reward_R1', 'reward_R4', 'mean_iou']
     """
-    of_areas = {key: SEGMENTATION_FIGURES[key] for key in AREA_RATIOS}
-    return {**_reward_figures(films), **DETECTION_FIGURES, **QUERY_FIGURES, **of_areas}
+    of_areas = {key: SEGMENTATION_METRICS[key] for key in AREA_RATIOS}
+    return {**_reward_metrics(images), **DETECTION_METRICS, **QUERY_METRICS, **of_areas}
 
 
-def film_sums(
-    films: Sequence[AnsweredFilm], *, label_matching: str = "ignore", areas: Array | None = None
+def image_sums(
+    images: Sequence[AnsweredImage], *, label_matching: str = "ignore", areas: Array | None = None
 ) -> dict[str, Array]:
-    """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
+    """The numerators and denominators of every metric of :func:`image_metrics`, ``(images, 2)`` each.
 
     Whatever a reward matches with, all boxes are matched in one way here, so that models trained with different rewards
     are measured alike.
 
     Args:
-        films: answered films.
+        images: answered images.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         areas: of :func:`grounding_rewards.metrics.areas.segmentation_areas`, where they are known already.
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
-        >>> film_sums([film])["f1_50"]
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
+        >>> image_sums([image])["f1_50"]
         array([[2., 3.]])
     """
-    areas = segmentation_areas(films) if areas is None else areas
+    areas = segmentation_areas(images) if areas is None else areas
     return {
-        **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
-        **detection_sums(films, label_matching=label_matching),
-        QUERY_AP: query_ap_sums(films, label_matching=label_matching),
+        **{key: mean_sums([metric.of(image) for image in images]) for key, metric in _reward_metrics(images).items()},
+        **detection_sums(images, label_matching=label_matching),
+        QUERY_AP: query_ap_sums(images, label_matching=label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
 
 
 def mean_sums(values: Sequence[Sequence[float]]) -> Array:
-    """The sums of a figure that is a mean over the answers to a film, then over films: ``(films, 2)``.
+    """The sums of a metric that is a mean over the answers to an image, then over images: ``(images, 2)``.
 
     Example:
         >>> mean_sums([[0.25, 0.75], [1.0]])
         array([[0.5, 1. ],
                [1. , 1. ]])
     """
-    return np.array([(float(np.mean(of_film)), 1.0) for of_film in values], dtype=np.float64).reshape(-1, 2)
+    return np.array([(float(np.mean(of_image)), 1.0) for of_image in values], dtype=np.float64).reshape(-1, 2)
 
 
-def reference_ious(films: Sequence[AnsweredFilm], *, label_matching: str = "ignore") -> Array:
-    """The IoU of every reference box with its partner, 0 without one, in the order of the films.
+def reference_ious(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
+    """The IoU of every reference box with its partner, 0 without one, in the order of the images.
 
     Args:
-        films: answered films.
-        label_matching: as for :func:`film_sums`.
+        images: answered images.
+        label_matching: as for :func:`image_sums`.
 
     Returns:
-        ``(reference boxes of all films,)`` in [0, 1].
+        ``(reference boxes of all images,)`` in [0, 1].
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
-        >>> reference_ious([film])
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
+        >>> reference_ious([image])
         array([0.5, 0. ])
     """
-    ious, there = MatchedFilms(films, label_matching).best_ious
+    ious, there = MatchedImages(images, label_matching).best_ious
     return ious[there]
 
 
-def label_groups(films: Sequence[AnsweredFilm], label_matching: str = "exact") -> BoxGroups:
+def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact") -> BoxGroups:
     """The reference boxes by label, the most frequent label first.
 
     Labels that are compared as one are one group, under the spelling that is most frequent.
 
     Args:
-        films: answered films.
+        images: answered images.
         label_matching: ``"exact"`` or ``"synonyms"``.
 
     Example:
-        >>> label_groups([AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
+        >>> label_groups([AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
         {'mass': array([ True,  True])}
     """
-    written = [label for film in films for label in film.gt_labels]
+    written = [label for image in images for label in image.gt_labels]
     names = np.array([label_name(label, label_matching) for label in written], dtype=object)
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for name, label in zip(names, written, strict=True):
@@ -545,46 +547,46 @@ def label_groups(films: Sequence[AnsweredFilm], label_matching: str = "exact") -
 
 
 def reference_sums(
-    films: Sequence[AnsweredFilm], groups: BoxGroups, *, label_matching: str = "ignore"
+    images: Sequence[AnsweredImage], groups: BoxGroups, *, label_matching: str = "ignore"
 ) -> dict[tuple[str, str], Array]:
     """Mean IoU and recall of groups of reference boxes: all that a label has where answers state no labels.
 
     Args:
-        films: answered films.
+        images: answered images.
         groups: from :func:`label_groups`, for instance.
-        label_matching: as for :func:`film_sums`.
+        label_matching: as for :func:`image_sums`.
 
     Returns:
-        By group and key the numerators and denominators, ``(films, 2)``.
+        By group and key the numerators and denominators, ``(images, 2)``.
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
-        >>> reference_sums([film], label_groups([film]))["x", "mean_iou"]
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
+        >>> reference_sums([image], label_groups([image]))["x", "mean_iou"]
         array([[0.5, 1. ]])
     """
-    number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
-    matched = MatchedFilms(films, label_matching)
+    number = np.repeat(np.arange(len(images)), [len(image.gt) for image in images])
+    matched = MatchedImages(images, label_matching)
     earned = {key: values[there] for key, (values, there) in ((key, of(matched)) for key, of in _OF_REFERENCES.items())}
     return {
         (name, key): np.stack(
-            [np.bincount(number[members], weights, len(films)) for weights in (values[members], None)], axis=1
+            [np.bincount(number[members], weights, len(images)) for weights in (values[members], None)], axis=1
         )
         for name, members in groups.items()
         for key, values in earned.items()
     }
 
 
-def _reward_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
-    """Rewards and figures of sampled answers that every film has; `of` takes a film to the values to be averaged."""
-    if not films:
+def _reward_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
+    """Rewards and metrics of sampled answers that every image has; `of` takes an image to the values to be averaged."""
+    if not images:
         return {}
-    names = [name for name in films[0].rewards if all(name in film.rewards for film in films)]
-    definition = "mean over films of what {} gives the answer"
+    names = [name for name in images[0].rewards if all(name in image.rewards for image in images)]
+    definition = "mean over images of what {} gives the answer"
     rewards = {
-        f"reward_{name}": Figure(
-            f"reward {name}", definition.format(name), lambda film, name=name: [film.rewards[name]]
+        f"reward_{name}": Metric(
+            f"reward {name}", definition.format(name), lambda image, name=name: [image.rewards[name]]
         )
         for name in names
     }
-    sampled = {key: figure for key, figure in _SAMPLED_FIGURES.items() if all(map(len, map(figure.of, films)))}
+    sampled = {key: metric for key, metric in _SAMPLED_METRICS.items() if all(map(len, map(metric.of, images)))}
     return {**rewards, **sampled}

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes
 
 
 class Curve(NamedTuple):
-    """A line of a diagram: `x` and `y` of equal length, `x` not falling; `low` and `high` bound `y` where known.
+    """A line of a plot: `x` and `y` of equal length, `x` not falling; `low` and `high` bound `y` where known.
 
     A curve of one point is an operating point: boxes that are all tied have no curve.
     """
@@ -26,11 +26,11 @@ class Curve(NamedTuple):
 class Points(NamedTuple):
     """Boxes in the order of a ranking, and the points at which a curve is read.
 
-    ``film`` (n,), ``hit`` (n,) and ``counts`` (n,) are as in :class:`RankedBoxes`; ``ends`` (points,) says how many
+    ``image`` (n,), ``hit`` (n,) and ``counts`` (n,) are as in :class:`RankedBoxes`; ``ends`` (points,) says how many
     boxes come before each point.
     """
 
-    film: Indices
+    image: Indices
     hit: Array
     counts: Array
     ends: Indices
@@ -61,15 +61,15 @@ def curve_points(ranked: RankedBoxes, threshold: int, *, one_by_one: bool) -> Po
     if len(ends):
         ends = ends[np.add.reduceat(hit.astype(np.int64), np.append(0, ends[:-1])) > 0]
     counts = ranked.counts[threshold, order]
-    return Points(ranked.film[order], hit.astype(np.float64), counts.astype(np.float64), ends)
+    return Points(ranked.image[order], hit.astype(np.float64), counts.astype(np.float64), ends)
 
 
 def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
-    """The right boxes, and the boxes that count, up to each point, where each film has a weight.
+    """The right boxes, and the boxes that count, up to each point, where each image has a weight.
 
     Args:
         points: at least one.
-        weights: ``(rows, films)``.
+        weights: ``(rows, images)``.
 
     Returns:
         ``(rows, points)`` both.
@@ -84,9 +84,9 @@ def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
     last = int(points.ends[-1])
     point = np.searchsorted(points.ends, np.arange(last), side="right")
     shape = len(points.ends), weights.shape[1]
-    # What each film adds at each point, which is mostly nothing, times how much it weighs.
+    # What each image adds at each point, which is mostly nothing, times how much it weighs.
     hits, boxes = (
-        (csr_array((values[:last], (point, points.film[:last])), shape=shape) @ weights.T).cumsum(axis=0)
+        (csr_array((values[:last], (point, points.image[:last])), shape=shape) @ weights.T).cumsum(axis=0)
         for values in (points.hit, points.counts)
     )
     # By rows, in which sums along a curve are as exact as they are fast.
@@ -94,13 +94,13 @@ def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
 
 
 def totals(ranked: RankedBoxes, threshold: int) -> Indices:
-    """Right boxes, boxes that count and reference boxes of each film, ``(3, films)``.
+    """Right boxes, boxes that count and reference boxes of each image, ``(3, images)``.
 
     Example:
         >>> hit = np.array([[True, False]])
         >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0).tolist()
         [[1, 0], [1, 1], [1, 0]]
     """
-    films = len(ranked.references)
-    hits, boxes = (np.bincount(ranked.film[mask[threshold]], minlength=films) for mask in (ranked.hit, ranked.counts))
+    images = len(ranked.references)
+    hits, boxes = (np.bincount(ranked.image[mask[threshold]], minlength=images) for mask in (ranked.hit, ranked.counts))
     return np.stack([hits, boxes, ranked.references])

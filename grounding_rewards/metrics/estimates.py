@@ -1,4 +1,4 @@
-"""What a figure is, and its value with an interval: as numbers, as JSON, and as text."""
+"""What a metric is, and its value with an interval: as numbers, as JSON, and as text."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 NOTHING = "–"
 
 
-#: The ends of a figure's scale; infinite without any.
+#: The ends of a metric's scale; infinite without any.
 Bounds = tuple[float, float]
 UNIT: Bounds = (0.0, 1.0)
 COUNT: Bounds = (0.0, math.inf)
 SIGNED: Bounds = (-math.inf, math.inf)
 
 
-class Figure(NamedTuple):
-    """A figure of an evaluation; tables, pages and `diff` take from here all that they show of it.
+class Metric(NamedTuple):
+    """A metric of an evaluation; tables, pages and `diff` take from here all that they show of it.
 
     heading: for tables.
     definition: one sentence for a person.
-    of: the function that computes it; its table says from what. None where several figures are computed together.
+    of: the function that computes it; its table says from what. None where several metrics are computed together.
     lower_is_better: None where 0 is best from both sides.
     is_share: how often something happens among things that are counted: its interval is that of
         :mod:`grounding_rewards.metrics.shares`.
@@ -38,15 +38,15 @@ class Figure(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
+    """A metric and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
 
     value: float
     low: float
     high: float
 
 
-#: Figures by key.
-Figures = dict[str, Estimate]
+#: Metrics by key.
+Metrics = dict[str, Estimate]
 
 
 def percent(share: float) -> str:
@@ -72,7 +72,7 @@ def finite_or_none(value: float) -> float | None:
 
 
 def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
-    """A figure and the ends of its interval as plain values.
+    """A metric and the ends of its interval as plain values.
 
     Example:
         >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
@@ -132,7 +132,7 @@ def counted(number: int, what: str) -> str:
     """A number of things in words.
 
     Example:
-        >>> counted(1, "film"), counted(3, "film")
-        ('1 film', '3 films')
+        >>> counted(1, "image"), counted(3, "image")
+        ('1 image', '3 images')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,6 +1,6 @@
-"""An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
+"""An evaluation of answered images: metrics with intervals, all together and by label and size, and curves.
 
-Every figure has a 95 % interval over patients, or over films where no patient is known: shares the exact one of
+Every metric has a 95 % interval over patients, or over images where no patient is known: shares the exact one of
 :mod:`grounding_rewards.metrics.shares`, all others that of :mod:`grounding_rewards.metrics.jackknife`. The bands around
 curves are percentiles of a bootstrap, point by point.
 """
@@ -16,10 +16,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.arithmetic import Array
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
-from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
+from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
     jackknifed_mean_average_precision,
@@ -29,24 +30,23 @@ from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     BOUNDS,
-    DETECTION_FIGURES,
+    DETECTION_METRICS,
     SHARES,
     detection_sums,
-    film_figures,
-    film_sums,
+    image_metrics,
+    image_sums,
     label_groups,
     reference_ious,
     reference_sums,
 )
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json, estimate_from_json
+from grounding_rewards.metrics.estimates import Estimate, Metric, Metrics, estimate_as_json, estimate_from_json
 from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.jackknife import ratio_estimates
-from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
-from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
+from grounding_rewards.metrics.ranking import RankedImages, label_name, rank_boxes
+from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.metrics.sizes import SIZES
-from grounding_rewards.whole_files import write_whole
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -59,11 +59,11 @@ _FILE = "evaluation.json"
 _REWARD = "reward_"
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
 _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
-# Figures of a label or a size; those about whole films say nothing there.
+# Metrics of a label or a size; those about whole images say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
 _NO_SOURCE = "not known"
-# The figures that come first in the table, after the reward.
+# The metrics that come first in the table, after the reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
 
@@ -72,7 +72,7 @@ class Measures:
     """How an evaluation measures.
 
     Attributes:
-        reward: name of the reward that it is about, a key of the films' `rewards`.
+        reward: name of the reward that it is about, a key of the images' `rewards`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         interpolation: of average precision: `101`, `all` or `11`.
@@ -86,7 +86,7 @@ class Measures:
     label_matching: str = "ignore"
     interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
-    sizes: str = "film"
+    sizes: str = "image"
     resamples: int = BAND_RESAMPLES
     seed: int = 0
 
@@ -100,11 +100,11 @@ class Measures:
 
 
 class Group(NamedTuple):
-    """The boxes of one label, size or source: the number of reference boxes, and figures by key."""
+    """The boxes of one label, size or source: the number of reference boxes, and metrics by key."""
 
     name: str
     boxes: int
-    figures: Figures
+    metrics: Metrics
 
 
 @dataclass(frozen=True)
@@ -113,22 +113,22 @@ class Evaluation:
 
     Attributes:
         systems: name → estimates by key; NaN where there is nothing to measure.
-        figures: key → what is measured, in the order of tables.
+        metrics: key → what is measured, in the order of tables.
         per_label: the labels of the references, the most frequent first.
         per_size: the sizes of the boxes.
-        per_source: the datasets that the films are from, by name; empty where they are from one.
+        per_source: the datasets that the images are from, by name; empty where they are from one.
         pr_curves: precision over recall.
-        froc_curves: sensitivity over false boxes per film.
+        froc_curves: sensitivity over false boxes per image.
         calibration: of stated confidences; None without them.
         ious: of every reference box with its partner.
         confusion: between labels.
-        robustness: answers to changed films.
-        facts: what someone needs who wants the same figures again.
+        robustness: answers to changed images.
+        facts: what someone needs who wants the same metrics again.
         command: what was asked for, as one line; empty where no command asked.
     """
 
-    systems: Mapping[str, Figures]
-    figures: Mapping[str, Figure]
+    systems: Mapping[str, Metrics]
+    metrics: Mapping[str, Metric]
     per_label: tuple[Group, ...]
     per_size: tuple[Group, ...]
     per_source: tuple[Group, ...]
@@ -143,33 +143,33 @@ class Evaluation:
 
     @property
     def headings(self) -> dict[str, str]:
-        """The heading of every figure, by key."""
-        return {key: figure.heading for key, figure in self.figures.items()}
+        """The heading of every metric, by key."""
+        return {key: metric.heading for key, metric in self.metrics.items()}
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as plain values; null where there is nothing to measure."""
+        """The metrics as plain values; null where there is nothing to measure."""
 
-        def plain(figures: Figures) -> dict[str, Any]:
-            return {key: estimate_as_json(one) for key, one in figures.items()}
+        def plain(metrics: Metrics) -> dict[str, Any]:
+            return {key: estimate_as_json(one) for key, one in metrics.items()}
 
         def by_name(groups: Sequence[Group]) -> dict[str, Any]:
-            return {group.name: {"boxes": group.boxes, **plain(group.figures)} for group in groups}
+            return {group.name: {"boxes": group.boxes, **plain(group.metrics)} for group in groups}
 
         return {
-            "systems": {name: plain(figures) for name, figures in self.systems.items()},
+            "systems": {name: plain(metrics) for name, metrics in self.systems.items()},
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "per_source": by_name(self.per_source),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": self.headings,
-            "definitions": {key: figure.definition for key, figure in self.figures.items()},
+            "definitions": {key: metric.definition for key, metric in self.metrics.items()},
             "facts": dict(self.facts),
             "command": self.command,
         }
 
 
 def evaluate(
-    systems: Mapping[str, Sequence[AnsweredFilm]],
+    systems: Mapping[str, Sequence[AnsweredImage]],
     measures: Measures,
     *,
     agreement: Mapping[str, Any] | None = None,
@@ -181,12 +181,12 @@ def evaluate(
     """Measure what was answered, beside its baselines.
 
     Args:
-        systems: by name the answers to the same films in the same order; the first is what is evaluated.
+        systems: by name the answers to the same images in the same order; the first is what is evaluated.
         measures: how.
         agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
-        facts: what else someone needs who wants the same figures again, beside the films and the measures.
+        facts: what else someone needs who wants the same metrics again, beside the images and the measures.
         command: what was asked for, as one line.
         on_progress: called with the name of each step before it is taken.
 
@@ -194,43 +194,45 @@ def evaluate(
         ValueError: a word of ``measures`` is unknown.
 
     Example:
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R3": 0.8})
-        >>> found = evaluate({"model": [film]}, Measures("R3", resamples=10))
+        >>> found = evaluate({"model": [image]}, Measures("R3", resamples=10))
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    films = next(iter(systems.values()))
-    by_rank = RankingFigures.of(films, measures.label_matching, measures.iou_thresholds)
-    ranked = by_rank.rank(films, _CURVE_THRESHOLDS)
-    groups = patients_of(films)
+    images = next(iter(systems.values()))
+    by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
+    ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
+    groups = patients_of(images)
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        boxes = ranked if answers is films else by_rank.rank(answers)
+        boxes = ranked if answers is images else by_rank.rank(answers)
         tables[system] = _estimates(answers, measures, by_rank, boxes, groups)
     on_progress("measuring by label, size and source")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)
-    figures = {
-        key: figure
-        for key, figure in _known_figures(films, by_rank, measures.reward).items()
+    metrics = {
+        key: metric
+        for key, metric in _known_metrics(images, by_rank, measures.reward).items()
         if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-    pr_curves, froc_curves = _curves(films, measures, ranked["ap"], groups)
+    pr_curves, froc_curves = _curves(images, measures, ranked["ap"], groups)
     return Evaluation(
-        systems={system: {key: table.get(key, _NOTHING) for key in figures} for system, table in tables.items()},
-        figures=figures,
-        per_label=tuple(_by_label(films, measures, ranked.get("map"), groups)),
-        per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
-        per_source=tuple(_by_source(films, measures, by_rank)),
+        systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
+        metrics=metrics,
+        per_label=tuple(_by_label(images, measures, ranked.get("map"), groups)),
+        per_size=tuple(_by_size(images, measures, by_rank.ranking, groups)),
+        per_source=tuple(_by_source(images, measures, by_rank)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
-        calibration=calibration(films, label_matching=measures.label_matching),
-        ious=reference_ious(films, label_matching=measures.label_matching),
-        confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
+        calibration=calibration(images, label_matching=measures.label_matching),
+        ious=reference_ious(images, label_matching=measures.label_matching),
+        confusion=confusion(images, synonyms=measures.label_matching == "synonyms")
+        if compares_labels(images)
+        else None,
         robustness=tuple(robustness),
-        facts={**(facts or {}), **_facts(films, measures)},
+        facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
 
@@ -241,14 +243,14 @@ class StoredEvaluation:
 
     Attributes:
         facts: how the run was measured.
-        systems: by name the figures of the run, which comes first, and of its baselines.
+        systems: by name the metrics of the run, which comes first, and of its baselines.
         reward: name of the reward that the evaluation is about.
-        headings: of the figures, by key.
+        headings: of the metrics, by key.
         command: what was asked for; None where the file does not say.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
-    systems: Mapping[str, Figures] = field(default_factory=dict)
+    systems: Mapping[str, Metrics] = field(default_factory=dict)
     reward: str = "R4"
     headings: Mapping[str, str] = field(default_factory=dict)
     command: str | None = None
@@ -262,10 +264,10 @@ class StoredEvaluation:
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
         """What :meth:`Evaluation.as_json` wrote, read again; `facts` have to be there."""
         systems = {
-            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
-            for name, figures in content.get("systems", {}).items()
+            str(name): {key: estimate_from_json(one) for key, one in metrics.items()}
+            for name, metrics in content.get("systems", {}).items()
         }
-        # The first figure of an evaluation is the reward that it is about.
+        # The first metric of an evaluation is the reward that it is about.
         headings = dict(content.get("headings", {}))
         first = next(iter(headings), "")
         reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else cls.reward
@@ -277,7 +279,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
 
     Example:
         >>> import tempfile
-        >>> found = evaluate({"model": [AnsweredFilm("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3", resamples=10))
+        >>> found = evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3", resamples=10))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_evaluation(Path(folder), found)
         ...     stored = read_evaluation(Path(folder))
@@ -289,10 +291,10 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
 
 
 def evaluation_file(run: Path) -> Path:
-    """Where the figures of a run are, given the folder of its evaluation or a file in it.
+    """Where the metrics of a run are, given the folder of its evaluation or a file in it.
 
     Example:
-        >>> evaluation_file(Path("runs/r4/films.jsonl")).as_posix()
+        >>> evaluation_file(Path("runs/r4/images.jsonl")).as_posix()
         'runs/r4/evaluation.json'
     """
     return (run if run.is_dir() else run.parent) / _FILE
@@ -326,25 +328,25 @@ def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
 
 
 def _estimates(
-    films: Sequence[AnsweredFilm],
+    images: Sequence[AnsweredImage],
     measures: Measures,
-    by_rank: RankingFigures,
-    ranked: Mapping[str, RankedFilms],
+    by_rank: RankingMetrics,
+    ranked: Mapping[str, RankedImages],
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
-    areas = segmentation_areas(films)
-    sums = film_sums(films, label_matching=measures.label_matching, areas=areas)
+    areas = segmentation_areas(images)
+    sums = image_sums(images, label_matching=measures.label_matching, areas=areas)
     found = ratio_estimates(sums, shares=SHARES, bounds=BOUNDS, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     found |= {key: one.estimate for key, one in of_ranking.items()}
     segmentation = segmentation_estimates(areas, groups=groups)
-    return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+    return {**found, **{key: segmentation[key] for key in SEGMENTATION_METRICS}}
 
 
-def _known_figures(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
-    """Every figure in the order of the table; rewards come last, but for the one that the evaluation is about."""
-    found = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES, **film_figures(films)}
-    if not compares_labels(films):
+def _known_metrics(images: Sequence[AnsweredImage], by_rank: RankingMetrics, reward: str) -> dict[str, Metric]:
+    """Every metric in the order of the table; rewards come last, but for the one that the evaluation is about."""
+    found = {**by_rank.metrics(), **DETECTION_METRICS, **SEGMENTATION_METRICS, **image_metrics(images)}
+    if not compares_labels(images):
         found.pop("label_accuracy")
     first = [key for key in (_REWARD + reward, *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
@@ -357,43 +359,43 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 def _by_label(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms | None, groups: Sequence[Any] | None
+    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages | None, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     compared = "exact" if ranked is None else ranked.label_matching
-    boxes = dict(islice(label_groups(films, compared).items(), _MOST_LABELS))
+    boxes = dict(islice(label_groups(images, compared).items(), _MOST_LABELS))
     if not boxes:
         return
     if ranked is None:
-        sums = reference_sums(films, boxes, label_matching=measures.label_matching)
+        sums = reference_sums(images, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {name: detection_sums(films, label_matching=compared, label=name, keys=_BY_BOX) for name in boxes}
+        by_label = {name: detection_sums(images, label_matching=compared, label=name, keys=_BY_BOX) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
             ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
         )
-    found: dict[str, Figures] = defaultdict(dict)
+    found: dict[str, Metrics] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in SHARES]
     for (name, key), estimate in ratio_estimates(sums, shares=shares, groups=groups).items():
         found[name][key] = estimate
     for name, members in boxes.items():
         precision = precisions.get(label_name(name, compared))
-        figures = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
-        yield Group(name or UNNAMED, int(members.sum()), figures)
+        metrics = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
+        yield Group(name or UNNAMED, int(members.sum()), metrics)
 
 
 def _by_size(
-    films: Sequence[AnsweredFilm], measures: Measures, ranking: str, groups: Sequence[Any] | None
+    images: Sequence[AnsweredImage], measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, label_matching=measures.label_matching, area=area, keys=_BY_BOX)
+        sums = detection_sums(images, label_matching=measures.label_matching, area=area, keys=_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates(sums, shares=SHARES, groups=groups)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(
-                films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
+                images, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
             )
             ap = jackknifed_mean_average_precision(
                 ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed
@@ -401,21 +403,21 @@ def _by_size(
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 
-def _by_source(films: Sequence[AnsweredFilm], measures: Measures, by_rank: RankingFigures) -> Iterator[Group]:
-    """The figures that are quoted, each over the films of one source; none where all are from one."""
-    sources = sorted({film.source or _NO_SOURCE for film in films})
+def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: RankingMetrics) -> Iterator[Group]:
+    """The metrics that are quoted, each over the images of one source; none where all are from one."""
+    sources = sorted({image.source or _NO_SOURCE for image in images})
     for source in sources if len(sources) > 1 else ():
-        own = [film for film in films if (film.source or _NO_SOURCE) == source]
+        own = [image for image in images if (image.source or _NO_SOURCE) == source]
         found = _estimates(own, measures, by_rank, by_rank.rank(own), patients_of(own))
         keys = (_REWARD + measures.reward, *_QUOTED, *_BY_BOX)
-        figures = {key: found[key] for key in dict.fromkeys(keys) if key in found}
-        yield Group(source, sum(len(film.gt) for film in own), figures)
+        metrics = {key: found[key] for key in dict.fromkeys(keys) if key in found}
+        yield Group(source, sum(len(image.gt) for image in own), metrics)
 
 
 def _curves(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms, groups: Sequence[Any] | None
+    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages, groups: Sequence[Any] | None
 ) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
-    """Precision over recall, and sensitivity over false boxes per film.
+    """Precision over recall, and sensitivity over false boxes per image.
 
     Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
     order in which an answer names its boxes.
@@ -424,7 +426,7 @@ def _curves(
     in_order, order = ranked, ""
     if ranked.ranking == "tied":
         rule = measures.label_matching
-        in_order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
+        in_order = rank_boxes(images, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
         order = ", as written"
     return (
         tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
@@ -432,19 +434,19 @@ def _curves(
     )
 
 
-def _facts(films: Sequence[AnsweredFilm], measures: Measures) -> dict[str, Any]:
+def _facts(images: Sequence[AnsweredImage], measures: Measures) -> dict[str, Any]:
     """What was measured, and how."""
-    patients = {film.patient for film in films if film.patient is not None}
-    unknown = sum(film.patient is None for film in films)
+    patients = {image.patient for image in images if image.patient is not None}
+    unknown = sum(image.patient is None for image in images)
     return {
-        "films": len(films),
+        "images": len(images),
         "patients": len(patients) or "not known",
-        **({"films whose patient is not known": unknown} if patients and unknown else {}),
-        "films without a finding": sum(film.is_normal for film in films),
-        "reference boxes": sum(len(film.gt) for film in films),
+        **({"images whose patient is not known": unknown} if patients and unknown else {}),
+        "images without a finding": sum(image.is_normal for image in images),
+        "reference boxes": sum(len(image.gt) for image in images),
         "label matching": measures.label_matching,
         "interpolation of average precision": measures.interpolation,
-        "intervals": f"95 %, over {'patients' if patients else 'films'}: of shares exact, of others by "
+        "intervals": f"95 %, over {'patients' if patients else 'images'}: of shares exact, of others by "
         f"the jackknife, seed {measures.seed}",
     }
 

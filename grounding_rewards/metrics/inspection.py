@@ -1,4 +1,4 @@
-"""The figures of a log of completions: how many were read, why the others were not, and whether the space fits."""
+"""The metrics of a log of completions: how many were read, why the others were not, and whether the space fits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import to_pixel, valid_boxes
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.estimates import finite_or_none
 from grounding_rewards.parsing import (
     REJECT_REASONS,
@@ -24,18 +24,18 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.scope import THINKING_STATES, find_answer
+from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_sizes
+from grounding_rewards.parsing.thinking_check import count_thinking, thinking_suspicion
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
-from grounding_rewards.thinking_check import count_thinking, thinking_suspicion
 
 #: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
 
 _SIZES = ("width", "height", "resized_width", "resized_height")
 _CHUNK = 512
-# Tolerance as a fraction of the film's sides: a box on the edge is on the film.
+# Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
@@ -43,7 +43,7 @@ Track = Callable[[Sequence[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Inspection:
-    """The figures of a log.
+    """The metrics of a log.
 
     Attributes:
         texts: the completions.
@@ -53,10 +53,10 @@ class Inspection:
         boxes: of all completions.
         most_boxes: of one completion.
         upside_down: boxes with x1 >= x2 or y1 >= y2.
-        located: boxes for which it is known whether they are on the film.
-        off_film: those that reach off the film.
-        scored: completions with reference boxes whose film's size is known where it is needed.
-        figures: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where a film has any.
+        located: boxes for which it is known whether they are on the image.
+        off_image: those that reach off the image.
+        scored: completions with reference boxes whose image's size is known where it is needed.
+        metrics: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where an image has any.
         space_checks: by the name of the box format.
         thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
             opened), ``unclosed``, or ``none``.
@@ -73,9 +73,9 @@ class Inspection:
     most_boxes: int
     upside_down: int
     located: int
-    off_film: int
+    off_image: int
     scored: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
     space_checks: dict[str, SpaceCheck]
     thinking: dict[str, int]
     thinking_suspicion: str | None
@@ -93,7 +93,7 @@ class Inspection:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """The figures as plain values for JSON, without any text of the log; what was not measured is None."""
+        """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
         return {
             "completions": len(self.texts),
             "statuses": self.statuses,
@@ -102,9 +102,9 @@ class Inspection:
             "most_boxes": self.most_boxes,
             "upside_down": self.upside_down,
             "located": self.located,
-            "off_film": self.off_film,
+            "off_image": self.off_image,
             "scored": self.scored,
-            "figures": self.figures,
+            "metrics": self.metrics,
             "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
@@ -155,11 +155,11 @@ def inspect_completions(
         for fmt in {id(fmt): fmt for fmt in formats}.values()
     ]
     scored = [log.scorable(group) for group in groups]
-    figures, notes = _figures(log, scored, track)
+    metrics, notes = _metrics(log, scored, track)
     unscored = sum(isinstance(boxes, list) for boxes in log.gt) - sum(len(group.members) for group in scored)
     if unscored:
         notes.append(
-            f"{unscored} completions have reference boxes, but their films have no known size, and are not scored. "
+            f"{unscored} completions have reference boxes, but their images have no known size, and are not scored. "
             "Add columns `width` and `height`, or give --width and --height."
         )
     thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
@@ -177,9 +177,9 @@ def inspect_completions(
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
         upside_down=places[0],
         located=places[1],
-        off_film=places[2],
+        off_image=places[2],
         scored=sum(len(group.members) for group in scored),
-        figures=figures,
+        metrics=metrics,
         space_checks={
             group.fmt.name: _space_check(log, group, mine) for group, mine in zip(groups, scored, strict=True)
         },
@@ -198,7 +198,7 @@ class _Group(NamedTuple):
 
 
 class _Log(NamedTuple):
-    """n completions as read, their reference boxes and the sizes of their films, (n, 4), NaN where unknown."""
+    """n completions as read, their reference boxes and the sizes of their images, (n, 4), NaN where unknown."""
 
     texts: list[str]
     raws: list[RawBoxes]
@@ -213,7 +213,7 @@ class _Log(NamedTuple):
         return group._replace(members=members)
 
     def size_columns(self, members: list[int]) -> dict[str, Array]:
-        """The sizes by column, without those that some film lacks."""
+        """The sizes by column, without those that some image lacks."""
         columns = _by_side(self.sizes[members])
         return {side: values for side, values in columns.items() if np.isfinite(values).all()}
 
@@ -245,19 +245,19 @@ def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | 
                 f"Expected a number for `{side}`, got {value!r:.200} in row {k}. Give sizes in pixels."
             ) from None
 
-    return film_sizes(len(rows), *([number(k, side) for k in range(len(rows))] for side in _SIZES))
+    return original_sizes(len(rows), *([number(k, side) for k in range(len(rows))] for side in _SIZES))
 
 
 def _by_side(sizes: Array) -> dict[str, Array]:
     return dict(zip(_SIZES, sizes.T, strict=True))
 
 
-def _figures(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[str, float], list[str]]:
+def _metrics(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[str, float], list[str]]:
     """Means of each reward and of `mean_iou` over the scored completions; and the warnings."""
-    # On a film without findings nothing can match.
+    # On an image without findings nothing can match.
     positive = [group._replace(members=[k for k in group.members if log.gt[k]]) for group in scored]
     tasks = [("mean_iou", positive), *((name, list(scored)) for name in SPECIFICATION_REWARDS)]
-    figures = {}
+    metrics = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         # The verdict on the space is shown anyway.
@@ -265,8 +265,8 @@ def _figures(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[st
         for name, groups in track(tasks):
             sums = np.sum([_sums(log, group, name) for group in groups if group.members], axis=0)
             if sums.any():
-                figures[name] = float(sums[0] / sums[1])
-    return figures, list(dict.fromkeys(str(warning.message) for warning in caught))
+                metrics[name] = float(sums[0] / sums[1])
+    return metrics, list(dict.fromkeys(str(warning.message) for warning in caught))
 
 
 def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
@@ -291,23 +291,23 @@ def _space_check(log: _Log, group: _Group, scored: _Group) -> SpaceCheck:
 
 
 def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
-    """How many boxes are upside down, how many can be located on their film, and how many of these reach off it."""
+    """How many boxes are upside down, how many can be located on their image, and how many of these reach off it."""
     raws = [log.raws[k] for k in group.members]
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
     upside_down = int((~valid_boxes(boxes)).sum())
     columns = {side: np.repeat(sizes, counts) for side, sizes in log.size_columns(group.members).items()}
     if "width" not in columns or "height" not in columns:
-        if group.fmt.space.frame != "film":
+        if group.fmt.space.frame != "image":
             return upside_down, 0, 0
-        # For fractions of the film its size does not matter.
+        # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if group.fmt.space.frame == "resized" and len(columns) < len(_SIZES):
         return upside_down, 0, 0
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
     pixels = to_pixel(boxes, group.fmt.space, **columns)
-    off_film = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
-    return upside_down, len(boxes), int(off_film.sum())
+    off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
+    return upside_down, len(boxes), int(off_image.sum())
 
 
 def _reasons(raws: Sequence[RawBoxes]) -> dict[str, int]:
@@ -329,7 +329,7 @@ def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
         "likely": check.likely._asdict() if check.likely is not None else None,
         "declared_iou": finite_or_none(check.declared_iou),
         "likely_iou": finite_or_none(check.likely_iou),
-        "films": check.films,
+        "images": check.images,
         "boxes": check.boxes,
         "message": check.message,
     }

@@ -1,6 +1,6 @@
-"""Intervals of figures that are no shares: from how much each patient, left out, changes them.
+"""Intervals of metrics that are no shares: from how much each patient, left out, changes them.
 
-A figure ``v`` is taken again without each of the ``g`` units, patients or films, which gives ``v_(1) … v_(g)``. Where
+A metric ``v`` is taken again without each of the ``g`` units, patients or images, which gives ``v_(1) … v_(g)``. Where
 there are more than :data:`MOST_PARTS` units and taking it again is work, units are put at random into that many parts,
 and parts are left out. Then
 
@@ -14,7 +14,7 @@ is how uncertain it is, and the interval is one that knows the ends of the scale
 * from 0 up, numbers of boxes for instance, Fay and Feuer's for weighted counts, of variance ``(se t / z)²``, where an
   event that was not seen weighs ``1/m``: with none among m units the upper end is ``3.69/m``, as it is for a Poisson
   number;
-* a figure without ends, or a difference, ``v ± t se``.
+* a metric without ends, or a difference, ``v ± t se``.
 
 What was never seen may still befall others: of m units, a share of at most ``u = 1 - 0.025^(1/m)``. So in [0, 1] the
 interval reaches down to ``v (1 - u)`` at least, and up to ``v + (1 - v) u``: a model that is right about all patients
@@ -23,12 +23,12 @@ whole scale.
 
 Average precision reads the best precision at each recall or a larger one, and the best of fewer boxes is better by
 chance, so that it is too high: as other monotone hulls, by about ``c m^-2/3``. On halves of the units, each with its
-counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the figure less
-that. The figure itself is not changed.
+counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the metric less
+that. The metric itself is not changed.
 
-docs/simulated_figures.md says how often the intervals hold the true figure; shares have intervals of their own,
+docs/simulated_metrics.md says how often the intervals hold the true metric; shares have intervals of their own,
 :mod:`grounding_rewards.metrics.shares`. Two runs on the same units, with the same seed, leave out the same ones, so
-that their figures can be subtracted one by one.
+that their metrics can be subtracted one by one.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Korn and Graubard, Survey Methodology 1998;
 Fay and Feuer, Confidence Intervals for Directly Standardized Rates, Statistics in Medicine 1997.
@@ -43,26 +43,26 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.bootstrap import group_numbers, ratios, sum_by_group
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Bounds, Estimate
 from grounding_rewards.metrics.shares import binomial_interval, never_seen, share_estimate
 
 _Key = TypeVar("_Key")
 
-#: Parts of the units at most that are left out, one at a time, of a figure that is computed again without each.
+#: Parts of the units at most that are left out, one at a time, of a metric that is computed again without each.
 MOST_PARTS = 100
 # Pairs of halves that the bias is read from.
 _SPLITS = 20
-# Rounding alone makes figures that do not change differ by less.
+# Rounding alone makes metrics that do not change differ by less.
 _ROUNDING = 1e-12
 
 
 class Jackknifed(NamedTuple):
-    """A figure on all units, and ``(g,)`` without each part of them; NaN where there is nothing to measure.
+    """A metric on all units, and ``(g,)`` without each part of them; NaN where there is nothing to measure.
 
-    units: how many patients or films there are, of those that have something to measure.
-    bias: by how much the figure is too high.
+    units: how many patients or images there are, of those that have something to measure.
+    bias: by how much the metric is too high.
     bounds: the ends of its scale.
     """
 
@@ -88,7 +88,7 @@ class Jackknifed(NamedTuple):
 
     @property
     def estimate(self) -> Estimate:
-        """The figure with its 95 % interval; NaN for an end that nothing bounds.
+        """The metric with its 95 % interval; NaN for an end that nothing bounds.
 
         Example:
             >>> Jackknifed(0.5, np.array([0.5, 0.5]), 1).estimate
@@ -105,7 +105,7 @@ class Jackknifed(NamedTuple):
 
     @property
     def as_mean(self) -> Array:
-        """The figure as the mean of what each part says of it, ``v + (g - 1) (mean - v_(k))``, for a test of means.
+        """The metric as the mean of what each part says of it, ``v + (g - 1) (mean - v_(k))``, for a test of means.
 
         Returns:
             ``(g, 2)`` numerators and denominators; 0 / 0 where there is nothing to measure without some part.
@@ -183,11 +183,11 @@ def jackknifed_ratio(units: Array, bounds: Bounds = UNIT) -> Jackknifed:
 
 
 def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
-    """After minus before, on the same films.
+    """After minus before, on the same images.
 
     Args:
-        before: a figure of one run.
-        after: of another run on the same films in the same order, with the same groups and seed.
+        before: a metric of one run.
+        after: of another run on the same images in the same order, with the same groups and seed.
 
     Raises:
         ValueError: not the same parts were left out.
@@ -201,7 +201,7 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
     if before.left_out.shape != after.left_out.shape:
         raise ValueError(
             f"Expected as many parts left out of `after` as of `before`, got {len(after.left_out)} and "
-            f"{len(before.left_out)}. Take both with the same films, groups and seed."
+            f"{len(before.left_out)}. Take both with the same images, groups and seed."
         )
     reach = after.bounds[1] - after.bounds[0]
     return Jackknifed(
@@ -214,26 +214,26 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
 
 
 class Parts(NamedTuple):
-    """Films in parts that are left out together: the part of each film ``(films,)``, of how many, of how many units."""
+    """Images in parts that are left out together: the part of each image ``(images,)``, of how many, of how many units."""
 
-    of_film: NDArray[np.int64]
+    of_image: NDArray[np.int64]
     parts: int
     units: int
 
     @classmethod
-    def of(cls, groups: Sequence[Any] | None, films: int, seed: int) -> Parts:
+    def of(cls, groups: Sequence[Any] | None, images: int, seed: int) -> Parts:
         """One part for each unit, or :data:`MOST_PARTS` of about equally many units.
 
         Args:
-            groups: the patient of each film, where known; without them every film is a unit.
-            films: how many there are.
+            groups: the patient of each image, where known; without them every image is a unit.
+            images: how many there are.
             seed: of putting units into parts, and of :attr:`halves`.
 
         Example:
             >>> Parts.of(["b", "a", "b"], 3, seed=0)
-            Parts(of_film=array([0, 1, 0]), parts=2, units=2)
+            Parts(of_image=array([0, 1, 0]), parts=2, units=2)
         """
-        number = group_numbers(groups, films)
+        number = group_numbers(groups, images)
         units = int(number.max(initial=-1)) + 1
         if units <= MOST_PARTS:
             return cls(number, units, units)
@@ -270,13 +270,13 @@ def ratio_estimates(
     bounds: Mapping[_Key, Bounds] | None = None,
     groups: Sequence[Any] | None = None,
 ) -> dict[_Key, Estimate]:
-    """``Σ numerator / Σ denominator`` of every figure, with 95 % intervals.
+    """``Σ numerator / Σ denominator`` of every metric, with 95 % intervals.
 
     Args:
-        sums: by key ``(films, 2)`` numerators and denominators.
-        shares: keys of the figures that are shares, see :mod:`grounding_rewards.metrics.shares`.
+        sums: by key ``(images, 2)`` numerators and denominators.
+        shares: keys of the metrics that are shares, see :mod:`grounding_rewards.metrics.shares`.
         bounds: by key the ends of the scale of the others, where they are not 0 and 1.
-        groups: the patient of each film, where known; the films of one patient are then left out together.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
 
     Example:
         >>> found = ratio_estimates({"iou": np.column_stack([[0.9, 0.5, 0.7, 0.7], np.ones(4)])})["iou"]

@@ -1,6 +1,6 @@
 """What became of every box: right, of the wrong label, in the wrong place; found or missed.
 
-The same rule as that of the figures, box by box: a predicted box is right if it is a hit at the threshold under the
+The same rule as that of the metrics, box by box: a predicted box is right if it is a hit at the threshold under the
 rule for labels that the evaluation follows. A box that would be right but for its label is of the wrong label, and so
 is the reference box in its place: it was not missed but called something else. Under ``label_matching="ignore"`` no box
 is of the wrong label, because no label counts.
@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
-from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import pairwise_iou
 
@@ -32,7 +32,7 @@ IOU_THRESHOLD = 0.5
 
 
 class BoxOutcomes(NamedTuple):
-    """Of one film with n predicted and m reference boxes.
+    """Of one image with n predicted and m reference boxes.
 
     pred: n outcomes.
     gt: m outcomes.
@@ -51,11 +51,11 @@ class BoxOutcomes(NamedTuple):
     renamed: tuple[str | None, ...]
 
 
-def box_outcomes(film: AnsweredFilm, label_matching: str = "ignore") -> BoxOutcomes:
-    """What became of every box of a film at :data:`IOU_THRESHOLD`.
+def box_outcomes(image: AnsweredImage, label_matching: str = "ignore") -> BoxOutcomes:
+    """What became of every box of an image at :data:`IOU_THRESHOLD`.
 
     Args:
-        film: with its answer.
+        image: with its answer.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
 
@@ -63,43 +63,43 @@ def box_outcomes(film: AnsweredFilm, label_matching: str = "ignore") -> BoxOutco
         Both lungs are called left.
 
         >>> lungs = [[0, 0, 40, 90], [60, 0, 100, 90]]
-        >>> film = AnsweredFilm("a", 100, 100, gt=lungs, gt_labels=["right lung", "left lung"],
+        >>> image = AnsweredImage("a", 100, 100, gt=lungs, gt_labels=["right lung", "left lung"],
         ...                     pred=lungs, pred_labels=["left lung", "left lung"])
-        >>> box_outcomes(film, "exact")[:2]
+        >>> box_outcomes(image, "exact")[:2]
         (('wrong label', 'right'), ('wrong label', 'found'))
-        >>> box_outcomes(film)[:2]
+        >>> box_outcomes(image)[:2]
         (('right', 'right'), ('found', 'found'))
     """
-    return outcomes_of(MatchedFilms([film], label_matching))[0]
+    return outcomes_of(MatchedImages([image], label_matching))[0]
 
 
-def outcomes_of(matched: MatchedFilms) -> list[BoxOutcomes]:
-    """:func:`box_outcomes` of many films, matched together, which is faster.
+def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
+    """:func:`box_outcomes` of many images, matched together, which is faster.
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
-        >>> [outcomes.gt for outcomes in outcomes_of(MatchedFilms([film, film]))]
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"])
+        >>> [outcomes.gt for outcomes in outcomes_of(MatchedImages([image, image]))]
         [('missed',), ('missed',)]
     """
     compared = matched.label_matching != "ignore"
     return [
-        _outcomes(film, right, counted, iou, compared)
-        for (film, right, counted), iou in zip(
-            matched.by_film(IOU_THRESHOLD), _ious_of_films(matched.films), strict=True
+        _outcomes(image, right, counted, iou, compared)
+        for (image, right, counted), iou in zip(
+            matched.by_image(IOU_THRESHOLD), _ious_of_images(matched.images), strict=True
         )
     ]
 
 
-def _ious_of_films(films: Sequence[AnsweredFilm]) -> list[Array]:
-    """``pairwise_iou(pred, gt)`` of every film."""
-    pred, gt = (BoxBatch.of([getattr(film, name) for film in films], name) for name in ("pred", "gt"))
+def _ious_of_images(images: Sequence[AnsweredImage]) -> list[Array]:
+    """``pairwise_iou(pred, gt)`` of every image."""
+    pred, gt = (BoxBatch.of([getattr(image, name) for image in images], name) for name in ("pred", "gt"))
     pairs = pred.counts * gt.counts
-    # Every pair of boxes of one film: no film has to be padded to the longest.
-    film = np.repeat(np.arange(len(films)), pairs)
-    place = np.arange(len(film)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    i, j = np.divmod(place, gt.counts[film])
+    # Every pair of boxes of one image: no image has to be padded to the longest.
+    image = np.repeat(np.arange(len(images)), pairs)
+    place = np.arange(len(image)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
+    i, j = np.divmod(place, gt.counts[image])
     first_pred, first_gt = (np.cumsum(batch.counts) - batch.counts for batch in (pred, gt))
-    one, other = pred.flat[first_pred[film] + i], gt.flat[first_gt[film] + j]
+    one, other = pred.flat[first_pred[image] + i], gt.flat[first_gt[image] + j]
     flat = pairwise_iou(one[:, None], other[:, None]).reshape(-1)
     return [
         part.reshape(n, m)
@@ -108,12 +108,12 @@ def _ious_of_films(films: Sequence[AnsweredFilm]) -> list[Array]:
 
 
 def _outcomes(
-    film: AnsweredFilm, right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Array, compared: bool
+    image: AnsweredImage, right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Array, compared: bool
 ) -> BoxOutcomes:
-    """Of a film whose predicted boxes are right about these reference boxes, -1 for none.
+    """Of an image whose predicted boxes are right about these reference boxes, -1 for none.
 
     Args:
-        film: with its answer.
+        image: with its answer.
         right: ``(n,)``.
         counted: ``(n,)`` whether the box counts.
         iou: ``(n, m)``.
@@ -123,7 +123,7 @@ def _outcomes(
     pred = np.where(
         right >= 0, RIGHT, np.where(~counted, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE))
     )
-    gt = np.full(len(film.gt), MISSED, dtype=object)
+    gt = np.full(len(image.gt), MISSED, dtype=object)
     gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
     gt[right[right >= 0]] = FOUND
     partners = np.maximum(right, mislabelled)
@@ -135,8 +135,8 @@ def _outcomes(
         tuple(gt.tolist()),
         pred_ious,
         gt_ious,
-        tuple(None if place < 0 else film.gt_labels[place] for place in mislabelled.tolist()),
-        tuple(None if compared else _renamed(film, i, place) for i, place in enumerate(right.tolist())),
+        tuple(None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()),
+        tuple(None if compared else _renamed(image, i, place) for i, place in enumerate(right.tolist())),
     )
 
 
@@ -149,9 +149,9 @@ def _mislabelled(right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Arra
     return match_batch(free[None], IOU_THRESHOLD, matching="most_hits")[0]
 
 
-def _renamed(film: AnsweredFilm, i: int, place: int) -> str | None:
-    stated = film.pred_labels[i]
-    if place < 0 or not stated or film.gt_labels[place] == UNNAMED:
+def _renamed(image: AnsweredImage, i: int, place: int) -> str | None:
+    stated = image.pred_labels[i]
+    if place < 0 or not stated or image.gt_labels[place] == UNNAMED:
         return None
-    name = film.gt_labels[place]
+    name = image.gt_labels[place]
     return name if label_name(stated, "exact") != label_name(name, "exact") else None

@@ -1,6 +1,6 @@
-"""Predicted boxes of all films in one ranking, each right, wrong or not counted: what AP and FROC are read from.
+"""Predicted boxes of all images in one ranking, each right, wrong or not counted: what AP and FROC are read from.
 
-The rules are COCO's. Of one film and label the first ``max_detections`` boxes of the ranking are looked at; each takes
+The rules are COCO's. Of one image and label the first ``max_detections`` boxes of the ranking are looked at; each takes
 the free reference box with which it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
 ignored region covers (:mod:`grounding_rewards.ignore_regions`) does not count. pycocotools works on x, y, width,
 height; where that loses the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
@@ -8,12 +8,12 @@ height; where that loses the last bit of a coordinate, an IoU that equals a thre
 What COCO does not know, models that write boxes as text do:
 
 * ``ranking="score"`` ranks by stated confidence. Boxes without one come after all others, as one group.
-* ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all films are one
+* ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all images are one
   group, the second boxes the next.
 * ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
   overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
 
-A curve is read at the end of each group. Nothing depends on the order of the films, except that COCO's AP takes equal
+A curve is read at the end of each group. Nothing depends on the order of the images, except that COCO's AP takes equal
 stated confidences one by one.
 
 Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
@@ -32,13 +32,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.box_batch import positions
 from grounding_rewards.boxes import Boxes, box_area
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
@@ -61,18 +61,18 @@ _ALMOST_ONE = 1 - 1e-10
 
 @dataclass(frozen=True, eq=False)
 class RankedBoxes:
-    """The predicted boxes of one label, film after film.
+    """The predicted boxes of one label, image after image.
 
     Attributes:
-        film: ``(n,)`` the film of each box, an index.
+        image: ``(n,)`` the image of each box, an index.
         key: ``(n,)`` place in the ranking, lowest first; infinite for a box without a stated confidence.
         hit: ``(thresholds, n)`` whether the box is right.
         counts: ``(thresholds, n)`` whether the box counts at all.
-        references: ``(films,)`` number of reference boxes.
+        references: ``(images,)`` number of reference boxes.
         ranking: what the key is made from.
     """
 
-    film: Indices
+    image: Indices
     key: Array
     hit: Mask
     counts: Mask
@@ -80,23 +80,23 @@ class RankedBoxes:
     ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
-        """The same boxes, counted by group of films, for instance by patient, instead of by film.
+        """The same boxes, counted by group of images, for instance by patient, instead of by image.
 
         Args:
-            group: ``(films,)`` a number from 0 for each film.
+            group: ``(images,)`` a number from 0 for each image.
         """
         references = np.bincount(group, weights=self.references).astype(np.int64)
-        return replace(self, film=group[self.film], references=references)
+        return replace(self, image=group[self.image], references=references)
 
 
 @dataclass(frozen=True, eq=False)
-class RankedFilms:
-    """The predicted boxes of all films, ranked and matched once, for :mod:`.average_precision` and :mod:`.froc`.
+class RankedImages:
+    """The predicted boxes of all images, ranked and matched once, for :mod:`.average_precision` and :mod:`.froc`.
 
     Attributes:
         by_label: the boxes of each label, in the order of the alphabet, labels that are only predicted among them;
             under ``label_matching="ignore"`` all boxes together, under an empty name.
-        films: number of films.
+        images: number of images.
         iou_thresholds: at which boxes were matched.
         ranking: how boxes were ranked.
         label_matching: how boxes were put under labels; ``"ignore"`` where all are together.
@@ -104,7 +104,7 @@ class RankedFilms:
     """
 
     by_label: Mapping[str, RankedBoxes]
-    films: int
+    images: int
     iou_thresholds: tuple[float, ...]
     ranking: str
     label_matching: str
@@ -117,8 +117,8 @@ class RankedFilms:
             ValueError: labels were compared and ``label`` is None, or the other way round.
 
         Example:
-            >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
-            >>> rank_boxes([film], label_matching="exact").of_label("Mass").references
+            >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+            >>> rank_boxes([image], label_matching="exact").of_label("Mass").references
             array([1])
         """
         name = label_name(label, self.label_matching)
@@ -135,7 +135,7 @@ class RankedFilms:
             )
         none = np.zeros((len(self.iou_thresholds), 0), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
-        absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(self.films, dtype=np.int64), self.ranking)
+        absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(self.images, dtype=np.int64), self.ranking)
         return self.by_label.get(name, absent)
 
     def threshold_index(self, iou_threshold: float) -> int:
@@ -153,13 +153,13 @@ class RankedFilms:
         if not distance[nearest] < 1e-9:
             raise ValueError(
                 f"Expected one of {[round(one, 9) for one in self.iou_thresholds]} for the IoU threshold, got "
-                f"{iou_threshold!r}. Name it in rank_boxes(films, iou_thresholds)."
+                f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
             )
         return nearest
 
 
 def rank_boxes(
-    films: Sequence[AnsweredFilm],
+    images: Sequence[AnsweredImage],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
     ranking: str = "score",
@@ -167,11 +167,11 @@ def rank_boxes(
     together: bool = False,
     area: Area | None = None,
     max_detections: int = 100,
-) -> RankedFilms:
+) -> RankedImages:
     """Rank the predicted boxes of each label and say which are right.
 
     Args:
-        films: with their answers.
+        images: with their answers.
         iou_thresholds: each in (0, 1].
         ranking: ``"score"``, ``"emission"`` or ``"tied"``.
         label_matching: ``"ignore"``, all boxes together; ``"exact"``, by label, up to case and white space;
@@ -181,33 +181,33 @@ def rank_boxes(
             label by ``label_matching``; a predicted box without a label is a false one.
         area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
             match one of another size, don't count.
-        max_detections: the highest-scoring boxes of a film and label that are looked at; under ``"emission"`` and
+        max_detections: the highest-scoring boxes of an image and label that are looked at; under ``"emission"`` and
             ``"tied"`` those named first.
 
     Raises:
         ValueError: an argument is out of its range, or a reference box has no label although labels are compared.
 
     Example:
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
         ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
-        >>> ranked = rank_boxes([film], [0.5]).of_label(None)
+        >>> ranked = rank_boxes([image], [0.5]).of_label(None)
         >>> ranked.key, ranked.hit, ranked.references
         (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
     """
     _check(iou_thresholds, ranking, label_matching, max_detections)
-    found = _collect(films, label_matching, together)
+    found = _collect(images, label_matching, together)
     stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
     order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
     place = place_within(found.pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
     gt_order = np.argsort(found.gt_entry, kind="stable")
     entries = np.unique(np.concatenate([found.pred_entry, found.gt_entry]))
-    films_of_entries, label_of_entries = np.divmod(entries, len(found.labels))
+    images_of_entries, label_of_entries = np.divmod(entries, len(found.labels))
 
-    film_areas = np.array([film.width * film.height for film in films], dtype=np.float64)
-    wanted, own = _sizes(found, film_areas, area)
+    image_areas = np.array([image.width * image.height for image in images], dtype=np.float64)
+    wanted, own = _sizes(found, image_areas, area)
     matched = _match_entries(
         _Entries(
             pred=found.pred[order],
@@ -217,7 +217,7 @@ def rank_boxes(
             wanted=wanted[gt_order],
             regions=found.regions,
             k=found.region_counts,
-            films=films_of_entries,
+            images=images_of_entries,
             pred_codes=None if found.codes is None else found.codes.pred[order],
             gt_codes=None if found.codes is None else found.codes.gt[gt_order],
             codes=found.codes,
@@ -230,21 +230,21 @@ def rank_boxes(
     counts = hit | ((matched == _NOTHING) & own[order])
     key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
     pred_label = np.repeat(label_of_entries, _counts(found.pred_entry[order], entries))
-    film = found.pred_entry[order] // len(found.labels)
-    gt_film, gt_label = np.divmod(found.gt_entry, len(found.labels))
+    image = found.pred_entry[order] // len(found.labels)
+    gt_image, gt_label = np.divmod(found.gt_entry, len(found.labels))
     by_label = {
         name: RankedBoxes(
-            film[pred_label == i],
+            image[pred_label == i],
             key[pred_label == i],
             hit[:, pred_label == i],
             counts[:, pred_label == i],
-            np.bincount(gt_film[(gt_label == i) & wanted], minlength=len(films)),
+            np.bincount(gt_image[(gt_label == i) & wanted], minlength=len(images)),
             ranking,
         )
         for i, name in enumerate(found.labels)
     }
     divided_by = "ignore" if together else label_matching
-    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, divided_by, tied_share(films))
+    return RankedImages(by_label, len(images), tuple(iou_thresholds), ranking, divided_by, tied_share(images))
 
 
 def label_name(label: str | None, label_matching: str) -> str:
@@ -274,56 +274,56 @@ def _finding(label: str) -> str:
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
-def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
-    """The film with an invalid box in the place of each broken one, as in the rewards.
+def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
+    """The image with an invalid box in the place of each broken one, as in the rewards.
 
     Example:
         >>> from grounding_rewards.parsing import BrokenBox
-        >>> film = AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
-        >>> with_broken_boxes(film).pred.tolist(), with_broken_boxes(film).pred_labels
+        >>> image = AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
+        >>> with_broken_boxes(image).pred.tolist(), with_broken_boxes(image).pred_labels
         ([[nan, nan, nan, nan], [0.0, 0.0, 5.0, 5.0]], ('mass', None))
     """
-    if not film.broken:
-        return film
-    places = [one.place for one in film.broken]
+    if not image.broken:
+        return image
+    places = [one.place for one in image.broken]
     return replace(
-        film,
-        pred=np.insert(film.pred, places, np.nan, axis=0),
-        pred_labels=tuple(with_broken(film.pred_labels, film.broken, attrgetter("label"))),
+        image,
+        pred=np.insert(image.pred, places, np.nan, axis=0),
+        pred_labels=tuple(with_broken(image.pred_labels, image.broken, attrgetter("label"))),
         # None becomes NaN
         pred_scores=np.array(
-            with_broken(film.pred_scores.tolist(), film.broken, attrgetter("score")), dtype=np.float64
+            with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score")), dtype=np.float64
         ),
         broken=(),
     )
 
 
-def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
+def states_confidences(images: Sequence[AnsweredImage]) -> bool:
     """Whether every predicted box has a confidence, so that COCO's ranking exists.
 
     Example:
-        >>> states_confidences([AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])])
+        >>> states_confidences([AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]])])
         False
     """
-    return not any(np.isnan(film.pred_scores).any() for film in films)
+    return not any(np.isnan(image.pred_scores).any() for image in images)
 
 
-def tied_share(films: Sequence[AnsweredFilm]) -> float:
-    """The share of the predicted boxes whose stated confidence a box of another film has too; NaN without a box.
+def tied_share(images: Sequence[AnsweredImage]) -> float:
+    """The share of the predicted boxes whose stated confidence a box of another image has too; NaN without a box.
 
-    By COCO's rules these boxes are ranked in the order of the films, and so AP depends on that order.
+    By COCO's rules these boxes are ranked in the order of the images, and so AP depends on that order.
 
     Example:
-        >>> films = [AnsweredFilm(name, 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.9]) for name in "ab"]
-        >>> tied_share(films), tied_share(films[:1])
+        >>> images = [AnsweredImage(name, 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.9]) for name in "ab"]
+        >>> tied_share(images), tied_share(images[:1])
         (1.0, 0.0)
     """
-    scores = np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])
-    number = {name: k for k, name in enumerate(dict.fromkeys(film.id for film in films))}
-    film = np.repeat([number[film.id] for film in films], [len(film.pred) for film in films]).astype(np.int64)
+    scores = np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])
+    number = {name: k for k, name in enumerate(dict.fromkeys(image.id for image in images))}
+    image = np.repeat([number[image.id] for image in images], [len(image.pred) for image in images]).astype(np.int64)
     _, value = np.unique(scores, return_inverse=True)
-    # Of each confidence the films that state it.
-    stated = np.unique(np.column_stack([value, film]), axis=0)[:, 0]
+    # Of each confidence the images that state it.
+    stated = np.unique(np.column_stack([value, image]), axis=0)[:, 0]
     tied = (np.bincount(stated, minlength=len(scores))[value] > 1) & ~np.isnan(scores)
     return float(tied.mean()) if len(scores) else float("nan")
 
@@ -333,7 +333,7 @@ _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
 
 class _Collected(NamedTuple):
-    """The boxes of all films one after the other; an entry is a film and label, ``film * len(labels) + label``."""
+    """The boxes of all images one after the other; an entry is an image and label, ``image * len(labels) + label``."""
 
     labels: list[str]
     pred: Boxes
@@ -347,42 +347,42 @@ class _Collected(NamedTuple):
     codes: LabelCodes | None
 
 
-def _collect(films: Sequence[AnsweredFilm], label_matching: str, together: bool) -> _Collected:
-    films = [with_broken_boxes(film) for film in films]
+def _collect(images: Sequence[AnsweredImage], label_matching: str, together: bool) -> _Collected:
+    images = [with_broken_boxes(image) for image in images]
     compared = label_matching != "ignore" and not together
     naming = label_matching if compared else "ignore"
-    gt_names = [label_name(label, naming) for film in films for label in film.gt_labels]
-    pred_names = [label_name(label, naming) for film in films for label in film.pred_labels]
+    gt_names = [label_name(label, naming) for image in images for label in image.gt_labels]
+    pred_names = [label_name(label, naming) for image in images for label in image.pred_labels]
     if compared and not all(gt_names):
         raise ValueError(
-            "Expected a label for every reference box for `films`, got a blank one. "
+            "Expected a label for every reference box for `images`, got a blank one. "
             'Name the finding, or use label_matching="ignore".'
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
-    n = np.array([len(film.pred) for film in films], dtype=np.int64)
-    m = np.array([len(film.gt) for film in films], dtype=np.int64)
-    every = np.arange(len(films))
+    n = np.array([len(image.pred) for image in images], dtype=np.int64)
+    m = np.array([len(image.gt) for image in images], dtype=np.int64)
+    every = np.arange(len(images))
     # A predicted box without a label belongs to no entry.
     label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
     kept = label >= 0
     codes = None
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
         codes = LabelCodes.of(
-            compress(chain.from_iterable(film.pred_labels for film in films), kept),
-            chain.from_iterable(film.gt_labels for film in films),
+            compress(chain.from_iterable(image.pred_labels for image in images), kept),
+            chain.from_iterable(image.gt_labels for image in images),
             label_matching,
         )
     return _Collected(
         labels=names,
-        pred=_joined([film.pred for film in films])[kept],
+        pred=_joined([image.pred for image in images])[kept],
         pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
         place=place_within(np.repeat(every, n))[kept],
-        scores=np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])[kept],
-        gt=_joined([film.gt for film in films]),
+        scores=np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])[kept],
+        gt=_joined([image.gt for image in images]),
         gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
-        regions=_joined([film.ignore for film in films]),
-        region_counts=np.array([len(film.ignore) for film in films], dtype=np.int64),
+        regions=_joined([image.ignore for image in images]),
+        region_counts=np.array([len(image.ignore) for image in images], dtype=np.int64),
         codes=codes,
     )
 
@@ -406,12 +406,12 @@ def _counts(ordered: Indices, entries: Indices) -> Indices:
     return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
 
 
-def _sizes(found: _Collected, film_areas: Array, area: Area | None) -> tuple[Mask, Mask]:
+def _sizes(found: _Collected, image_areas: Array, area: Area | None) -> tuple[Mask, Mask]:
     """Which reference boxes, and which predicted boxes, are of the wanted size."""
     if area is None:
         return np.ones(len(found.gt), dtype=bool), np.ones(len(found.pred), dtype=bool)
     wanted, own = (
-        area.holds(box_area(boxes), film_areas[entry // len(found.labels)])
+        area.holds(box_area(boxes), image_areas[entry // len(found.labels)])
         for boxes, entry in ((found.gt, found.gt_entry), (found.pred, found.pred_entry))
     )
     return wanted, own
@@ -420,7 +420,7 @@ def _sizes(found: _Collected, film_areas: Array, area: Area | None) -> tuple[Mas
 class _Entries(NamedTuple):
     """The boxes of all entries one after the other, predicted ones in the order of the ranking.
 
-    ``n``, ``m`` and ``k`` are numbers of predicted boxes, of reference boxes and, by film, of ignored regions.
+    ``n``, ``m`` and ``k`` are numbers of predicted boxes, of reference boxes and, by image, of ignored regions.
     """
 
     pred: Boxes
@@ -430,7 +430,7 @@ class _Entries(NamedTuple):
     wanted: Mask
     regions: Boxes
     k: Indices
-    films: Indices
+    images: Indices
     pred_codes: Array | None
     gt_codes: Array | None
     codes: LabelCodes | None
@@ -439,7 +439,7 @@ class _Entries(NamedTuple):
 def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: bool) -> NDArray[np.int8]:
     """What each predicted box is matched with at each threshold, ``(thresholds, n)``."""
     result = np.full((len(thresholds), len(entries.pred)), _NOTHING, dtype=np.int8)
-    shapes = np.column_stack([entries.n, entries.m, entries.k[entries.films]])
+    shapes = np.column_stack([entries.n, entries.m, entries.k[entries.images]])
     # Entries of one shape are one array, without padding.
     for shape in np.unique(shapes, axis=0):
         n, m, k = shape.tolist()
@@ -454,7 +454,7 @@ def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: 
             if entries.codes is not None and entries.pred_codes is not None and entries.gt_codes is not None:
                 labels = entries.pred_codes[pred].reshape(b, n, 1), entries.gt_codes[gt].reshape(b, 1, m)
                 iou = np.where(entries.codes.agree(*labels), iou, 0.0)
-            regions = entries.regions[positions(entries.k, entries.films[rows])].reshape(b, k, 4)
+            regions = entries.regions[positions(entries.k, entries.images[rows])].reshape(b, k, 4)
             order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
             matched = _match(
                 np.take_along_axis(iou, order[..., None], axis=1),

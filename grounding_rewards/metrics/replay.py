@@ -1,19 +1,22 @@
 """Answers that were given once, scored by many rewards: which of them say the same, and which agree with a ruler.
 
-A reward teaches by the order in which it puts answers to one film, so everything here is about order: rank correlation,
-which no rescaling of a reward changes. The unit of observation is the answer. Two questions are asked of each pair:
+A reward teaches by the order in which it puts answers to one image, so everything here is about order: rank
+correlation, which no rescaling of a reward changes. The unit of observation is the answer. Two questions are asked of
+each pair:
 
-* over all answers: do both put answers in the same order, whatever their films? A pair of answers to an easy and a hard
-  film counts as any other.
-* within groups, the answers to one film at one step: what GRPO compares, and all that it sees. The coefficient is taken
+* over all answers: do both put answers in the same order, whatever their images? A pair of answers to an easy and a
+hard
+  image counts as any other.
+* within groups, the answers to one image at one step: what GRPO compares, and all that it sees. The coefficient is
+taken
   in every group in which both have an order, and averaged over these groups.
 
-A figure that is the same for all answers has no order, and no correlation: it is NaN, and not 0. Numbers that differ
+A metric that is the same for all answers has no order, and no correlation: it is NaN, and not 0. Numbers that differ
 by less than 1e-12, which rounding may make, are ties.
 
 Spearman's coefficient is the correlation of ranks, ties sharing their mean rank; Kendall's is tau-b,
 ``Σ sign(x_i - x_j) sign(y_i - y_j) / sqrt(n_x n_y)`` over pairs of answers, n_x and n_y being the pairs that x and y
-put in an order. Intervals are those of :mod:`grounding_rewards.metrics.jackknife`: patients, or films, are left out
+put in an order. Intervals are those of :mod:`grounding_rewards.metrics.jackknife`: patients, or images, are left out
 with all their answers.
 
 Sources: Spearman, American Journal of Psychology 1904; Kendall, Biometrika 1945.
@@ -30,37 +33,37 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.arithmetic import Array, ratio, ratio_or_nan
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.bootstrap import group_numbers, sum_by_group
-from grounding_rewards.metrics.counts import DETECTION_FIGURES, MatchedFilms
-from grounding_rewards.metrics.estimates import Estimate, Figure, estimate_as_json, finite_or_none
+from grounding_rewards.metrics.counts import DETECTION_METRICS, MatchedImages
+from grounding_rewards.metrics.estimates import Estimate, Metric, estimate_as_json, finite_or_none
 from grounding_rewards.metrics.jackknife import Jackknifed, Parts, jackknifed_ratio
-from grounding_rewards.metrics.query_ap import film_average_precisions
+from grounding_rewards.metrics.query_ap import image_average_precisions
 from grounding_rewards.metrics.ranking import RankedBoxes, place_within, rank_boxes
 
 #: The coefficients.
 METHODS = ("spearman", "kendall")
-#: Figures of one answer, on a scale that no reward has a part in.
-RULERS: dict[str, Figure] = {
-    "ap_50": Figure(
+#: Metrics of one answer, on a scale that no reward has a part in.
+RULERS: dict[str, Metric] = {
+    "ap_50": Metric(
         "AP@0.5",
-        "average precision at IoU 0.5 of the answer's boxes in writing order, over all recalls; films with findings "
+        "average precision at IoU 0.5 of the answer's boxes in writing order, over all recalls; images with findings "
         "only",
     ),
-    "f1_50": Figure(
+    "f1_50": Metric(
         "F1@0.5",
         "2 tp / (predicted + reference boxes) at IoU 0.5; 1 where there is nothing to find and the answer says so",
     ),
-    "froc_1": Figure(
+    "froc_1": Metric(
         "sensitivity at 1 false box",
-        "share of the findings found at IoU 0.5 before the second false box, in writing order; films with findings "
+        "share of the findings found at IoU 0.5 before the second false box, in writing order; images with findings "
         "only",
     ),
-    "mean_iou": Figure(
+    "mean_iou": Metric(
         "mean IoU",
-        "IoU of each finding with the box paired to it, 0 without one, mean over findings; films with findings only",
+        "IoU of each finding with the box paired to it, 0 without one, mean over findings; images with findings only",
     ),
 }
 _FALSE_BOXES = 1
@@ -72,7 +75,7 @@ Track = Callable[[str, Sequence[Any]], Iterable[Any]]
 
 
 class Correlation(NamedTuple):
-    """How two figures of the same answers agree in order.
+    """How two metrics of the same answers agree in order.
 
     estimate: the coefficient in [-1, 1] with its 95 % interval; NaN where there is none.
     of: how many answers, or groups, it is made of.
@@ -87,7 +90,7 @@ class Correlation(NamedTuple):
 class Spread(NamedTuple):
     """What a reward gives.
 
-    mean: over answers, with its 95 % interval over patients or films.
+    mean: over answers, with its 95 % interval over patients or images.
     deviation: standard deviation over all answers.
     within: mean over groups of the standard deviation within the group; NaN without groups.
     zero: share of answers that earn 0.
@@ -102,11 +105,11 @@ class Spread(NamedTuple):
 
 
 class Reversal(NamedTuple):
-    """Two answers to one film, of which one reward prefers the first and another the second.
+    """Two answers to one image, of which one reward prefers the first and another the second.
 
     rewards: the names of both.
     answers: the numbers of both answers.
-    size: the smaller of the two differences in reward, by which answers to different films are compared.
+    size: the smaller of the two differences in reward, by which answers to different images are compared.
     """
 
     rewards: tuple[str, str]
@@ -122,21 +125,21 @@ class Replay:
         method: the coefficient.
         answers: how many there are.
         groups: how many groups of two answers or more.
-        films: how many.
-        units: how many patients, or films, intervals are over.
+        images: how many.
+        units: how many patients, or images, intervals are over.
         by_patient: whether units are patients.
         spreads: by reward.
         overall: over all answers, by reward and by another reward or ruler.
         within: within groups, by reward and by another reward or ruler.
         silent: by reward and ruler, the share of the groups in which the ruler has an order and the reward has none.
-        reversals: the largest reversal of each film, the largest first.
+        reversals: the largest reversal of each image, the largest first.
         rulers: by key, the rulers.
     """
 
     method: str
     answers: int
     groups: int
-    films: int
+    images: int
     units: int
     by_patient: bool
     spreads: dict[str, Spread]
@@ -144,7 +147,7 @@ class Replay:
     within: dict[tuple[str, str], Correlation]
     silent: dict[tuple[str, str], float]
     reversals: tuple[Reversal, ...]
-    rulers: dict[str, Figure]
+    rulers: dict[str, Metric]
 
     @property
     def rewards(self) -> tuple[str, ...]:
@@ -152,7 +155,7 @@ class Replay:
         return tuple(self.spreads)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for JSON, without any text or name of a film; what was not measured is None."""
+        """Plain values for JSON, without any text or name of an image; what was not measured is None."""
         columns = (*self.rewards, *self.rulers)
 
         def table(found: Mapping[tuple[str, str], Correlation]) -> dict[str, Any]:
@@ -169,9 +172,9 @@ class Replay:
             "method": self.method,
             "answers": self.answers,
             "groups": self.groups,
-            "films": self.films,
-            "units": {"patients" if self.by_patient else "films": self.units},
-            "rulers": {key: figure.definition for key, figure in self.rulers.items()},
+            "images": self.images,
+            "units": {"patients" if self.by_patient else "images": self.units},
+            "rulers": {key: metric.definition for key, metric in self.rulers.items()},
             "rewards": {
                 name: {
                     "mean": estimate_as_json(spread.mean),
@@ -187,49 +190,49 @@ class Replay:
         }
 
 
-def answer_rulers(answers: Sequence[AnsweredFilm], *, label_matching: str = "ignore") -> dict[str, Array]:
-    """The figures of each answer by which rewards are judged, see :data:`RULERS`.
+def answer_rulers(answers: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> dict[str, Array]:
+    """The metrics of each answer by which rewards are judged, see :data:`RULERS`.
 
     Args:
-        answers: n answers, each with the film that it is about; several may be about one film.
+        answers: n answers, each with the image that it is about; several may be about one image.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
 
     Returns:
-        By key ``(n,)``, in [0, 1]; NaN for a figure that the film does not have.
+        By key ``(n,)``, in [0, 1]; NaN for a metric that the image does not have.
 
     Example:
         Of two findings one is found at once, the other after two false boxes.
 
-        >>> film = AnsweredFilm("a", 99, 99, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
+        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "mass"],
         ...     pred=[[0, 0, 10, 9], [20, 0, 30, 9], [40, 0, 49, 9], [50, 50, 60, 60]])
-        >>> {key: round(float(values[0]), 3) for key, values in answer_rulers([film]).items()}
+        >>> {key: round(float(values[0]), 3) for key, values in answer_rulers([image]).items()}
         {'ap_50': 0.75, 'f1_50': 0.667, 'froc_1': 0.5, 'mean_iou': 0.95}
     """
-    matched = MatchedFilms(answers, label_matching)
+    matched = MatchedImages(answers, label_matching)
     n, m, tp = matched.counts_50
     ranked = rank_boxes(answers, (0.5,), ranking="emission", label_matching=label_matching, together=True)
     # Without any box there is nothing to rank.
     precisions, found = np.zeros(len(answers)), np.zeros(len(answers))
     for boxes in ranked.by_label.values():
-        precisions, found = film_average_precisions(boxes), _found_at_once(boxes)
+        precisions, found = image_average_precisions(boxes), _found_at_once(boxes)
     return {
         "ap_50": np.where(m > 0, precisions, np.nan),
         "f1_50": np.where(n + m > 0, ratio(2 * tp, n + m), matched.is_read),
         "froc_1": ratio_or_nan(found, m),
-        "mean_iou": ratio_or_nan(*DETECTION_FIGURES["mean_iou"].of(matched)),
+        "mean_iou": ratio_or_nan(*DETECTION_METRICS["mean_iou"].of(matched)),
     }
 
 
 def _found_at_once(boxes: RankedBoxes) -> Array:
-    """How many findings of each film are found before it has more false boxes than are allowed."""
-    order = np.lexsort((boxes.key, boxes.film))
-    film, hit, counts = boxes.film[order], boxes.hit[0, order], boxes.counts[0, order]
-    place = place_within(film)
+    """How many findings of each image are found before it has more false boxes than are allowed."""
+    order = np.lexsort((boxes.key, boxes.image))
+    image, hit, counts = boxes.image[order], boxes.hit[0, order], boxes.counts[0, order]
+    place = place_within(image)
     wrong = np.zeros((len(boxes.references), int(place.max(initial=-1)) + 1))
-    wrong[film, place] = counts & ~hit
-    taken = wrong.cumsum(axis=1)[film, place] <= _FALSE_BOXES
-    found = np.bincount(film, weights=(hit & taken).astype(np.float64), minlength=len(boxes.references))
+    wrong[image, place] = counts & ~hit
+    taken = wrong.cumsum(axis=1)[image, place] <= _FALSE_BOXES
+    found = np.bincount(image, weights=(hit & taken).astype(np.float64), minlength=len(boxes.references))
     return np.asarray(found, dtype=np.float64)
 
 
@@ -237,11 +240,11 @@ def rank_correlations(values: ArrayLike, method: str = "spearman") -> Array:
     """The rank correlation of each two rows.
 
     Args:
-        values: ``(k, n)``, k figures of n answers, finite.
+        values: ``(k, n)``, k metrics of n answers, finite.
         method: one of :data:`METHODS`.
 
     Returns:
-        ``(k, k)`` in [-1, 1]; NaN where a figure is the same for all answers, also with itself.
+        ``(k, k)`` in [-1, 1]; NaN where a metric is the same for all answers, also with itself.
 
     Raises:
         ValueError: the method is unknown.
@@ -303,7 +306,7 @@ def replay(
     rulers: Mapping[str, ArrayLike],
     *,
     groups: Sequence[Sequence[int]],
-    films: Sequence[Any],
+    images: Sequence[Any],
     patients: Sequence[Any] | None = None,
     controls: Collection[str] = (),
     method: str = "spearman",
@@ -314,9 +317,9 @@ def replay(
 
     Args:
         rewards: by name what each gives, ``(n,)``.
-        rulers: by key, of :data:`RULERS`, ``(n,)``; NaN where the film has no such figure.
+        rulers: by key, of :data:`RULERS`, ``(n,)``; NaN where the image has no such metric.
         groups: the numbers of the answers of each group, those of one answer among them.
-        films: the film of each answer, hashable.
+        images: the image of each answer, hashable.
         patients: the patient of each answer, where known.
         controls: names of rewards that know nothing of the boxes, and are not worth a reversal.
         method: one of :data:`METHODS`.
@@ -327,17 +330,17 @@ def replay(
         ValueError: there is no reward, arrays differ in length, a reward is not finite, or the method is unknown.
 
     Example:
-        Two films, two answers each: both rewards prefer the same answer to the first, and not to the second.
+        Two images, two answers each: both rewards prefer the same answer to the first, and not to the second.
 
         >>> found = replay({"R1": [0.0, 0.5, 0.9, 0.6], "R3": [0.1, 0.2, 0.3, 0.7]}, {"f1_50": [0.0, 1.0, 1.0, 0.5]},
-        ...                groups=[[0, 1], [2, 3]], films=["a", "a", "b", "b"], method="kendall")
+        ...                groups=[[0, 1], [2, 3]], images=["a", "a", "b", "b"], method="kendall")
         >>> found.within["R1", "R3"].estimate.value, found.within["R1", "f1_50"].estimate.value
         (0.0, 1.0)
         >>> found.reversals[0].rewards, found.reversals[0].answers, round(found.reversals[0].size, 1)
         (('R1', 'R3'), (2, 3), 0.3)
     """
     check_word("method", method, METHODS)
-    n = len(films)
+    n = len(images)
     given = {name: np.asarray(values, dtype=np.float64) for name, values in rewards.items()}
     against = {key: np.asarray(values, dtype=np.float64) for key, values in rulers.items()}
     if not given or not n:
@@ -349,9 +352,9 @@ def replay(
         if values.shape != (n,) or (name in given and not np.isfinite(values).all()):
             raise ValueError(
                 f"Expected a finite number for each of {n} answers for `{name}`, got an array of shape {values.shape}. "
-                "Give every answer its reward; of rulers, NaN where the film has none."
+                "Give every answer its reward; of rulers, NaN where the image has none."
             )
-    units = films if patients is None else patients
+    units = images if patients is None else patients
     several = [list(members) for members in groups if len(members) > 1]
     overall = _overall(given, against, Parts.of(units, n, seed), method, track)
     within, silent = _within(given, against, several, units, method, track)
@@ -359,7 +362,7 @@ def replay(
         method=method,
         answers=n,
         groups=len(several),
-        films=len(set(films)),
+        images=len(set(images)),
         units=int(group_numbers(units, n).max()) + 1,
         by_patient=patients is not None,
         spreads={name: _spread(values, several, units) for name, values in given.items()},
@@ -367,7 +370,7 @@ def replay(
         within=within,
         silent=silent,
         reversals=tuple(
-            _reversals({name: values for name, values in given.items() if name not in controls}, several, films)
+            _reversals({name: values for name, values in given.items() if name not in controls}, several, images)
         ),
         rulers={key: RULERS[key] for key in against},
     )
@@ -391,16 +394,16 @@ def _overall(
     """Each reward with each other and with each ruler, on the answers that have the ruler."""
     found = {}
     names = list(rewards)
-    everywhere = np.ones(len(parts.of_film), dtype=bool)
+    everywhere = np.ones(len(parts.of_image), dtype=bool)
     # Most rulers are there for the same answers.
     masks = {mask.tobytes(): mask for mask in (everywhere, *(~np.isnan(values) for values in rulers.values()))}
     for mask in masks.values():
         columns = [*names, *(key for key, values in rulers.items() if np.array_equal(~np.isnan(values), mask))]
         table = np.array([{**rewards, **rulers}[name][mask] for name in columns])
-        of_part = parts.of_film[mask]
+        of_part = parts.of_image[mask]
         left = range(parts.parts) if len(set(of_part.tolist())) > 1 else ()
         whole = rank_correlations(table, method)
-        without = [rank_correlations(table[:, of_part != part], method) for part in track("leaving out films", left)]
+        without = [rank_correlations(table[:, of_part != part], method) for part in track("leaving out images", left)]
         left_out = np.array(without).reshape(-1, len(columns), len(columns))
         for i, name in enumerate(names):
             for j, other in enumerate(columns):
@@ -417,11 +420,11 @@ def _overall(
     return found
 
 
-def _why_none(*figures: tuple[str, Array]) -> str:
-    for name, values in figures:
+def _why_none(*metrics: tuple[str, Array]) -> str:
+    for name, values in metrics:
         if len(values) < 2:
             count = "one answer" if len(values) else "no answer"
-            return f"there is {count} to be compared by {_heading(figures[-1][0])}"
+            return f"there is {count} to be compared by {_heading(metrics[-1][0])}"
         if np.ptp(np.round(values, _DECIMALS)) == 0:
             return f"{_heading(name)} is {values[0]:.3g} for all answers"
     return "nothing to compare"
@@ -442,7 +445,7 @@ def _within(
     names = [*rewards, *rulers]
     table = np.array([*rewards.values(), *rulers.values()])
     each = np.full((len(groups), len(names), len(names)), np.nan)
-    for g, members in enumerate(track("comparing answers to one film", groups)):
+    for g, members in enumerate(track("comparing answers to one image", groups)):
         own = table[:, members]
         there = ~np.isnan(own).any(axis=1)
         each[g][np.ix_(there, there)] = rank_correlations(own[there], method)
@@ -463,7 +466,7 @@ def _within(
             else:
                 same = next((_heading(names[k]) for k in (i, j) if not ordered[:, k].any()), None)
                 reason = (
-                    "no film has several answers"
+                    "no image has several answers"
                     if not groups
                     else f"in no group do both {name} and {_heading(other)} have an order"
                     if same is None
@@ -476,8 +479,8 @@ def _within(
     return found, silent
 
 
-def _reversals(rewards: Mapping[str, Array], groups: Sequence[Sequence[int]], films: Sequence[Any]) -> list[Reversal]:
-    """The largest reversal of each film."""
+def _reversals(rewards: Mapping[str, Array], groups: Sequence[Sequence[int]], images: Sequence[Any]) -> list[Reversal]:
+    """The largest reversal of each image."""
     largest: dict[Any, Reversal] = {}
     pairs = list(combinations(rewards, 2))
     for members in groups:
@@ -488,7 +491,7 @@ def _reversals(rewards: Mapping[str, Array], groups: Sequence[Sequence[int]], fi
             both = np.minimum(ahead[one], -ahead[other])
             i, j = divmod(int(both.argmax()), len(members))
             found = Reversal((one, other), (members[i], members[j]), float(both[i, j]))
-            before = largest.get(films[members[0]])
+            before = largest.get(images[members[0]])
             if found.size > 0 and (before is None or found.size > before.size):
-                largest[films[members[0]]] = found
+                largest[images[members[0]]] = found
     return sorted(largest.values(), key=lambda one: -one.size)

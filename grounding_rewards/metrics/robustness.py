@@ -1,26 +1,26 @@
-"""How much a change of the films costs: robust accuracy and attack success rate for answers made of boxes.
+"""How much a change of the images costs: robust accuracy and attack success rate for answers made of boxes.
 
 The specification (§4) writes both for a classifier, ``f(x) = y``. An answer f(x) is a set of boxes, so:
 
 * **right**, ``f(x) = y``: the reward's own matcher leaves nothing over. Every reference box has a partner (IoU at least
   the reward's τ, and labels that agree where the reward compares labels), no predicted box is without one, outside
-  ignored regions, and nothing stands broken in the place of a box. On a film without findings an answer is right if it
-  says that there is nothing; text that says neither is wrong.
+  ignored regions, and nothing stands broken in the place of a box. On an image without findings an answer is right if
+  it says that there is nothing; text that says neither is wrong.
 * **the same answer**, ``f(x′) = f(x)``: both are right, or neither is; and by the same matcher, with the first answer
-  in the place of the reference, after it was moved along with the film. Of invalid and broken boxes there are as many;
+  in the place of the reference, after it was moved along with the image. Of invalid and broken boxes there are as many;
   of two answers without boxes, both say that there is nothing, or neither does. The first condition is no luxury: a box
   may be near its first place and no longer near the reference. With it, as for a classifier, an answer that was right
   and no longer is has changed.
 
-Four figures, over N films:
+Four metrics, over N images:
 
-* ``accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed films with a right answer; y moves with the film.
-* ``attack_success_rate`` = 1/N Σ 1[f(x′) ≠ f(x)], the specification's, over all films: also a wrong answer that gives
+* ``accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed images with a right answer; y moves with the image.
+* ``attack_success_rate`` = 1/N Σ 1[f(x′) ≠ f(x)], the specification's, over all images: also a wrong answer that gives
   way to another wrong one, and even to the right one, is a success. Every lost right answer is one too, so that the
   rate is never below accuracy before the change times ``broken_share``.
 * ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
-  films with a right answer the share that lost it.
-* ``mean_iou``, that of :mod:`grounding_rewards.metrics.counts`, on the changed films.
+  images with a right answer the share that lost it.
+* ``mean_iou``, that of :mod:`grounding_rewards.metrics.counts`, on the changed images.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import Boxes, valid_boxes
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.rewards.grounding import GroundingReward
 
-#: Every figure of a :class:`RobustnessPoint` and its heading in tables.
-ROBUSTNESS_FIGURES: dict[str, str] = {
+#: Every metric of a :class:`RobustnessPoint` and its heading in tables.
+ROBUSTNESS_METRICS: dict[str, str] = {
     "accuracy": "robust accuracy",
     "attack_success_rate": "attack success rate",
     "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
 }
-_SHARES = tuple(key for key in ROBUSTNESS_FIGURES if key != "mean_iou")
+_SHARES = tuple(key for key in ROBUSTNESS_METRICS if key != "mean_iou")
 
 
 class RobustnessPoint(NamedTuple):
-    """How a model answers films that were changed.
+    """How a model answers images that were changed.
 
-    ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the film as it is, 1 … 5 for
-    corruptions, ε in parts of the range of intensities for pgd. Each figure is ``(value, low, high)``.
-    ``attack_success_rate`` is over all films; ``broken_share`` is over those whose answer was right before the change,
+    ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the image as it is, 1 … 5 for
+    corruptions, ε in parts of the range of intensities for pgd. Each metric is ``(value, low, high)``.
+    ``attack_success_rate`` is over all images; ``broken_share`` is over those whose answer was right before the change,
     and NaN where none was.
     """
 
@@ -70,43 +70,43 @@ class RobustnessPoint(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class AnswerPair:
-    """The answers to one film as it is and as it was changed.
+    """The answers to one image as it is and as it was changed.
 
     Attributes:
-        before: the film as it is.
-        after: the changed film, with the reference boxes where they are now.
+        before: the image as it is.
+        after: the changed image, with the reference boxes where they are now.
         moved: ``(n, 4)`` the predicted boxes of ``before``, where the change has moved them to.
         kept: ``(n,)`` bool: False for those of which the change has left too little to ask for them again.
     """
 
-    before: AnsweredFilm
-    after: AnsweredFilm
+    before: AnsweredImage
+    after: AnsweredImage
     moved: Boxes
     kept: np.ndarray
 
     @staticmethod
-    def unmoved(before: AnsweredFilm, after: AnsweredFilm) -> AnswerPair:
-        """The answers to a film on which everything stayed in its place."""
+    def unmoved(before: AnsweredImage, after: AnsweredImage) -> AnswerPair:
+        """The answers to an image on which everything stayed in its place."""
         return AnswerPair(before, after, before.pred, np.ones(len(before.pred), dtype=bool))
 
 
-def is_right(film: AnsweredFilm, reward: GroundingReward) -> bool:
+def is_right(image: AnsweredImage, reward: GroundingReward) -> bool:
     """Whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
 
     Args:
-        film: the film and its answer.
+        image: the image and its answer.
         reward: whose threshold, matcher and comparison of labels decide.
 
     Example:
         >>> from grounding_rewards import get_reward
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]])
-        >>> is_right(film, get_reward("R3")), is_right(film, get_reward("R3", iou_threshold=0.9))
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]])
+        >>> is_right(image, get_reward("R3")), is_right(image, get_reward("R3", iou_threshold=0.9))
         (True, False)
     """
-    if film.broken or not (len(film.pred) or len(film.gt) or film.status == "empty"):
+    if image.broken or not (len(image.pred) or len(image.gt) or image.status == "empty"):
         return False
     explained = reward.explain(
-        film.pred, film.gt, ignore=film.ignore, pred_labels=film.pred_labels, gt_labels=film.gt_labels
+        image.pred, image.gt, ignore=image.ignore, pred_labels=image.pred_labels, gt_labels=image.gt_labels
     )
     return explained.fp == explained.fn == 0
 
@@ -120,7 +120,7 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
 
     Example:
         >>> from grounding_rewards import get_reward
-        >>> one, other = (AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, side]]) for side in (10, 8))
+        >>> one, other = (AnsweredImage("a", 100, 100, pred=[[0, 0, 10, side]]) for side in (10, 8))
         >>> is_same_answer(AnswerPair.unmoved(one, other), get_reward("R3"))
         True
     """
@@ -146,23 +146,23 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
 def robustness_sums(
     pairs: Sequence[AnswerPair], reward: GroundingReward, *, label_matching: str = "ignore"
 ) -> dict[str, Array]:
-    """Every figure of :data:`ROBUSTNESS_FIGURES` as numerators and denominators per film.
+    """Every metric of :data:`ROBUSTNESS_METRICS` as numerators and denominators per image.
 
     Args:
-        pairs: one per film.
+        pairs: one per image.
         reward: whose threshold, matcher and comparison of labels decide.
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
 
     Returns:
-        For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.jackknife`.
+        For each key a ``(images, 2)`` array, for :mod:`grounding_rewards.metrics.jackknife`.
     """
-    ious, there = MatchedFilms([pair.after for pair in pairs], label_matching).best_ious
-    films = [_one_film(pair, reward) for pair in pairs]
-    shares = {key: np.array([film[key] for film in films], dtype=np.float64).reshape(-1, 2) for key in _SHARES}
+    ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
+    images = [_one_image(pair, reward) for pair in pairs]
+    shares = {key: np.array([image[key] for image in images], dtype=np.float64).reshape(-1, 2) for key in _SHARES}
     return {**shares, "mean_iou": np.column_stack([ious.sum(axis=1), there.sum(axis=1)])}
 
 
-def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
+def _one_image(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
     was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
     return {
         "accuracy": (right, 1),
@@ -178,18 +178,18 @@ def robustness_estimates(
     label_matching: str = "ignore",
     groups: Sequence[Any] | None = None,
 ) -> dict[str, Estimate]:
-    """Every figure of :data:`ROBUSTNESS_FIGURES` with its 95 % interval, of shares an exact one.
+    """Every metric of :data:`ROBUSTNESS_METRICS` with its 95 % interval, of shares an exact one.
 
     Args:
-        pairs: one per film.
+        pairs: one per image.
         reward: whose threshold, matcher and comparison of labels decide.
         label_matching: as for :func:`robustness_sums`.
-        groups: the patient of each film, where known; the films of one patient are then drawn together.
+        groups: the patient of each image, where known; the images of one patient are then drawn together.
 
     Example:
         >>> from grounding_rewards import get_reward
         >>> from dataclasses import replace
-        >>> right = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
+        >>> right = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
         >>> wrong = replace(right, pred=[[50, 50, 60, 60]])
         >>> pairs = [AnswerPair.unmoved(right, right), AnswerPair.unmoved(right, wrong)]
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
@@ -199,6 +199,6 @@ def robustness_estimates(
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 
-def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:
+def _labels(image: AnsweredImage, chosen: np.ndarray) -> list[str]:
     # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
-    return [label or "no label" for label, taken in zip(film.pred_labels, chosen, strict=True) if taken]
+    return [label or "no label" for label, taken in zip(image.pred_labels, chosen, strict=True) if taken]

@@ -1,14 +1,14 @@
-"""Intervals of shares: how often something happens among films, boxes or answers, counted one by one.
+"""Intervals of shares: how often something happens among images, boxes or answers, counted one by one.
 
-A bootstrap draws from what was seen, so where something never happened it never happens in any draw: 0 of 25 films
+A bootstrap draws from what was seen, so where something never happened it never happens in any draw: 0 of 25 images
 would have the interval [0, 0]. The exact interval of the binomial distribution (Clopper and Pearson) says [0, 0.137].
 
-What is counted need not be independent: films of one patient are not, and neither are boxes of one film. As surveys do,
-the interval is that of as many independent observations as would be equally uncertain (Korn and Graubard),
+What is counted need not be independent: images of one patient are not, and neither are boxes of one image. As surveys
+do, the interval is that of as many independent observations as would be equally uncertain (Korn and Graubard),
 
     n* = n / deff · (t_{n-1} / t_{m-1})²,   deff = m/(m-1) Σ_u (x_u - p n_u)² / (n/(n-1) · n p (1-p)), at least 1
 
-with n counted things, p the share of them, and m units that are independent, patients or films, with x_u of n_u each;
+with n counted things, p the share of them, and m units that are independent, patients or images, with x_u of n_u each;
 t is the 97.5th percentile of Student's distribution. Where each unit has one thing, n* = n, and the interval is Clopper
 and Pearson's. Nothing can be said about how alike the things of a unit are where none or all happened: then n* = m, and
 no interval may be shorter at that end than it would be then.
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.estimates import Estimate
 
 _TAIL = 0.025

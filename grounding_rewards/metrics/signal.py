@@ -1,8 +1,8 @@
-"""Whether the completions of a film differ in reward, and why not.
+"""Whether the completions of an image differ in reward, and why not.
 
-GRPO compares the completions of one film, its group: where all of them earn the same, every advantage is 0 and the film
-teaches nothing. Of such a group without spread the cause is named, the first that holds in the order of :data:`CAUSES`,
-so that the shares of the causes add up to the share of groups without spread.
+GRPO compares the completions of one image, its group: where all of them earn the same, every advantage is 0 and the
+image teaches nothing. Of such a group without spread the cause is named, the first that holds in the order of
+:data:`CAUSES`, so that the shares of the causes add up to the share of groups without spread.
 
 How much of a group carries an update is its effective group size, Kish's effective sample size of the advantages A,
 
@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array, ratio
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.parsing import STATUSES
 
 #: Rewards that differ by less are equal: trainers keep them in float32.
@@ -61,19 +61,19 @@ CAUSES: dict[str, Cause] = {
     "all_perfect": Cause(
         "all perfect",
         "every answer earns 1, or rightly says that there is nothing",
-        "The film is learned: leave such films out, or mix in harder ones. Where it has findings, a reward that also "
+        "The image is learned: leave such images out, or mix in harder ones. Where it has findings, a reward that also "
         "grades how well boxes fit, such as R4 or soft_f1, still tells its answers apart.",
     ),
     "all_hallucinated": Cause(
         "all hallucinated",
         "there is nothing to find, no answer says so, and some have boxes",
-        "No reward on a film without findings tells these answers apart: show the model stated negatives with "
+        "No reward on an image without findings tells these answers apart: show the model no-finding statements with "
         "`grounding-rewards sft`, raise temperature, or pay fewer false boxes more (graded_negatives).",
     ),
     "all_empty": Cause(
         "all empty",
         "there are findings, no answer has a box, and some say that there is nothing",
-        "The model does not dare: raise temperature, lower the share of films without findings, or teach it with "
+        "The model does not dare: raise temperature, lower the share of images without findings, or teach it with "
         "`grounding-rewards sft`.",
     ),
     "all_below_threshold": Cause(
@@ -87,7 +87,7 @@ CAUSES: dict[str, Cause] = {
         "Raise temperature or num_generations.",
     ),
 }
-#: What :meth:`Groups.figures` gives, always in this order.
+#: What :meth:`Groups.metrics` gives, always in this order.
 SIGNAL_KEYS = ("no_spread", *CAUSES, "effective_group_size")
 _NAMES = tuple(CAUSES)
 
@@ -107,7 +107,7 @@ class Groups:
         ValueError: the arrays do not fit each other.
 
     Example:
-        Two films with a finding: on one all miss it, on the other one of four has it.
+        Two images with a finding: on one all miss it, on the other one of four has it.
 
         >>> groups = Groups.of([4, 4], [0, 0, 0, 0, 0, 0, 0, 1], ["boxes"] * 8, [1] * 8, [1] * 8)
         >>> groups.causes
@@ -256,14 +256,14 @@ class Groups:
                 found[k] = (np.maximum(counts[:, None] - drawn, 0) / (n - drawn)).prod(axis=1).sum()
         return found
 
-    def figures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Shares of all groups, and the mean effective group size, by :data:`SIGNAL_KEYS`; NaN without a group.
 
         Example:
-            >>> figures = Groups.of([2, 2], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4).figures()
-            >>> tuple(figures) == SIGNAL_KEYS, figures["no_spread"], figures["all_below_threshold"]
+            >>> metrics = Groups.of([2, 2], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4).metrics()
+            >>> tuple(metrics) == SIGNAL_KEYS, metrics["no_spread"], metrics["all_below_threshold"]
             (True, 0.5, 0.5)
-            >>> figures["effective_group_size"]
+            >>> metrics["effective_group_size"]
             1.0
         """
         g = len(self.sizes)
@@ -284,12 +284,12 @@ class Groups:
         )
 
 
-def main_cause(figures: dict[str, float]) -> str | None:
-    """The most frequent cause in :meth:`Groups.figures`; None where every group has spread.
+def main_cause(metrics: dict[str, float]) -> str | None:
+    """The most frequent cause in :meth:`Groups.metrics`; None where every group has spread.
 
     Example:
-        >>> main_cause(Groups.of([2], [0, 0], ["empty"] * 2, [0, 0], [1, 1]).figures())
+        >>> main_cause(Groups.of([2], [0, 0], ["empty"] * 2, [0, 0], [1, 1]).metrics())
         'all_empty'
     """
-    name = max(_NAMES, key=lambda one: figures[one])
-    return name if figures[name] > 0 else None
+    name = max(_NAMES, key=lambda one: metrics[one])
+    return name if metrics[name] > 0 else None

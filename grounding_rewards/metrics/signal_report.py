@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
-from grounding_rewards.metrics.answered_film import UNNAMED
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.answered_image import UNNAMED
 from grounding_rewards.metrics.bootstrap import group_numbers
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none, percent
 from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.signal import CAUSES, SAME, SCALES, Groups, main_cause
-from grounding_rewards.metrics.sizes import FILM_AREAS
+from grounding_rewards.metrics.sizes import IMAGE_AREAS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.base import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
@@ -31,7 +31,7 @@ TRIED = (*SPECIFICATION_REWARDS, "soft_f1")
 ENOUGH = 0.2
 # What another reward has to gain to be recommended, and what two shares differ by that are as good.
 _GAIN, _AS_GOOD = 0.1, 0.05
-# The share of the bonus that false boxes on films without findings may earn at most, where none is configured.
+# The share of the bonus that false boxes on images without findings may earn at most, where none is configured.
 _GRADED = 0.5
 # A reward that leaves more groups than this without spread is not recommended, however bad the others are.
 _MOST = 0.5
@@ -54,7 +54,7 @@ class RewardSignal:
         reward: its name alone.
         threshold: its τ, None where it has none.
         mean: of all rewards.
-        no_spread: share of groups without spread, with its 95 % interval over patients, or films.
+        no_spread: share of groups without spread, with its 95 % interval over patients, or images.
         causes: share of all groups by cause, see :data:`grounding_rewards.metrics.signal.CAUSES`.
         effective_group_size: mean over groups.
         no_spread_by_size: the share that is to be expected in groups of so many completions, drawn from these.
@@ -222,7 +222,7 @@ def measure_signal(
     logged: Mapping[str, Sequence[Sequence[float]]] | None = None,
     track: Track = iter,
 ) -> SignalReport:
-    """Measure whether completions of the same film differ in reward, and what other rewards make of them.
+    """Measure whether completions of the same image differ in reward, and what other rewards make of them.
 
     Args:
         rows: one for each group, with the columns that rewards read; as far as known `id`, `patient_id`, `labels`, and
@@ -251,14 +251,14 @@ there are findings and boxes, and every answer earns 0.
     sizes = np.array([len(answers) for answers in texts], dtype=np.int64)
     if not (sizes > 1).any():
         raise ValueError(
-            f"Expected several completions for a film, got one for each of {len(sizes)}. GRPO compares answers to the "
-            "same film: sample more of them."
+            f"Expected several completions for an image, got one for each of {len(sizes)}. GRPO compares answers to the "
+            "same image: sample more of them."
         )
-    films = _units(rows)
+    images = _units(rows)
     rewards = [reward, *variants(reward, tried)]
     judged = _judge(rewards, rows, texts, sizes, track)
     signals = {
-        one.name: _signal(one, judged[one.name], films, base=reward.name if one is reward else None) for one in rewards
+        one.name: _signal(one, judged[one.name], images, base=reward.name if one is reward else None) for one in rewards
     }
     configured, *others = signals.values()
     best, recommendation = recommend(configured, others)
@@ -304,7 +304,7 @@ def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[
         )
     if own <= ENOUGH:
         return configured.name, (
-            f"Keep {configured.name}: answers to the same film differ in reward in {percent(1 - own)} of the groups, "
+            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - own)} of the groups, "
             f"and no reward that was tried reaches more than {percent(1 - min(own, least))}."
         )
     return configured.name, (
@@ -340,18 +340,18 @@ def _judge(
 
 
 def _units(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
-    """Whose group it is: groups of one patient, or of one film, are not independent."""
+    """Whose group it is: groups of one patient, or of one image, are not independent."""
     patients = map(patient_of, rows)
-    films = (str(row["id"]) if "id" in row else k for k, row in enumerate(rows))
+    images = (str(row["id"]) if "id" in row else k for k, row in enumerate(rows))
     names = [
-        ("film", film) if patient is None else ("patient", patient)
-        for patient, film in zip(patients, films, strict=True)
+        ("image", image) if patient is None else ("patient", patient)
+        for patient, image in zip(patients, images, strict=True)
     ]
     return group_numbers(names, len(rows))
 
 
 def _signal(reward: GroundingReward, groups: Groups, units: NDArray[np.int64], base: str | None) -> RewardSignal:
-    figures = groups.figures()
+    metrics = groups.metrics()
     flat = ~groups.has_spread
     counted = np.stack([np.bincount(units, weights=flat.astype(np.float64)), np.bincount(units)], axis=1).astype(
         np.float64
@@ -363,8 +363,8 @@ def _signal(reward: GroundingReward, groups: Groups, units: NDArray[np.int64], b
         threshold=threshold if isinstance(threshold, float) else None,
         mean=float(groups.rewards.mean()),
         no_spread=share_estimate(counted),
-        causes={name: figures[name] for name in CAUSES},
-        effective_group_size=figures["effective_group_size"],
+        causes={name: metrics[name] for name in CAUSES},
+        effective_group_size=metrics["effective_group_size"],
         no_spread_by_size={size: float(np.nanmean(groups.no_spread_of(size))) for size in _tried_sizes(groups)},
         advantages={scale: np.quantile(groups.advantages(scale), _QUANTILES).tolist() for scale in SCALES},
     )
@@ -379,15 +379,15 @@ def _tried_sizes(groups: Groups) -> list[int]:
 def _parts(members: Mapping[str, NDArray[np.bool_]], own: Groups, chosen: Groups) -> Iterator[Part]:
     for name, which in members.items():
         if which.any():
-            groups, figures = own.take(which), own.take(which).figures()
+            groups, metrics = own.take(which), own.take(which).metrics()
             yield Part(
                 name,
                 int(which.sum()),
-                figures["no_spread"],
-                main_cause(figures),
-                figures["effective_group_size"],
+                metrics["no_spread"],
+                main_cause(metrics),
+                metrics["effective_group_size"],
                 float(groups.rewards.mean()),
-                chosen.take(which).figures()["no_spread"],
+                chosen.take(which).metrics()["no_spread"],
             )
 
 
@@ -405,21 +405,21 @@ def _labels_of(row: Mapping[str, Any]) -> set[str]:
 
 
 def _size_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.bool_]]:
-    """Which groups have a finding of each size, where the sizes of the films are known."""
+    """Which groups have a finding of each size, where the sizes of the images are known."""
     if any(row.get("width") is None or row.get("height") is None for row in rows):
         return {}
-    members: dict[str, list[bool]] = {name: [] for name in FILM_AREAS}
+    members: dict[str, list[bool]] = {name: [] for name in IMAGE_AREAS}
     for row in rows:
         boxes = boxes_of_all_readers(row)
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-        film = np.full(len(boxes), float(row["width"]) * float(row["height"]))
-        for name, area in FILM_AREAS.items():
-            members[name].append(bool(area.holds(areas, film).any()))
+        image = np.full(len(boxes), float(row["width"]) * float(row["height"]))
+        for name, area in IMAGE_AREAS.items():
+            members[name].append(bool(area.holds(areas, image).any()))
     return {name: np.array(which) for name, which in members.items()}
 
 
 def boxes_of_all_readers(row: Mapping[str, Any]) -> Array:
-    """The reference boxes of a film, ``(m, 4)``; of several readers those of one after the other.
+    """The reference boxes of an image, ``(m, 4)``; of several readers those of one after the other.
 
     Example:
         >>> boxes_of_all_readers({"boxes": [], "reader_boxes": [[[0, 0, 9, 9]], []]}).tolist()

@@ -1,14 +1,14 @@
 """Is the difference of two runs more than chance? A permutation test: their answers change places, patient by patient.
 
-If neither run is better, which of the two answers to a patient's films came from which run is the toss of a coin. So
-the runs change places on patients drawn at random, the figures are taken again, and p is the share of draws whose
+If neither run is better, which of the two answers to a patient's images came from which run is the toss of a coin. So
+the runs change places on patients drawn at random, the metrics are taken again, and p is the share of draws whose
 difference is at least as large, the runs as they are counting as one of them.
 
 The difference is measured in its standard error, which every draw has its own of. Where the two runs answer alike but
 for chance, p is exact with or without that. With it, p is also right, but for a few patients, where the runs differ in
-what they do, one writing many boxes and the other few, and only the figure is the same.
+what they do, one writing many boxes and the other few, and only the metric is the same.
 
-A figure is a ratio of sums over units, ``r = N / D`` with ``N = Σ n_i`` and ``D = Σ d_i``. To first order
+A metric is a ratio of sums over units, ``r = N / D`` with ``N = Σ n_i`` and ``D = Σ d_i``. To first order
 
     var(r_B - r_A) = Σ_i ((n_Bi - r_B d_Bi) / D_B - (n_Ai - r_A d_Ai) / D_A)²
 
@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 
 Swaps = NDArray[np.int8]
 
@@ -37,45 +37,45 @@ _ROUNDING = 1e-9
 
 
 def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, seed: int = 0) -> list[float]:
-    """Two-sided p of the difference of each figure between two runs.
+    """Two-sided p of the difference of each metric between two runs.
 
     Args:
-        a: by figure ``(units, 2)`` numerators and denominators of run A. Units are independent of each other: patients,
-            or films.
+        a: by metric ``(units, 2)`` numerators and denominators of run A. Units are independent of each other: patients,
+            or images.
         b: of run B, on the same units.
-        resamples: number of draws. Where the units on which a figure differs can change places in no more ways than
+        resamples: number of draws. Where the units on which a metric differs can change places in no more ways than
             this, all of them are taken, and its p is exact.
         seed: of the draws.
 
     Returns:
-        For each figure p in (0, 1]; NaN where it cannot be measured in both runs, or is the same on every unit.
+        For each metric p in (0, 1]; NaN where it cannot be measured in both runs, or is the same on every unit.
 
     Example:
         >>> a, b = ([np.column_stack([np.full(6, value), np.ones(6)])] for value in (0.5, 0.75))
         >>> swap_p_values(a, b, resamples=100) == [2 / 2**6]
         True
     """
-    figures = [_Figure(one, other) for one, other in zip(a, b, strict=True)]
-    p_values = [math.nan] * len(figures)
+    metrics = [_Metric(one, other) for one, other in zip(a, b, strict=True)]
+    p_values = [math.nan] * len(metrics)
     # The runs as they are count as one more draw.
     drawn: dict[int, int] = {}
-    for k, figure in enumerate(figures):
-        if not len(figure.units) or math.isnan(figure.observed):
+    for k, metric in enumerate(metrics):
+        if not len(metric.units) or math.isnan(metric.observed):
             continue
-        if 2 ** len(figure.units) <= resamples:
-            p_values[k] = figure.reached(_all_swaps(len(figure.units))) / 2 ** len(figure.units)
+        if 2 ** len(metric.units) <= resamples:
+            p_values[k] = metric.reached(_all_swaps(len(metric.units))) / 2 ** len(metric.units)
         else:
             drawn[k] = 1
     for swaps in _random_swaps(len(a[0]), resamples, seed) if drawn else ():
         for k in drawn:
-            drawn[k] += figures[k].reached(swaps[:, figures[k].units])
+            drawn[k] += metrics[k].reached(swaps[:, metrics[k].units])
     for k, reached in drawn.items():
         p_values[k] = reached / (resamples + 1)
     return p_values
 
 
-class _Figure:
-    """One figure of both runs."""
+class _Metric:
+    """One metric of both runs."""
 
     def __init__(self, a: Array, b: Array) -> None:
         own, other = _sums_and_products(a, b), _sums_and_products(b, a)

@@ -1,1 +1,1 @@
-"""Models: load them, ask them about films, and attack them."""
+"""Models: load them, ask them about images, and attack them."""

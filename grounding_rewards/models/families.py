@@ -1,6 +1,6 @@
 """Models of the families of configs/models/ with random weights: published widths, as many layers as asked for.
 
-What costs people a day is a pattern for adapters that hits the wrong layers, or a chat template that loses the film.
+What costs people a day is a pattern for adapters that hits the wrong layers, or a chat template that loses the image.
 Both depend on a family's structure and processor, not on its weights, so that they can be tried without the weights.
 Nothing is downloaded: tokenizers know bytes and the family's special tokens.
 """
@@ -175,7 +175,7 @@ _NARROW_VISION = {
     **{"hidden_size": 64, "intermediate_size": 128, "num_heads": 4, "num_attention_heads": 4},
     **{"out_hidden_size": 128, "image_size": 112},
 }
-# Sides of the square that MedGemma and InternVL bring a film to, or its tiles.
+# Sides of the square that MedGemma and InternVL bring an image to, or its tiles.
 _SIDE = {"gemma3": 896, "internvl": 448}
 _NARROW_SIDE, _NARROW_IMAGE_TOKENS = 112, 16
 

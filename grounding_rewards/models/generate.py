@@ -12,12 +12,12 @@ import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
-from grounding_rewards.legal import Interval, check_number
+from grounding_rewards.common.legal import Interval, check_number
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.scope import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
 
-#: Called with the films answered, of how many, and the tokens generated for them.
+#: Called with the images answered, of how many, and the tokens generated for them.
 OnProgress = Callable[[int, int, int], None]
 
 
@@ -26,8 +26,8 @@ class Sampling:
     """How answers are decoded: no top-k, no top-p, as TRL's GRPO trainer samples.
 
     Attributes:
-        samples: answers per film.
-        temperature: 0 decodes greedily, which gives one answer per film.
+        samples: answers per image.
+        temperature: 0 decodes greedily, which gives one answer per image.
         max_new_tokens: where an answer is cut off.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
 
@@ -42,7 +42,7 @@ class Sampling:
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        check_number("samples", self.samples, Interval(1), "Ask for one or more answers per film.")
+        check_number("samples", self.samples, Interval(1), "Ask for one or more answers per image.")
         check_number("max_new_tokens", self.max_new_tokens, Interval(1), "An answer needs some hundred.")
         check_number("temperature", self.temperature, Interval(), "Use 0 for greedy decoding.")
         if self.temperature == 0 and self.samples > 1:
@@ -52,12 +52,12 @@ class Sampling:
             )
 
 
-#: One greedy answer per film.
+#: One greedy answer per image.
 GREEDY = Sampling()
 
 
 class Generated(NamedTuple):
-    """The answers to some films, those to one film next to each other, and their total number of tokens."""
+    """The answers to some images, those to one image next to each other, and their total number of tokens."""
 
     texts: list[str]
     tokens: int
@@ -75,27 +75,27 @@ def generate(
 ) -> list[list[str]]:
     """Generate answers to prompts that are built as TRL builds them.
 
-    They are padded on the left, so the answer to a film depends on the others in its batch only through rounding.
+    They are padded on the left, so the answer to an image depends on the others in its batch only through rounding.
 
     Args:
         model: a transformers vision-language model.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational) and ``image``.
-        sampling: how the answers are decoded, and how many there are per film.
+        sampling: how the answers are decoded, and how many there are per image.
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling; the random state of the caller is left as it was.
-        on_progress: called after every batch with the films answered, of how many, and the tokens generated for them.
+        on_progress: called after every batch with the images answered, of how many, and the tokens generated for them.
 
     Returns:
         For each row its ``sampling.samples`` answers.
     """
-    samples, films = sampling.samples, max(1, batch_size // sampling.samples)
+    samples, images = sampling.samples, max(1, batch_size // sampling.samples)
     answers: list[list[str]] = []
     tokens = 0
     was_training = model.training
     with _evaluating(model, seed):
-        for start in range(0, len(dataset), films):
-            rows = [dataset[i] for i in range(start, min(start + films, len(dataset)))]
+        for start in range(0, len(dataset), images):
+            rows = [dataset[i] for i in range(start, min(start + images, len(dataset)))]
             generated = _answer_batch(model, processor, rows, sampling)
             answers += [generated.texts[i : i + samples] for i in range(0, len(generated.texts), samples)]
             tokens += generated.tokens
@@ -108,7 +108,7 @@ def generate(
 def generate_batch(
     model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
-    """Generate the answers to some films at once; see :func:`generate`.
+    """Generate the answers to some images at once; see :func:`generate`.
 
     Args:
         model: a transformers vision-language model, which is left in evaluation mode.

@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
-from grounding_rewards.shipped import find_shipped
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -31,7 +31,7 @@ class UnloadedModel:
     Attributes:
         path: folder or name on the hub; on a cluster the same on every machine.
         backend: that runs it, `transformers` or `vllm`.
-        engine: where it is loaded, one of :data:`grounding_rewards.data.workers.ENGINES`.
+        engine: where it is loaded, one of :data:`grounding_rewards.common.workers.ENGINES`.
         workers: how many of a cluster load it; None for one on each GPU or, where it has none, on each processor.
     """
 
@@ -112,7 +112,7 @@ def load_later(
     Args:
         path: as for :func:`load_model`.
         backend: likewise.
-        engine: where it is loaded, one of :data:`grounding_rewards.data.workers.ENGINES`.
+        engine: where it is loaded, one of :data:`grounding_rewards.common.workers.ENGINES`.
         workers: how many load it on a Ray cluster, see :class:`UnloadedModel`.
 
     Raises:

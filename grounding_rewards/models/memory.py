@@ -78,10 +78,10 @@ class Training:
         reference: whether a second copy of the model is kept for the KL term.
         checkpointing: whether activations are computed a second time instead of kept.
         sequences: in one batch of a GPU.
-        tokens: of a sequence, prompt, film and answer together.
-        patches: of a film, as the vision tower sees them.
-        film_bytes: of a film as it is handed to the model.
-        held: films that wait for their step, one for each answer that was generated together.
+        tokens: of a sequence, prompt, image and answer together.
+        patches: of an image, as the vision tower sees them.
+        image_bytes: of an image as it is handed to the model.
+        held: images that wait for their step, one for each answer that was generated together.
     """
 
     adapter_rank: int
@@ -92,7 +92,7 @@ class Training:
     sequences: int
     tokens: int
     patches: int
-    film_bytes: int
+    image_bytes: int
     held: int
 
 
@@ -105,12 +105,12 @@ class Memory:
     gradients: float
     optimiser: float
     activations: float
-    films: float
+    images: float
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.weights + self.reference + self.gradients + self.optimiser + self.activations + self.films
+        return self.weights + self.reference + self.gradients + self.optimiser + self.activations + self.images
 
 
 def shape_of(config: Any, pattern: str) -> Shape:
@@ -172,7 +172,7 @@ def memory_of(shape: Shape, training: Training) -> Memory:
         # Adam: two moments as wide as the weight.
         optimiser=2 * trained * width,
         activations=kept(shape, training) + _recomputed(shape, training),
-        films=training.film_bytes * training.held,
+        images=training.image_bytes * training.held,
     )
 
 

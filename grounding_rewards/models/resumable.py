@@ -21,21 +21,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.data.images import rows_without_images
-from grounding_rewards.data.job_shares import Share, check_no_share_missing
-from grounding_rewards.data.resize import image_pixel_limit
-from grounding_rewards.data.workers import map_in_workers
-from grounding_rewards.legal import Interval, check_number
+from grounding_rewards.common.job_shares import Share, check_no_share_missing
+from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.common.whole_files import whole_file, write_whole
+from grounding_rewards.common.workers import map_in_workers
+from grounding_rewards.images.decoding import rows_without_images
+from grounding_rewards.images.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import GREEDY, Generated, OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import UnloadedModel, choose_backend, process_state
 from grounding_rewards.models.place import digest_of_weights
-from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
     *("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS),
-    # Of films that are asked about at several.
+    # Of images that are asked about at several.
     "temperature",
 )
 # Settings that are digests: an error can say only that they differ.
@@ -72,7 +72,7 @@ def generate_to_file(
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
-        sampling: how the answers are decoded, and how many there are per film.
+        sampling: how the answers are decoded, and how many there are per image.
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
@@ -92,7 +92,7 @@ def generate_to_file(
     samples = sampling.samples
     backend = _backend_of(model, backend)
     rows = rows_without_images(dataset)
-    files = _Files(Path(path), _film_ids(rows), samples)
+    files = _Files(Path(path), _image_ids(rows), samples)
     settings = {"model": _fingerprint(model), "dataset": _digest(rows), "backend": backend, **asdict(sampling)}
     if sampling.temperature > 0:
         # Greedy answers do not depend on these.
@@ -127,7 +127,7 @@ def generate_to_file(
         if state.is_main_process:
             files.write_settings(settings, share)
         state.wait_for_everyone()
-        films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
+        images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
         asking = _Asking(model, processor, dataset, sampling, seed, backend)
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
@@ -138,9 +138,9 @@ def generate_to_file(
                 written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
                 part.flush()
-                films, tokens = films + len(batch.rows), tokens + answers.tokens
+                images, tokens = images + len(batch.rows), tokens + answers.tokens
                 if on_progress is not None:
-                    on_progress(films, total, tokens)
+                    on_progress(images, total, tokens)
         state.wait_for_everyone()
         if state.is_main_process and share is None:
             files.merge()
@@ -151,7 +151,7 @@ def generate_to_file(
 
 @dataclass
 class _Asking:
-    """Asks about batches of films; a worker of a Ray cluster, which has a copy of its own, loads the model first."""
+    """Asks about batches of images; a worker of a Ray cluster, which has a copy of its own, loads the model first."""
 
     model: Any
     processor: Any
@@ -193,7 +193,7 @@ _Key = tuple[str, int]
 class _Files:
     """The file of answers, its parts, and the settings beside them.
 
-    A key is the name of a film and the number of the sample.
+    A key is the name of an image and the number of the sample.
     """
 
     def __init__(self, path: Path, ids: Sequence[str], samples: int) -> None:
@@ -261,7 +261,7 @@ class _Files:
             check_no_share_missing(self.path, missing)
         raise ValueError(
             f"Expected the parts of shards beside {str(self.path)!r}, got no answers to "
-            f"{sum(len(batch.rows) for batch in left)} films. Write them with --shard 1/N to N/N."
+            f"{sum(len(batch.rows) for batch in left)} images. Write them with --shard 1/N to N/N."
         )
 
     def read(self) -> dict[_Key, str]:
@@ -292,7 +292,7 @@ class _Files:
         keys = self.keys_of(range(len(self.ids)))
         if missing := [key for key in keys if key not in lines]:
             raise ValueError(
-                f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for film "
+                f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for image "
                 f"{missing[0][0]!r}. Several machines need one folder that all of them see."
             )
         with whole_file(self.path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
@@ -343,7 +343,7 @@ def _backend_of(model: Any, backend: str) -> str:
     return chosen
 
 
-def _film_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ids = [str(row.get("id", i)) for i, row in enumerate(rows)]
     seen: dict[str, int] = {}
     for i, name in enumerate(ids):

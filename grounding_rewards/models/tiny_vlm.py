@@ -25,17 +25,17 @@ from transformers import (
 )
 
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.data.synthetic import LABELS
 from grounding_rewards.parsing import format_boxes
+from grounding_rewards.synthetic import LABELS
 
 VOCABULARIES = (LABELS, ("right lung", "left lung"))
-"""What the tokenizer writes in few tokens: the findings of drawn films, and the lungs of real ones."""
+"""What the tokenizer writes in few tokens: the findings of drawn images, and the lungs of real ones."""
 
 BOX_FORMAT = "qwen2.5-vl"
 """The box format of the architecture, which the tokenizer is trained on."""
 
 IMAGE_SIZE = 112
-"""Side in pixels of the square films that the processor leaves as they are."""
+"""Side in pixels of the square images that the processor leaves as they are."""
 
 SPECIAL_TOKENS = (
     "<|endoftext|>",
@@ -71,7 +71,7 @@ _PATCH_SIZE = 14
 _MERGE_SIZE = 2
 _MAX_PIXELS = 112 * 168
 
-# The longer side of a film of 1:2 after resizing.
+# The longer side of an image of 1:2 after resizing.
 _MAX_INTEGER = 168
 
 
@@ -135,7 +135,7 @@ def build_tokenizer(vocabularies: Sequence[Sequence[str]], *, vocab_size: int = 
 
 
 def build_processor(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLProcessor:
-    """Wrap `tokenizer` and Qwen2-VL's image processor: a film of 112×112 stays as it is, others keep their shape."""
+    """Wrap `tokenizer` and Qwen2-VL's image processor: an image of 112×112 stays as it is, others keep their shape."""
     geometry: dict[str, Any] = {
         "patch_size": _PATCH_SIZE,
         "merge_size": _MERGE_SIZE,
@@ -154,7 +154,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0) -> Qwen2_5
     """A randomly initialised Qwen2.5-VL of about one million parameters, in float32.
 
     The rotary base is 100 instead of 10⁶: columns sit in the lowest frequencies, and with a large base the few dozen
-    positions of such a small film would be almost indistinguishable.
+    positions of such a small image would be almost indistinguishable.
     """
     token_id = tokenizer.convert_tokens_to_ids
     config = Qwen2_5_VLConfig(

@@ -47,17 +47,17 @@ def load_vllm(path: str) -> VllmModel:
 def generate_batch(
     model: VllmModel, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
-    """Generate the answers to some films at once; see :func:`grounding_rewards.models.generate.generate`.
+    """Generate the answers to some images at once; see :func:`grounding_rewards.models.generate.generate`.
 
     Args:
         model: what :func:`load_vllm` gave.
         processor: the model's processor, which writes the prompt and decodes the answer.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
-        seed: of the sampling; every film has a seed of its own, derived from it.
+        seed: of the sampling; every image has a seed of its own, derived from it.
     """
     ends, forbidden = end_tokens(model.config, model.generation_config, processor.tokenizer)
-    parameters = vllm_parameters(sampling, ends, forbidden, films=len(rows), seed=seed)
+    parameters = vllm_parameters(sampling, ends, forbidden, images=len(rows), seed=seed)
     outputs = model.llm.generate(vllm_prompts(processor, rows), parameters, use_tqdm=False)
     answers = [until_end(answer.token_ids, set(ends)) for output in outputs for answer in output.outputs]
     texts = processor.batch_decode(answers, skip_special_tokens=sampling.skip_special_tokens)
@@ -76,13 +76,13 @@ def vllm_prompts(processor: Any, rows: Sequence[Mapping[str, Any]]) -> list[dict
 
 
 def vllm_parameters(
-    sampling: Sampling, ends: Sequence[int], forbidden: Sequence[int], *, films: int, seed: int
+    sampling: Sampling, ends: Sequence[int], forbidden: Sequence[int], *, images: int, seed: int
 ) -> list[Any]:
-    """One ``vllm.SamplingParams`` for every film."""
+    """One ``vllm.SamplingParams`` for every image."""
     from vllm import SamplingParams
 
-    # With a common seed, films with the same prompt would get the same draws.
-    seeds = np.random.SeedSequence(seed).generate_state(films, np.uint32)
+    # With a common seed, images with the same prompt would get the same draws.
+    seeds = np.random.SeedSequence(seed).generate_state(images, np.uint32)
     return [
         SamplingParams(
             n=sampling.samples,

@@ -497,7 +497,7 @@ _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
 def _beyond(token: str, largest: int) -> bool:
-    """Whether the number is larger than any token's; one more is allowed, for the far edge of the film."""
+    """Whether the number is larger than any token's; one more is allowed, for the far edge of the image."""
     return len(token) > MAX_LIST or int(token) > largest + 1
 
 

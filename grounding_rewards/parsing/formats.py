@@ -23,10 +23,10 @@ from grounding_rewards.boxes import (
     CoordinateSpace,
     get_space,
 )
+from grounding_rewards.common.safe_yaml import parse_yaml
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json
-from grounding_rewards.safe_yaml import parse_yaml
 
 JSON = Syntax(keyed=True, quick=read_plain_json)
 LISTS = Syntax(quick=read_plain_lists)
@@ -305,7 +305,7 @@ BOX_FORMATS = {
                 item=_SENTENCE,
                 bare_item=_SENTENCE.replace("{label}", "finding"),
                 between_items=" ",
-                negative="No abnormalities are detected on this film.",
+                negative="No abnormalities are detected on this image.",
             ),
             NORM1,
             decimals=2,
@@ -389,7 +389,7 @@ BOX_FORMATS = {
             decimals=3,
             untagged_label="before",
             model_types=("ovis2_5",),
-            source="AIDC-AI/Ovis2.5 model card; its report, arXiv 2508.11737, figure 10",
+            source="AIDC-AI/Ovis2.5 model card; its report, arXiv 2508.11737, metric 10",
         ),
         BoxFormat(
             "perceptron",
@@ -730,7 +730,7 @@ MODELS_WITHOUT_FORMAT = {
 }
 #: How to find out what a model writes.
 _MEASURE = (
-    "To find out what a checkpoint writes, sample 20 answers to films with a finding, run "
+    "To find out what a checkpoint writes, sample 20 answers to images with a finding, run "
     "`grounding-rewards inspect answers.jsonl --box-format json`, which says what does not fit and which declaration "
     "would, and state it as `box_format`: one of {names}; or "
     "{{syntax: json, keys: [box], order: xyxy, space: norm1000}}."

@@ -13,7 +13,7 @@ from grounding_rewards.parsing.writing import written_label
 
 #: Any label: letters and what joins words, none of which is syntax in any format.
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
-#: No film has sides of more pixels.
+#: No image has sides of more pixels.
 _LARGEST_PIXEL = 99_999
 #: Placeholder in a pattern for the boxes of an item; the pattern is split there.
 _SPLIT = "\0"

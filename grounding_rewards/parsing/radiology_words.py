@@ -13,19 +13,19 @@ PHRASES = {
     # the quality of the picture, or of the answer
     "bad": r"""\b(?:exceeds?|exceeding|outside|above|beyond)\ (?:the\ )?(?:normal|upper|expected)\b
         | \bto\ be\ (?:sure|certain)\b
-        | \b(?:ct|mri|ultrasound|scan|film|view|image|study)\ (?:is|are|would\ be)\ (?:needed|required|necessary
+        | \b(?:ct|mri|ultrasound|scan|image|view|image|study)\ (?:is|are|would\ be)\ (?:needed|required|necessary
             |advised|recommended)\b
-        | \b(?:film|image|picture|scan)\ (?:is|was|looks)\ (?:too\ )?(?:black|blank|dark|empty|cropped|cut|blurry
+        | \b(?:image|image|picture|scan)\ (?:is|was|looks)\ (?:too\ )?(?:black|blank|dark|empty|cropped|cut|blurry
             |noisy|unreadable)\b
         | \bto\ be\ (?:excluded|ruled\ out)\b | \b(?:all|anything|everything|nothing|none)\ but\b | \btop\ normal\b
-        | \b(?:image|film|file|scan|picture)s?\ (?:was|is|were)\ attached\b | \bno\ matter\b
-        | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
+        | \b(?:image|image|file|scan|picture)s?\ (?:was|is|were)\ attached\b | \bno\ matter\b
+        | \b(?:the\ )?(?:image|picture|photo|image|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
         | ,\ ?(?:so|hence|thus|therefore)\b
         | (?<!\bclass\ )\((?!\ ?normal\ ?\)|[a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
         | \d{1,2}[.)](?=\ ) | \bjson\b
-        # what led to the film
+        # what led to the image
         | \b(?:the\ )?(?:patient|child|man|woman|boy|girl)\ (?:fell|(?:presented|presents|came|complained|complains
             |is\ here
             |was\ seen)\ (?:with|for|of|after)\ (?:an?\ )?(?:\w{1,12}\ ){0,2}(?:pain|cough|fever|dyspnoea|dyspnea
@@ -33,7 +33,7 @@ PHRASES = {
         | \b(?:the\ )?clinical\ (?:concern|question|suspicion|query)\ (?:was|is)\ [^.,;\n]{1,50}(?=[.,;\n])
         # thanks, and advice that nothing need be done
         | \bthank(?:s|\ you)(?:\ (?:very|so)\ much)?(?:\ for\ (?:(?:the|this|your|sending|sharing|providing|uploading
-            |referring|asking|me|us|chest|x\ ray|kind|interesting)\ ){0,4}(?:image|film|scan|x\ ray
+            |referring|asking|me|us|chest|x\ ray|kind|interesting)\ ){0,4}(?:image|image|scan|x\ ray
             |radiograph|picture|study|referral|question|patient))?(?=\ ?[.,;!\n])
         | (?:,|\band)?\ ?\b(?:i|we)\ (?:recommend|advise|suggest)\ (?:routine|regular|annual|age\ appropriate)
             \ (?:\w{1,12}\ )?(?:screening|follow\ up|check\ ups?|recall|mammography)\b
@@ -82,7 +82,7 @@ PHRASES = {
         | \bwhat\ (?:i|we|you|one)\ (?:can\ |could\ )?see\ (?:here\ )?(?:is|are)\b
         | \bwhen\ (?:i|we|one)\ (?:look|zoom|compare|inspect|check|review|examine|view|assess)(?:ed|d)?
             (?:\ (?:at|in|on|into))?\ (?:(?:the|this|both|each)\ )?(?:\w{1,12}\ )?(?:base|apex|lung|heart|bone|image
-            |film|it|hilum|hila|zone|side|spine|joint)s?(?=,|\ (?:i|we|there|no)\b)
+            |image|it|hilum|hila|zone|side|spine|joint)s?(?=,|\ (?:i|we|there|no)\b)
         | \bno\ question\ about\ (?:it|that)\b | \b(?:larger|bigger|greater|more)\ than\ (?=\d+\ ?(?:mm|cm)\b)
         | (?<=[a-z]\ )(?:(?:that|which)\ )?you\ (?:are|were)\ (?:looking|searching|asking)\ for\b
         | ,?\ \bbe\ (?:it|they)\ \w{3,12}\ or\ \w{3,12}\b
@@ -201,13 +201,13 @@ PHRASES = {
             |findings?|result|answer
             |analysis|interpretation)\b | \blet\ me\ (?:go\ through|look\ at|check|review|examine|describe|start\ with
             |begin\ with)
-            \ (?:(?:the|this|your)\ )?(?:film|image|picture|x\ ray|radiograph|scan|lungs|it)\b | \blook(?:ed|ing)\ at\b
+            \ (?:(?:the|this|your)\ )?(?:image|image|picture|x\ ray|radiograph|scan|lungs|it)\b | \blook(?:ed|ing)\ at\b
         | \ba\ (?:\w{1,20}\ )?look(?=\ at\b)""",
     "shape": r"\bwell\ (?!advanced|established|known|marked)[a-z]{3,15}ed\b",
     "in": r"\bwrong\ with\b" "",
     "mod": r"""\bfatty(?=\ (?:tissue|marrow|breast|parenchyma|hilum|plane|pad))
         | (?:(?<=\bcm\ )|(?<=\bmm\ ))(?:long|wide|thick|deep)\b
-        | \btoday(?=\ (?:film|image|exam|examination|study|scan|x\ ray|radiograph)\b)
+        | \btoday(?=\ (?:image|image|exam|examination|study|scan|x\ ray|radiograph)\b)
         | \b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
         | \b(?:after|with|without)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b | \b(?:instance|case)s?(?=\ of\b)
         | \bbox(?:es)?\ for\b | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
@@ -230,7 +230,7 @@ PHRASES = {
         | \bquery(?=\ [a-z]) | \ba\ search\ for\b
         | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:all|both
             |each|whole|entire|lungs?|heart|bones?|chest|brain|joints?|spine|abdomen|liver|and|of|patient|at
-            |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
+            |the|this|image|image|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
     "find": r"""\bcollections?\ of\ (?:fluid|air|gas|pus|blood)\b
         | \b(?:cause|reason|grounds?)\ for\ (?:concern|alarm|worry|treatment)\b
         | \b(?:requested|listed|named|given|asked|specified|target|described|said)\ (?:class|categor[a-z]{1,3}
@@ -305,12 +305,12 @@ WORDS = {
         scrutinised scrutinized searched evaluated reviewed""",
     "in": """in on at within from throughout along below above beneath under near around over regarding by to
         toward between among inside outside amid across via through""",
-    "image": """image film picture photo radiograph study exam examination scan cxr xray radiography view
+    "image": """image image picture photo radiograph study exam examination scan cxr xray radiography view
         projection imaging ct mri mr mra cta ctpa us ultrasound sonogram sonography mammogram mammography
         tomogram tomography echocardiogram angiogram angiography panoramic opg orthopantomogram slice frame
         photograph fundoscopy endoscopy colonoscopy dexa sequence series fluoroscopy timepoint bitewing cbct pet
         report case spect""",
-    # what a film of anybody shows
+    # what an image of anybody shows
     "anat": """lung lobe heart mediastinum hilum hila hilus diaphragm hemidiaphragm angle trachea carina bronchus
         bronchi airway pleura vasculature vessel vascularity aorta arch knob artery vein bone rib clavicle
         scapula spine vertebra vertebrae sternum shoulder thorax hemithorax cage wall tissue structure
@@ -503,7 +503,7 @@ WORDS = {
     "of": "of for",
     # denies a finding in front, but never behind a negation
     "excluded": "excluded refuted",
-    # what is denied may be old; an old film is no negative
+    # what is denied may be old; an old image is no negative
     "former": "old prior previous earlier past former recent",
     # nothing is stated with them, except of what is denied
     "modal": "could would might may should must will",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 #: `boxes`: at least one complete box. `empty`: the text says that there is nothing to mark.
 #: `truncated`: the text breaks off inside its own syntax; complete boxes before that point are kept.
-#: `unparseable`: neither a box nor a stated negative.
+#: `unparseable`: neither a box nor a no-finding statement.
 STATUSES = ("boxes", "empty", "truncated", "unparseable")
 
 #: Why something that was written did not become a box, and what that means, in the order in which logs show it.
@@ -33,7 +33,7 @@ REASON_MEANINGS = {
     "echoed_prompt": "an instruction instead of an answer",
     "only_tools": "a call of a tool without an answer after it",
     "no_answer": "blank, or thinking without an answer after it",
-    "nothing_stated": "text without a box and without a stated negative",
+    "nothing_stated": "text without a box and without a no-finding statement",
 }
 REJECT_REASONS = tuple(REASON_MEANINGS)
 

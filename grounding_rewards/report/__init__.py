@@ -1,1 +1,1 @@
-"""Pages, diagrams and tables of what was measured: one HTML file each, which loads nothing."""
+"""Pages, plots and tables of what was measured: one HTML file each, which loads nothing."""

@@ -11,13 +11,13 @@ from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
 from grounding_rewards.metrics.estimates import counted, format_interval, format_value
 from grounding_rewards.report.render import read_asset, render
-from grounding_rewards.report.reward_diagrams import response_plot
+from grounding_rewards.report.reward_plots import response_plot
 
 _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
     "adds": ("With something wrong beside", "Each must earn less than the honest answer without it."),
     "changes": ("Told otherwise", "None must earn more than the honest answer that it was made of."),
-    "blind": ("Blind", "They do not look at the film. None must earn more than an honest policy."),
+    "blind": ("Blind", "They do not look at the image. None must earn more than an honest policy."),
     "unread": ("Unread", "They say nothing that can be read, and must earn nothing."),
 }
 
@@ -40,7 +40,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
         script="",
         title="Can it be gamed?",
         verdict=verdict(done),
-        about=f"{done.films} films of {dataset}, {done.negatives} without a finding; written in {done.box_format}.",
+        about=f"{done.images} images of {dataset}, {done.negatives} without a finding; written in {done.box_format}.",
         tiles=[(name, *_tile(done, name)) for name in done.rewards],
         found=[
             (FINDINGS[finding], finding, [_line(done, one) for one in group]) for finding, group in _by_finding(done)

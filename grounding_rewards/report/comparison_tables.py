@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.comparison import Change, Group, RunDifference, p_cell
-from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_estimate, format_value
+from grounding_rewards.metrics.estimates import NOTHING, Metrics, finite_or_none, format_estimate, format_value
 from grounding_rewards.report.tables import Row, markdown_table, plain_table, terminal_table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _WIDEST = 10_000
 _LETTERS = ("A", "B")
 _HEADER = ("", "A", "B", "B − A", "better / worse / same", "p", "Holm")
 _CAPTION = (
-    "Intervals: 95 %, not adjusted for the number of figures. p: two-sided, of a permutation test in which the runs "
+    "Intervals: 95 %, not adjusted for the number of metrics. p: two-sided, of a permutation test in which the runs "
     "change places on {units}. Holm: p adjusted for all tests of its kind, shown or not."
 )
 
@@ -34,16 +34,16 @@ class Comparison:
     Attributes:
         found: how the runs differ.
         paths: of A and of B.
-        figures: keys of the figures that are shown, in order.
+        metrics: keys of the metrics that are shown, in order.
         settings: what differs in how the runs were made, see :func:`facts_that_differ`.
-        baselines: by name the figures of baselines on the same films.
+        baselines: by name the metrics of baselines on the same images.
     """
 
     found: RunDifference
     paths: tuple[Path, Path]
-    figures: Sequence[str]
+    metrics: Sequence[str]
     settings: Mapping[str, tuple[str, str]]
-    baselines: Mapping[str, Figures]
+    baselines: Mapping[str, Metrics]
 
     @property
     def names(self) -> tuple[str, str]:
@@ -64,7 +64,7 @@ class Comparison:
         alone = f"{found.only_a} only in A and {found.only_b} only in B play no part"
         return [
             *(f"{letter} = {path}" for letter, path in zip(_LETTERS, self.paths, strict=True)),
-            f"{found.films} films{drawn} in both; {alone}",
+            f"{found.images} images{drawn} in both; {alone}",
             f"{found.resamples} draws of {found.units}, seed {found.seed}",
             f"labels of boxes: {found.label_matching} (--label-matching)",
             *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
@@ -74,8 +74,8 @@ class Comparison:
         """The comparison and the baselines as plain values."""
         a, b = map(str, self.paths)
         baselines = {
-            name: {key: list(map(finite_or_none, one)) for key, one in figures.items()}
-            for name, figures in self.baselines.items()
+            name: {key: list(map(finite_or_none, one)) for key, one in metrics.items()}
+            for name, metrics in self.baselines.items()
         }
         return {"a": a, "b": b, **self.found.as_json(), "baselines": baselines}
 
@@ -95,7 +95,7 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
     """In which facts of their evaluations two runs differ; none where either has no facts.
 
     Example:
-        >>> facts_that_differ({"reward": "R4", "films": 9}, {"reward": "R5", "films": 9})
+        >>> facts_that_differ({"reward": "R4", "images": 9}, {"reward": "R5", "images": 9})
         {'reward': ('R4', 'R5')}
     """
     if not a or not b:
@@ -143,7 +143,7 @@ def _terminal(
 ) -> Table:
     from rich.text import Text
 
-    # The first column is the name of the figure.
+    # The first column is the name of the metric.
     table = plain_table(*(header[k] for k in columns), title=title, unbroken=range(1, len(columns)))
     for change, cells in rows:
         style = "bold" if change.direction(adjusted=True) else None
@@ -151,20 +151,20 @@ def _terminal(
     return table
 
 
-def print_figures(comparison: Comparison, console: Console) -> None:
-    """Print the chosen figures as columns, runs and baselines as lines, then the verdict."""
+def print_metrics(comparison: Comparison, console: Console) -> None:
+    """Print the chosen metrics as columns, runs and baselines as lines, then the verdict."""
     from rich.text import Text
 
     a, b = comparison.names
-    changes = {key: comparison.found.figures[key] for key in comparison.figures}
+    changes = {key: comparison.found.metrics[key] for key in comparison.metrics}
     rows = [
         Row(a, {key: change.a for key, change in changes.items()}),
         Row(b, {key: change.b for key, change in changes.items()}),
         Row(f"{b} − {a}", {key: change.difference for key, change in changes.items()}, is_difference=True),
-        *(Row(name, figures) for name, figures in comparison.baselines.items()),
+        *(Row(name, metrics) for name, metrics in comparison.baselines.items()),
     ]
-    headings = {key: change.figure.heading for key, change in changes.items()}
-    title = f"{comparison.found.films} films, 95 % intervals"
+    headings = {key: change.metric.heading for key, change in changes.items()}
+    title = f"{comparison.found.images} images, 95 % intervals"
     console.print(terminal_table(rows, headings, title=title))
     console.print(Text(comparison.verdict, style="bold"))
 
@@ -182,13 +182,13 @@ def _tables(comparison: Comparison) -> Iterator[tuple[str, list[str], list[tuple
     """For each table its title, its header and its lines: the change and the cells that show it."""
     found, baselines = comparison.found, comparison.baselines
     rows = []
-    for key in comparison.figures:
-        change = found.figures[key]
-        name = change.figure.heading + (" (less is better)" if change.figure.lower_is_better else "")
-        beside = [format_value(figures[key].value) if key in figures else NOTHING for figures in baselines.values()]
+    for key in comparison.metrics:
+        change = found.metrics[key]
+        name = change.metric.heading + (" (less is better)" if change.metric.lower_is_better else "")
+        beside = [format_value(metrics[key].value) if key in metrics else NOTHING for metrics in baselines.values()]
         rows.append((change, _cells(name, change) + beside))
-    yield "all films", [*_HEADER, *baselines], rows
-    if len(comparison.figures) < len(found.figures):
+    yield "all images", [*_HEADER, *baselines], rows
+    if len(comparison.metrics) < len(found.metrics):
         return
     for title, groups in (("reference boxes by label", found.labels), ("reference boxes by size", found.sizes)):
         if groups:
@@ -198,7 +198,7 @@ def _tables(comparison: Comparison) -> Iterator[tuple[str, list[str], list[tuple
 def _group_rows(group: Group) -> list[tuple[Change, list[str]]]:
     boxes = "1 box" if group.boxes == 1 else f"{group.boxes} boxes"
     return [
-        (change, _cells(f"{group.name} ({boxes}), {change.figure.heading}", change))
+        (change, _cells(f"{group.name} ({boxes}), {change.metric.heading}", change))
         for change in group.changes.values()
     ]
 

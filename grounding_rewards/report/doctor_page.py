@@ -1,6 +1,6 @@
-"""What the doctor found in a dataset, as one HTML file: defects, histograms, where the boxes lie, and films.
+"""What the doctor found in a dataset, as one HTML file: defects, histograms, where the boxes lie, and images.
 
-The file loads nothing: everything is inside it. Where it shows films, guard it like the films.
+The file loads nothing: everything is inside it. Where it shows images, guard it like the images.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, FilmPicture
+from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import CHECKS, Checkup
-from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Figures
+from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.report.render import data_uri, read_asset, render
 
-#: Longer side in pixels of a film on the page; together with three examples per defect it bounds the file's size.
+#: Longer side in pixels of an image on the page; together with three examples per defect it bounds the file's size.
 LONGEST_SIDE = 256
 _MOST_LABELS = 40
 _HEAT_MAPS = 12
@@ -33,29 +33,29 @@ def render_doctor_page(checkup: Checkup) -> str:
     """Render the page.
 
     Args:
-        checkup: from :func:`grounding_rewards.doctor.examine.examine`; its films, where it keeps any, are shown.
+        checkup: from :func:`grounding_rewards.doctor.examine.examine`; its images, where it keeps any, are shown.
 
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    figures = checkup.figures
-    labels = figures.labels.most_common(_MOST_LABELS)
+    metrics = checkup.metrics
+    labels = metrics.labels.most_common(_MOST_LABELS)
     return render(
         "doctor.html.jinja",
         style=read_asset("page.css") + read_asset("doctor_page.css"),
         script="",
         title=f"Check-up of {checkup.dataset}",
         verdict=verdict(checkup),
-        tiles=_tiles(figures),
+        tiles=_tiles(metrics),
         defects=[_defect(defect) for defect in checkup.defects],
-        charts=_charts(figures),
-        splits=list(figures.films),
+        charts=_charts(metrics),
+        splits=list(metrics.images),
         labels={
-            label: [boxes, *(figures.label_films[split, label] for split in figures.films)] for label, boxes in labels
+            label: [boxes, *(metrics.label_images[split, label] for split in metrics.images)] for label, boxes in labels
         },
-        more_labels=len(figures.labels) - len(labels),
-        heat_maps=list(_heat_maps(figures)),
-        sample=[(_film(film), f"{film.title}: {_content(film)}") for film in checkup.sample],
+        more_labels=len(metrics.labels) - len(labels),
+        heat_maps=list(_heat_maps(metrics)),
+        sample=[(_image(image), f"{image.title}: {_content(image)}") for image in checkup.sample],
         assumptions=checkup.assumptions,
         unchecked={CHECKS[name].title: why for name, why in checkup.unchecked.items()},
         passed=[CHECKS[name].title for name in checkup.passed],
@@ -66,20 +66,20 @@ def verdict(checkup: Checkup) -> str:
     """The result in one sentence.
 
     Example:
-        >>> verdict(Checkup("films", (), {}, (), Figures(), ()))
-        '0 films: no errors, no warnings.'
+        >>> verdict(Checkup("images", (), {}, (), Metrics(), ()))
+        '0 images: no errors, no warnings.'
     """
     errors, warnings = ((checkup.count(severity), severity) for severity in SEVERITIES[:2])
     counted = [f"{n or 'no'} {name}{'' if n == 1 else 's'}" for n, name in (errors, warnings)]
-    n = checkup.figures.rows
-    return f"{n:,} {'film' if n == 1 else 'films'}: {', '.join(counted)}."
+    n = checkup.metrics.rows
+    return f"{n:,} {'image' if n == 1 else 'images'}: {', '.join(counted)}."
 
 
 def extent(defect: Defect) -> str:
     """How much of the dataset a defect concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
-        >>> extent(Defect("off-film", "error", "", 4, 90, "boxes", "", "", "", ()))
+        >>> extent(Defect("off-image", "error", "", 4, 90, "boxes", "", "", "", ()))
         '4 of 90 boxes (4 %)'
     """
     unit = defect.unit
@@ -100,20 +100,20 @@ def place(example: Example) -> str:
     return f"{example.split}, row {example.row} (id {example.id})" if example.row >= 0 else ""
 
 
-def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
+def _tiles(metrics: Metrics) -> list[tuple[str, str, str]]:
     """The heading, value and note of each tile."""
-    films = max(1, sum(figures.per_film.values()))
-    per_film = f"{figures.boxes / max(1, films - figures.negatives):.1f} per film with boxes"
+    images = max(1, sum(metrics.per_image.values()))
+    per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
     return [
-        ("films", f"{figures.rows:,}", ", ".join(f"{split} {count:,}" for split, count in figures.films.items())),
-        ("films without boxes", percent(figures.negatives / films), f"{figures.negatives:,} films"),
-        ("boxes", f"{figures.boxes:,}", per_film),
-        ("labels", f"{len(figures.labels):,}", ", ".join(label for label, _ in figures.labels.most_common(3))),
+        ("images", f"{metrics.rows:,}", ", ".join(f"{split} {count:,}" for split, count in metrics.images.items())),
+        ("images without boxes", percent(metrics.negatives / images), f"{metrics.negatives:,} images"),
+        ("boxes", f"{metrics.boxes:,}", per_image),
+        ("labels", f"{len(metrics.labels):,}", ", ".join(label for label, _ in metrics.labels.most_common(3))),
     ]
 
 
 def _defect(defect: Defect) -> dict[str, Any]:
-    films = [(_film(one.film), f"{place(one)}: {one.detail}") for one in defect.examples if one.film is not None]
+    images = [(_image(one.image), f"{place(one)}: {one.detail}") for one in defect.examples if one.image is not None]
     examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
     words = [("found", defect.found), ("why it matters", defect.why), ("what to do", defect.fix)]
     return {
@@ -122,36 +122,36 @@ def _defect(defect: Defect) -> dict[str, Any]:
         "title": defect.title,
         "extent": extent(defect),
         "words": words if defect.found else words[1:],
-        "films": films,
-        "examples": [] if films else list(filter(None, examples)),
+        "images": images,
+        "examples": [] if images else list(filter(None, examples)),
     }
 
 
-def _film(film: FilmPicture) -> dict[str, Any]:
-    """What the macro `film` takes, as plain values."""
-    size = (film.width, film.height)
-    labels = [*film.labels, *[""] * len(film.boxes)]
+def _image(image: ImagePicture) -> dict[str, Any]:
+    """What the macro `image` takes, as plain values."""
+    size = (image.width, image.height)
+    labels = [*image.labels, *[""] * len(image.boxes)]
     return {
-        "title": film.title,
-        "view": _view(film),
-        "width": f"{film.width:g}",
-        "height": f"{film.height:g}",
-        "uri": data_uri(film.jpeg, "image/jpeg") if film.jpeg else "",
+        "title": image.title,
+        "view": _view(image),
+        "width": f"{image.width:g}",
+        "height": f"{image.height:g}",
+        "uri": data_uri(image.jpeg, "image/jpeg") if image.jpeg else "",
         "boxes": [
             (_corners(box), "sound" if box_defect(box, size) is None else "bad", str(label))
-            for box, label in zip(film.boxes, labels, strict=False)
+            for box, label in zip(image.boxes, labels, strict=False)
             if is_box(box)
         ],
     }
 
 
-def _view(film: FilmPicture) -> str:
-    """The `viewBox`: the film, and up to half a film on every side where boxes lie outside it."""
-    drawn = [box for box in film.boxes if is_box(box)]
-    xs = [0.0, film.width, *(box[k] for box in drawn for k in (0, 2))]
-    ys = [0.0, film.height, *(box[k] for box in drawn for k in (1, 3))]
-    x1, x2 = max(min(xs), -film.width / 2), min(max(xs), 1.5 * film.width)
-    y1, y2 = max(min(ys), -film.height / 2), min(max(ys), 1.5 * film.height)
+def _view(image: ImagePicture) -> str:
+    """The `viewBox`: the image, and up to half an image on every side where boxes lie outside it."""
+    drawn = [box for box in image.boxes if is_box(box)]
+    xs = [0.0, image.width, *(box[k] for box in drawn for k in (0, 2))]
+    ys = [0.0, image.height, *(box[k] for box in drawn for k in (1, 3))]
+    x1, x2 = max(min(xs), -image.width / 2), min(max(xs), 1.5 * image.width)
+    y1, y2 = max(min(ys), -image.height / 2), min(max(ys), 1.5 * image.height)
     return f"{x1:.6g} {y1:.6g} {x2 - x1:.6g} {y2 - y1:.6g}"
 
 
@@ -165,30 +165,30 @@ def _corners(box: Sequence[float]) -> tuple[float, float, float, float]:
 _Chart = tuple[str, str, list[int], dict[float, str], float | None]
 
 
-def _charts(figures: Figures) -> list[_Chart]:
+def _charts(metrics: Metrics) -> list[_Chart]:
     """The arguments of the macro `chart`: title, note, counts, ticks by edge of bin, and an edge to mark."""
-    counts = [figures.per_film[n] for n in range(MOST_BOXES + 1)]
+    counts = [metrics.per_image[n] for n in range(MOST_BOXES + 1)]
     most = max((n for n, count in enumerate(counts) if count), default=0)
     shown = counts[: max(most + 1, 6)]
     limit = float(np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES))))
     return [
         (
             "Area of boxes",
-            "share of the film, logarithmic",
-            figures.areas.tolist(),
+            "share of the image, logarithmic",
+            metrics.areas.tolist(),
             {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, len(AREA_EDGES), 4)},
             None,
         ),
         (
             "Shorter side of boxes",
             f"pixels that the model sees, logarithmic; under {LEAST_SIDE:g} nothing is learned",
-            figures.sides.tolist(),
+            metrics.sides.tolist(),
             {k: f"{SIDE_EDGES[k]:g}" for k in range(0, len(SIDE_EDGES), 4)},
             limit,
         ),
         (
-            "Boxes per film",
-            "number of films",
+            "Boxes per image",
+            "number of images",
             shown,
             {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in range(len(shown))},
             None,
@@ -196,20 +196,20 @@ def _charts(figures: Figures) -> list[_Chart]:
         (
             "Shape of boxes",
             "width through height, logarithmic",
-            figures.aspects.tolist(),
+            metrics.aspects.tolist(),
             {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, len(ASPECT_EDGES), 2)},
             None,
         ),
     ]
 
 
-def _heat_maps(figures: Figures) -> Iterator[tuple[str, str]]:
+def _heat_maps(metrics: Metrics) -> Iterator[tuple[str, str]]:
     """The map of all boxes and, where there are several labels, of the most frequent ones."""
-    if None not in figures.centres:
+    if None not in metrics.centres:
         return
-    labels = [label for label, _ in figures.labels.most_common() if label in figures.centres][: _HEAT_MAPS - 1]
+    labels = [label for label, _ in metrics.labels.most_common() if label in metrics.centres][: _HEAT_MAPS - 1]
     for label in (None, *(labels if len(labels) > 1 else ())):
-        counts = figures.centres[label]
+        counts = metrics.centres[label]
         yield _heat_uri(counts), f"{label or 'all boxes'}, {int(counts.sum()):,}"
 
 
@@ -226,6 +226,6 @@ def _heat_uri(counts: np.ndarray) -> str:
     return data_uri(buffer.getvalue(), "image/png")
 
 
-def _content(film: FilmPicture) -> str:
-    labels = ", ".join(filter(None, dict.fromkeys(map(str, film.labels))))
-    return labels or ("boxes without labels" if film.boxes else "no boxes")
+def _content(image: ImagePicture) -> str:
+    labels = ", ".join(filter(None, dict.fromkeys(map(str, image.labels))))
+    return labels or ("boxes without labels" if image.boxes else "no boxes")

@@ -9,7 +9,7 @@
   const block = document.getElementById("Data");
   if (!block) return;
   const data = JSON.parse(block.textContent);
-  const root = document.getElementById("Films");
+  const root = document.getElementById("Images");
   const ROWS = 50;
   const CARDS = 24;
   const UNKNOWN = "–";
@@ -37,52 +37,52 @@
 
   /* A box is [x1, y1, x2, y2, label, outcome, IoU]; a predicted one also has its confidence, and the label of the finding that it calls something else. */
   const [LABEL, OUTCOME, IOU, SCORE, OTHER] = [4, 5, 6, 7, 8];
-  const films = data.films.map((film, k) => {
-    const labels = [...film.gt, ...film.pred].map((box) => box[LABEL]).filter((label) => label);
-    const words = [film.id, film.patient || "", film.view || "", film.summary, film.reason, film.text, ...labels, ...film.tags];
-    const parts = film.rewards.map((value, r) => (value === null ? null : film.ceilings[r] > 0 ? Math.min(value / film.ceilings[r], 1) : 1));
-    return { ...film, place: data.places[k], k, parts, labels: new Set(labels), words: words.join("\n").toLowerCase() };
+  const images = data.images.map((image, k) => {
+    const labels = [...image.gt, ...image.pred].map((box) => box[LABEL]).filter((label) => label);
+    const words = [image.id, image.patient || "", image.view || "", image.summary, image.reason, image.text, ...labels, ...image.tags];
+    const parts = image.rewards.map((value, r) => (value === null ? null : image.ceilings[r] > 0 ? Math.min(value / image.ceilings[r], 1) : 1));
+    return { ...image, place: data.places[k], k, parts, labels: new Set(labels), words: words.join("\n").toLowerCase() };
   });
-  const byPlace = new Map(films.map((film) => [film.place, film]));
-  const findings = (film) => [...new Set(film.gt.map((box) => box[LABEL]).filter((label) => label))].join(", ");
+  const byPlace = new Map(images.map((image) => [image.place, image]));
+  const findings = (image) => [...new Set(image.gt.map((box) => box[LABEL]).filter((label) => label))].join(", ");
 
-  /* Films that pass the filter, in the chosen order */
+  /* Images that pass the filter, in the chosen order */
   const START = { search: "", label: "", tag: "", low: 0, high: 1, sort: "groups", down: false };
   const state = { ...START, reward: data.rewards.indexOf(data.reward), page: 0, cards: CARDS };
   const keys = {
-    groups: (film) => film.place,
-    place: (film) => film.place,
-    part: (film) => film.parts[state.reward],
-    id: (film) => film.id,
-    findings: (film) => findings(film) || "~",
-    gt: (film) => film.n[0],
-    pred: (film) => film.n[1],
-    overlap: (film) => film.overlap,
-    status: (film) => film.tags[0],
-    ...Object.fromEntries(data.rewards.map((name, r) => ["reward" + r, (film) => film.rewards[r]])),
+    groups: (image) => image.place,
+    place: (image) => image.place,
+    part: (image) => image.parts[state.reward],
+    id: (image) => image.id,
+    findings: (image) => findings(image) || "~",
+    gt: (image) => image.n[0],
+    pred: (image) => image.n[1],
+    overlap: (image) => image.overlap,
+    status: (image) => image.tags[0],
+    ...Object.fromEntries(data.rewards.map((name, r) => ["reward" + r, (image) => image.rewards[r]])),
   };
   const natural = new Intl.Collator("en", { numeric: true });
   const compare = (a, b) => (typeof a === "string" ? natural.compare(a, b) : a - b);
-  const passes = (film) => {
-    const reward = film.rewards[state.reward];
+  const passes = (image) => {
+    const reward = image.rewards[state.reward];
     const all = state.low <= 0 && state.high >= 1;
     return (
-      (!state.label || film.labels.has(state.label)) &&
-      (!state.tag || film.tags.includes(state.tag)) &&
+      (!state.label || image.labels.has(state.label)) &&
+      (!state.tag || image.tags.includes(state.tag)) &&
       (all || (reward !== null && reward !== undefined && reward >= state.low && reward <= state.high)) &&
-      state.search.toLowerCase().split(/\s+/).every((word) => film.words.includes(word))
+      state.search.toLowerCase().split(/\s+/).every((word) => image.words.includes(word))
     );
   };
   const chosen = () => {
     const key = keys[state.sort];
-    return films.filter(passes).sort((a, b) => {
+    return images.filter(passes).sort((a, b) => {
       const [x, y] = [key(a), key(b)];
-      /* Films without a value come last in either direction. */
+      /* Images without a value come last in either direction. */
       if (x === null || y === null) return (x === null) - (y === null) || a.place - b.place;
       return (state.down ? -1 : 1) * compare(x, y) || a.place - b.place;
     });
   };
-  /* A film with its boxes */
+  /* An image with its boxes */
   const drawable = (box) => box.slice(0, 4).every((side) => side !== null) && box[0] < box[2] && box[1] < box[3];
   const rectangle = (box, kind) => {
     const shape = { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
@@ -121,16 +121,16 @@
   const written = (text, { x, y, size }, kind) =>
     draw("text", { class: kind, x: x + 0.1 * size, y: y + 0.95 * size, "font-size": size, "stroke-width": size * 0.22 }, text);
   const URGENCY = ["missed", "wrong label", "wrong place", "right"];
-  const captions = (film, size, terse) => {
-    const [width, height] = film.size;
+  const captions = (image, size, terse) => {
+    const [width, height] = image.size;
     const mark = 1.3 * size;
-    const marks = film.sides ? [["R", 0], ["L", width - mark]].map(([letter, x]) => [letter, { x, y: height - mark, w: mark, h: mark, size }]) : [];
+    const marks = image.sides ? [["R", 0], ["L", width - mark]].map(([letter, x]) => [letter, { x, y: height - mark, w: mark, h: mark, size }]) : [];
     const taken = marks.map(([, place]) => place);
-    const boxes = [...film.gt.map((box) => [box, "reference"]), ...film.pred.map((box) => [box, "predicted"])].filter(([box]) => drawable(box));
+    const boxes = [...image.gt.map((box) => [box, "reference"]), ...image.pred.map((box) => [box, "predicted"])].filter(([box]) => drawable(box));
     boxes.sort(([a], [b]) => URGENCY.indexOf(a[OUTCOME]) - URGENCY.indexOf(b[OUTCOME]));
     const placed = boxes.map(([box, side]) => {
-      const text = caption(box, side, terse, !film.n[0]);
-      const place = text && free(box, visible(text), film.size, size, taken);
+      const text = caption(box, side, terse, !image.n[0]);
+      const place = text && free(box, visible(text), image.size, size, taken);
       if (!place) return null;
       taken.push(place);
       return draw("g", { class: "is-" + side + " " + kindOf(box[OUTCOME]) }, written(visible(text), place, side));
@@ -139,19 +139,19 @@
   };
   /* With more boxes than these a card shows only IoUs. */
   const CROWDED = 6;
-  const picture = (film, isLarge) => {
-    const uri = data.pictures[film.place];
-    const [width, height] = film.size;
+  const picture = (image, isLarge) => {
+    const uri = data.pictures[image.place];
+    const [width, height] = image.size;
     const size = Math.max(width, height) * (isLarge ? 0.022 : 0.045);
-    const counts = count(film.n[0], "reference box", "reference boxes") + ", " + count(film.n[1], "predicted box", "predicted boxes");
+    const counts = count(image.n[0], "reference box", "reference boxes") + ", " + count(image.n[1], "predicted box", "predicted boxes");
     return draw(
       "svg",
-      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Film " + visible(film.id) + ", " + counts + ": " + visible(film.summary) },
+      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Image " + visible(image.id) + ", " + counts + ": " + visible(image.summary) },
       uri ? draw("image", { href: uri, width, height, preserveAspectRatio: "none" }) : null,
-      film.ignore.filter(drawable).map((box) => draw("g", { class: "is-region" }, rectangle(box, "region"))),
-      film.gt.filter(drawable).map((box) => outlined(box, "reference")),
-      film.pred.filter(drawable).map((box) => outlined(box, "predicted")),
-      captions(film, size, !isLarge && film.gt.length + film.pred.length > CROWDED),
+      image.ignore.filter(drawable).map((box) => draw("g", { class: "is-region" }, rectangle(box, "region"))),
+      image.gt.filter(drawable).map((box) => outlined(box, "reference")),
+      image.pred.filter(drawable).map((box) => outlined(box, "predicted")),
+      captions(image, size, !isLarge && image.gt.length + image.pred.length > CROWDED),
     );
   };
   const meter = (part) => {
@@ -159,20 +159,20 @@
     bar.firstChild.style.width = 100 * Math.min(Math.max(part || 0, 0), 1) + "%";
     return bar;
   };
-  /* On a normal film a rightly empty answer earns less than 1: what could be earned stands beside it. */
-  const earned = (film, r) => number(film.rewards[r]) + (film.ceilings[r] < 1 ? " of " + number(film.ceilings[r]) : "");
-  const answer = (film) =>
+  /* On a normal image a rightly empty answer earns less than 1: what could be earned stands beside it. */
+  const earned = (image, r) => number(image.rewards[r]) + (image.ceilings[r] < 1 ? " of " + number(image.ceilings[r]) : "");
+  const answer = (image) =>
     el(
       "figure",
       { class: "quote" },
       el("figcaption", null, "The model wrote"),
-      el("blockquote", { dir: "auto" }, el("pre", null, visible(film.text) || "(nothing)")),
-      film.cut ? el("p", { class: "soft" }, "… " + count(film.cut, "more character", "more characters")) : null,
+      el("blockquote", { dir: "auto" }, el("pre", null, visible(image.text) || "(nothing)")),
+      image.cut ? el("p", { class: "soft" }, "… " + count(image.cut, "more character", "more characters")) : null,
     );
-  const boxLines = (film) => [
-    ...film.gt.map((box) => ["reference", box]),
-    ...film.pred.map((box) => ["predicted", box]),
-    ...film.ignore.map((box) => ["region", box]),
+  const boxLines = (image) => [
+    ...image.gt.map((box) => ["reference", box]),
+    ...image.pred.map((box) => ["predicted", box]),
+    ...image.ignore.map((box) => ["region", box]),
   ];
 
   /* Filters */
@@ -188,10 +188,10 @@
     return [...tally].sort((a, b) => b[1] - a[1] || natural.compare(a[0], b[0])).map(([one, n]) => [one, one + " (" + n.toLocaleString("en") + ")"]);
   };
   const statuses = new Set(["boxes", "empty", "truncated", "unparseable"]);
-  const tags = occurring(films.map((film) => film.tags));
+  const tags = occurring(images.map((image) => image.tags));
   const group = (title, pairs) => (pairs.length ? el("optgroup", { label: title }, options(pairs)) : null);
-  const search = el("input", { type: "search", id: "Search", placeholder: "film, patient, words of the answer", oninput: () => change({ search: search.value.trim() }) });
-  const label = el("select", { id: "Label", onchange: () => change({ label: label.value }) }, options([["", "any"], ...occurring(films.map((film) => film.labels))]));
+  const search = el("input", { type: "search", id: "Search", placeholder: "image, patient, words of the answer", oninput: () => change({ search: search.value.trim() }) });
+  const label = el("select", { id: "Label", onchange: () => change({ label: label.value }) }, options([["", "any"], ...occurring(images.map((image) => image.labels))]));
   const tag = el(
     "select",
     { id: "Answer", onchange: () => change({ tag: tag.value }) },
@@ -226,7 +226,7 @@
   const tally = el("p", { id: "Tally", role: "status", "aria-live": "polite" });
   const filters = el(
     "div",
-    { class: "filters", role: "search", "aria-label": "Filter films" },
+    { class: "filters", role: "search", "aria-label": "Filter images" },
     field("search", search),
     field("label", label),
     field("answer", tag),
@@ -239,17 +239,17 @@
 
   /* Gallery */
   const cards = new Map();
-  const card = (film) => cards.get(film) || cards.set(film, makeCard(film)).get(film);
-  const makeCard = (film) => {
-    const open = el("button", { type: "button", class: "open", "aria-label": "Enlarge film " + visible(film.id), onclick: () => enlarge(film, galleryOrder(), open) }, picture(film, false));
+  const card = (image) => cards.get(image) || cards.set(image, makeCard(image)).get(image);
+  const makeCard = (image) => {
+    const open = el("button", { type: "button", class: "open", "aria-label": "Enlarge image " + visible(image.id), onclick: () => enlarge(image, galleryOrder(), open) }, picture(image, false));
     return el(
       "article",
-      { "data-place": film.place },
+      { "data-place": image.place },
       open,
-      el("header", null, own(film.id), el("b", null, data.rewards[state.reward] + " " + earned(film, state.reward))),
-      meter(film.parts[state.reward]),
-      el("p", { class: "reason" }, visible(film.summary)),
-      answer(film),
+      el("header", null, own(image.id), el("b", null, data.rewards[state.reward] + " " + earned(image, state.reward))),
+      meter(image.parts[state.reward]),
+      el("p", { class: "reason" }, visible(image.summary)),
+      answer(image),
     );
   };
   const gallery = el("div", { id: "Gallery" });
@@ -260,19 +260,19 @@
     show();
     gallery.querySelectorAll("button.open")[first].focus();
   } });
-  const inGroup = (one) => el("section", { class: "group", "aria-label": one.title }, el("h3", null, one.title + " ", el("small", null, one.films.length)), el("p", { class: "note" }, visible(one.note)), el("div", { class: "films" }, one.films.map((place) => card(byPlace.get(place)))));
+  const inGroup = (one) => el("section", { class: "group", "aria-label": one.title }, el("h3", null, one.title + " ", el("small", null, one.images.length)), el("p", { class: "note" }, visible(one.note)), el("div", { class: "images" }, one.images.map((place) => card(byPlace.get(place)))));
   /* Whoever searches or sorts wants one list: groups would stand in the way of the order. */
   const isGrouped = () => Object.keys(START).every((key) => state[key] === START[key]);
   const showGallery = (list) => {
     const left = list.length - state.cards;
     more.hidden = isGrouped() || left <= 0;
     more.textContent = "Show " + Math.min(left, CARDS) + " more of " + left.toLocaleString("en");
-    gallery.replaceChildren(...(isGrouped() ? data.groups.map(inGroup) : [el("div", { class: "films" }, list.slice(0, state.cards).map(card))]));
+    gallery.replaceChildren(...(isGrouped() ? data.groups.map(inGroup) : [el("div", { class: "images" }, list.slice(0, state.cards).map(card))]));
   };
 
-  /* Table of all films */
+  /* Table of all images */
   const columns = [
-    ["id", "film"], ["findings", "reference"], ["gt", "reference boxes"], ["pred", "predicted boxes"], ["overlap", "mean IoU"], ["status", "answer"],
+    ["id", "image"], ["findings", "reference"], ["gt", "reference boxes"], ["pred", "predicted boxes"], ["overlap", "mean IoU"], ["status", "answer"],
     ...data.rewards.map((name, r) => ["reward" + r, name]),
   ];
   const body = el("tbody");
@@ -286,37 +286,37 @@
   const next = el("button", { type: "button", id: "Next", onclick: turn(1) }, "Next");
   const table = el(
     "div",
-    { class: "panel", tabindex: 0, role: "region", "aria-label": "Rewards of every film" },
-    el("table", { class: "every" }, el("caption", { class: "hidden" }, "Rewards of every film"), el("thead", null, el("tr", null, heads, el("th", { scope: "col" }, "outcome"))), body),
+    { class: "panel", tabindex: 0, role: "region", "aria-label": "Rewards of every image" },
+    el("table", { class: "every" }, el("caption", { class: "hidden" }, "Rewards of every image"), el("thead", null, el("tr", null, heads, el("th", { scope: "col" }, "outcome"))), body),
   );
   const pages = el("nav", { class: "pages", "aria-label": "Pages of the table" }, previous, where, next);
-  /* Shaded by what is lacking, so that a right normal film is as pale as a right film with findings. */
-  const shade = (film, r) => {
-    const cell = el("td", { class: "shade" }, number(film.rewards[r]));
-    cell.style.setProperty("--lack", String(film.parts[r] === null ? 0 : 1 - film.parts[r]));
+  /* Shaded by what is lacking, so that a right normal image is as pale as a right image with findings. */
+  const shade = (image, r) => {
+    const cell = el("td", { class: "shade" }, number(image.rewards[r]));
+    cell.style.setProperty("--lack", String(image.parts[r] === null ? 0 : 1 - image.parts[r]));
     return cell;
   };
-  const line = (film, list) => {
-    const open = el("button", { type: "button", class: "link", onclick: () => enlarge(film, list, open) }, own(film.id));
+  const line = (image, list) => {
+    const open = el("button", { type: "button", class: "link", onclick: () => enlarge(image, list, open) }, own(image.id));
     return el(
       "tr",
-      { "data-place": film.place },
+      { "data-place": image.place },
       el("th", { scope: "row" }, open),
-      el("td", { class: "words" }, own(findings(film) || (film.n[0] ? UNKNOWN : "normal"))),
-      el("td", null, film.n[0]),
-      el("td", null, film.n[1]),
-      el("td", null, number(film.overlap)),
-      el("td", { class: "words" }, film.tags[0]),
-      film.rewards.map((_, r) => shade(film, r)),
-      el("td", { class: "words" }, own(film.summary)),
+      el("td", { class: "words" }, own(findings(image) || (image.n[0] ? UNKNOWN : "normal"))),
+      el("td", null, image.n[0]),
+      el("td", null, image.n[1]),
+      el("td", null, number(image.overlap)),
+      el("td", { class: "words" }, image.tags[0]),
+      image.rewards.map((_, r) => shade(image, r)),
+      el("td", { class: "words" }, own(image.summary)),
     );
   };
   const showTable = (list) => {
     const last = Math.max(0, Math.ceil(list.length / ROWS) - 1);
     state.page = Math.min(Math.max(state.page, 0), last);
     const first = state.page * ROWS;
-    body.replaceChildren(...list.slice(first, first + ROWS).map((film) => line(film, list)));
-    where.textContent = list.length ? (first + 1).toLocaleString("en") + "–" + Math.min(first + ROWS, list.length).toLocaleString("en") + " of " + list.length.toLocaleString("en") : "no film";
+    body.replaceChildren(...list.slice(first, first + ROWS).map((image) => line(image, list)));
+    where.textContent = list.length ? (first + 1).toLocaleString("en") + "–" + Math.min(first + ROWS, list.length).toLocaleString("en") + " of " + list.length.toLocaleString("en") : "no image";
     previous.disabled = state.page === 0;
     next.disabled = state.page === last;
     heads.forEach((head, c) => {
@@ -331,7 +331,7 @@
     const name = state.sort === "reward" + state.reward ? "reward" : state.sort;
     sort.value = ["reward", "overlap", "part"].includes(name) ? name + (state.down ? "-" : "+") : state.down ? "" : name;
     const drawn = gallery.querySelectorAll("article").length;
-    tally.textContent = count(list.length, "film", "films") + " of " + films.length.toLocaleString("en") + ", " + drawn + " in the gallery";
+    tally.textContent = count(list.length, "image", "images") + " of " + images.length.toLocaleString("en") + ", " + drawn + " in the gallery";
   };
 
   /* Enlarged view */
@@ -376,24 +376,24 @@
     );
   const showLarge = (at) => {
     view.at = at;
-    const film = view.list[at];
-    title.replaceChildren(own(film.id));
+    const image = view.list[at];
+    title.replaceChildren(own(image.id));
     place.textContent = (at + 1).toLocaleString("en") + " of " + view.list.length.toLocaleString("en");
     back.disabled = at === 0;
     forth.disabled = at === view.list.length - 1;
-    const lines = boxLines(film);
-    const hidden = film.n[0] + film.n[1] - film.gt.length - film.pred.length;
-    const mean = film.sampled.length ? film.sampled.reduce((sum, one) => sum + one, 0) / film.sampled.length : null;
+    const lines = boxLines(image);
+    const hidden = image.n[0] + image.n[1] - image.gt.length - image.pred.length;
+    const mean = image.sampled.length ? image.sampled.reduce((sum, one) => sum + one, 0) / image.sampled.length : null;
     content.replaceChildren(
-      el("div", { class: "film" }, picture(film, true), data.pictures[film.place] ? null : el("p", { class: "soft" }, "No picture of this film is in the report.")),
+      el("div", { class: "image" }, picture(image, true), data.pictures[image.place] ? null : el("p", { class: "soft" }, "No picture of this image is in the report.")),
       el(
         "div",
-        { class: "words", tabindex: 0, role: "region", "aria-label": "About this film" },
-        el("p", { class: "reason" }, visible(film.summary)),
-        el("p", { class: "soft" }, own(film.tags.join(", ")), film.patient ? [" · patient ", own(film.patient)] : [], film.view ? [" · view ", own(film.view)] : [], " · " + film.size.join(" × ") + " pixels"),
-        el("dl", { class: "rewards" }, data.rewards.map((name, r) => el("div", null, el("dt", null, visible(name)), el("dd", null, earned(film, r), meter(film.parts[r]))))),
-        film.reason ? el("p", { class: "soft" }, "As the reward " + data.reward + " counts: " + visible(film.reason)) : null,
-        mean === null ? null : el("p", { class: "soft" }, count(film.sampled.length, "sampled answer", "sampled answers") + ": mean " + number(mean) + ", from " + number(Math.min(...film.sampled)) + " to " + number(Math.max(...film.sampled))),
+        { class: "words", tabindex: 0, role: "region", "aria-label": "About this image" },
+        el("p", { class: "reason" }, visible(image.summary)),
+        el("p", { class: "soft" }, own(image.tags.join(", ")), image.patient ? [" · patient ", own(image.patient)] : [], image.view ? [" · view ", own(image.view)] : [], " · " + image.size.join(" × ") + " pixels"),
+        el("dl", { class: "rewards" }, data.rewards.map((name, r) => el("div", null, el("dt", null, visible(name)), el("dd", null, earned(image, r), meter(image.parts[r]))))),
+        image.reason ? el("p", { class: "soft" }, "As the reward " + data.reward + " counts: " + visible(image.reason)) : null,
+        mean === null ? null : el("p", { class: "soft" }, count(image.sampled.length, "sampled answer", "sampled answers") + ": mean " + number(mean) + ", from " + number(Math.min(...image.sampled)) + " to " + number(Math.max(...image.sampled))),
         lines.length
           ? el(
               "table",
@@ -403,14 +403,14 @@
             )
           : el("p", { class: "soft" }, "No boxes."),
         hidden > 0 ? el("p", { class: "soft" }, count(hidden, "more box", "more boxes")) : null,
-        answer(film),
+        answer(image),
       ),
     );
     content.scrollTop = 0;
   };
-  const enlarge = (film, list, from) => {
+  const enlarge = (image, list, from) => {
     Object.assign(view, { list, from });
-    showLarge(list.indexOf(film));
+    showLarge(list.indexOf(image));
     drawLayers();
     dialog.showModal();
     title.focus();
@@ -418,11 +418,11 @@
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });
-  /* Focus goes back to the film that was shown last, where it has a card. */
+  /* Focus goes back to the image that was shown last, where it has a card. */
   dialog.addEventListener("close", () => {
-    const film = view.list[view.at];
+    const image = view.list[view.at];
     const within = gallery.contains(view.from) ? gallery : body;
-    const button = within.querySelector('[data-place="' + film.place + '"] button');
+    const button = within.querySelector('[data-place="' + image.place + '"] button');
     (button || view.from).focus();
   });
 
@@ -450,10 +450,10 @@
 
   root.append(
     filters,
-    el("p", { class: "note keys" }, "Keys: ", ["j", "k"].map((key) => el("kbd", null, key)), " next and previous film, ", el("kbd", null, "Enter"), " enlarge, ", el("kbd", null, "Esc"), " close, ", el("kbd", null, "r"), " and ", el("kbd", null, "p"), " hide reference and predicted boxes in the enlarged view, ", el("kbd", null, "/"), " search."),
+    el("p", { class: "note keys" }, "Keys: ", ["j", "k"].map((key) => el("kbd", null, key)), " next and previous image, ", el("kbd", null, "Enter"), " enlarge, ", el("kbd", null, "Esc"), " close, ", el("kbd", null, "r"), " and ", el("kbd", null, "p"), " hide reference and predicted boxes in the enlarged view, ", el("kbd", null, "/"), " search."),
     gallery,
     more,
-    el("h3", { id: "Every" }, "Every film"),
+    el("h3", { id: "Every" }, "Every image"),
     el("p", { class: "note" }, "All rewards of the same answers. The darker a cell, the more is lacking to what the reference itself would earn. A click on a heading sorts."),
     table,
     pages,

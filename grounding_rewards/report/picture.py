@@ -1,4 +1,4 @@
-"""The first films with the boxes of two runs, as one PNG for a README or a slide."""
+"""The first images with the boxes of two runs, as one PNG for a README or a slide."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import io
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from grounding_rewards.data.film_pictures import draw_boxes, show_image
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.report.diff_page import FilmPair
+from grounding_rewards.images.drawn_boxes import draw_boxes, show_image
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.report.diff_page import ImagePair
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 _COLOURS = ("#ff9d45", "#4db5ff")
 
 
-def draw_films(
-    pairs: Sequence[FilmPair],
+def draw_images(
+    pairs: Sequence[ImagePair],
     names: tuple[str, str],
     reward: str,
-    load_image: Callable[[AnsweredFilm], Image | None],
+    load_image: Callable[[AnsweredImage], Image | None],
     *,
     count: int = 5,
 ) -> bytes:
-    """Draw the first films in two rows, A above B; reference boxes are dashed white.
+    """Draw the first images in two rows, A above B; reference boxes are dashed white.
 
-    The first films, not the best ones: nobody chose them.
+    The first images, not the best ones: nobody chose them.
 
     Args:
-        pairs: films that both runs have, in their own order.
+        pairs: images that both runs have, in their own order.
         names: of A and of B.
-        reward: name of the reward that is written above each film.
-        load_image: opens the image of a film, None where there is none.
-        count: number of films.
+        reward: name of the reward that is written above each image.
+        load_image: opens the image, None where there is none.
+        count: number of images.
 
     Returns:
         A PNG.
@@ -45,12 +45,12 @@ def draw_films(
     axes = figure.subplots(2, len(shown), squeeze=False)
     for column, pair in enumerate(shown):
         image = load_image(pair.b)
-        for axis, film, name, colour in zip(axes[:, column], pair, names, _COLOURS, strict=True):
-            show_image(axis, film, image)
+        for axis, annotated, name, colour in zip(axes[:, column], pair, names, _COLOURS, strict=True):
+            show_image(axis, annotated, image)
             axis.set_aspect("equal")
-            draw_boxes(axis, film.gt, "white", linestyle=(0, (3, 2)), linewidth=1.6)
-            draw_boxes(axis, film.pred, colour, linestyle="solid", linewidth=1.6)
-            axis.set_title(f"{name}: reward {film.rewards[reward]:.2f}", fontsize=8.5, parse_math=False)
+            draw_boxes(axis, annotated.gt, "white", linestyle=(0, (3, 2)), linewidth=1.6)
+            draw_boxes(axis, annotated.pred, colour, linestyle="solid", linewidth=1.6)
+            axis.set_title(f"{name}: reward {annotated.rewards[reward]:.2f}", fontsize=8.5, parse_math=False)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")
     return buffer.getvalue()

@@ -66,7 +66,7 @@ class Plot:
         name: name of its files without suffix, and its id on the page.
         title: its heading on the page.
         note: its caption.
-        draw: draws into an empty ``matplotlib.figure.Figure``.
+        draw: draws into an empty ``matplotlib.figure.Metric``.
         size: width and height in inches.
     """
 
@@ -77,7 +77,7 @@ class Plot:
     size: tuple[float, float]
 
     def figure(self) -> Figure:
-        """The plot as a ``matplotlib.figure.Figure``, without a window."""
+        """The plot as a ``matplotlib.figure.Metric``, without a window."""
         import matplotlib
         from matplotlib.figure import Figure
 

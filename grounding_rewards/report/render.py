@@ -1,4 +1,4 @@
-"""Fill in the templates of the pages, and embed what they show: style sheets, programs and films.
+"""Fill in the templates of the pages, and embed what they show: style sheets, programs and images.
 
 A template extends ``base.html.jinja``, which forbids the page to load anything: a page is one file. Autoescape is
 always on: what a model or a dataset wrote is text and never markup.
@@ -13,14 +13,14 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.images import small_film
+from grounding_rewards.images.decoding import small_image
 from grounding_rewards.metrics.estimates import format_interval, format_value
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from PIL.Image import Image
 
-#: Size of a film's JPEG at most; a noisy film is compressed more.
+#: Size of an image's JPEG at most; a noisy image is compressed more.
 PICTURE_BYTES = 40_000
 
 
@@ -91,24 +91,24 @@ def data_uri(content: bytes, media_type: str) -> str:
 
 
 def jpeg_uri(image: Image, longest_side: int) -> str:
-    """A film as an address of a small JPEG.
+    """An image as an address of a small JPEG.
 
     Args:
-        image: the film.
+        image: the image.
         longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
     """
-    film = small_film(image, longest_side)
+    annotated = small_image(image, longest_side)
     for quality in (85, 70, 50, 30):
-        content = _jpeg(film, quality)
+        content = _jpeg(annotated, quality)
         if len(content) <= PICTURE_BYTES:
             break
     while len(content) > PICTURE_BYTES:
-        film = film.resize((max(1, film.width // 2), max(1, film.height // 2)))
-        content = _jpeg(film, quality)
+        annotated = annotated.resize((max(1, annotated.width // 2), max(1, annotated.height // 2)))
+        content = _jpeg(annotated, quality)
     return data_uri(content, "image/jpeg")
 
 
-def _jpeg(film: Image, quality: int) -> bytes:
+def _jpeg(image: Image, quality: int) -> bytes:
     buffer = io.BytesIO()
-    film.save(buffer, format="JPEG", quality=quality, optimize=True)
+    image.save(buffer, format="JPEG", quality=quality, optimize=True)
     return buffer.getvalue()

@@ -1,6 +1,6 @@
 """The page of a replay: which rewards order the same answers alike, and the answers that they order in opposite ways.
 
-It shows films and what models wrote about them, where films are asked for: guard it like the films.
+It shows images and what models wrote about them, where images are asked for: guard it like the images.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary, has_sides
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.boxes_shown import drawn_answer, has_sides, image_summary
 from grounding_rewards.metrics.estimates import NOTHING, counted, format_value
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.metrics.replay import Correlation, Replay, Reversal
@@ -20,7 +20,7 @@ from grounding_rewards.report.render import jpeg_uri, read_asset, render
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Longest side in pixels of a film on the page; with the number of films it bounds the size of the file.
+#: Longest side in pixels of an image on the page; with the number of images it bounds the size of the file.
 LONGEST_SIDE = 448
 _MOST_TEXT = 4_000
 # Of a heat map, in its own units: a cell, and the room for names beside and above.
@@ -37,21 +37,21 @@ class ReplayPage:
         title: of the page.
         log: the name of the log.
         found: what was compared.
-        answers: the n answers, each with its film.
+        answers: the n answers, each with its image.
         scored: by reward what it gives, n numbers.
-        films: the name of each answer's film.
+        images: the name of each answer's image.
         steps: of a training, of each answer, None where that is not known.
-        load_image: opens the film of the k-th answer, None where there is none; called only for films that are shown.
-        shown: how many films at most.
+        load_image: opens the image of the k-th answer, None where there is none; called only for images that are shown.
+        shown: how many images at most.
         label_matching: by which boxes are called right.
     """
 
     title: str
     log: str
     found: Replay
-    answers: Sequence[AnsweredFilm]
+    answers: Sequence[AnsweredImage]
     scored: Mapping[str, Sequence[float]]
-    films: Sequence[str]
+    images: Sequence[str]
     steps: Sequence[Any]
     load_image: Callable[[int], Image | None]
     shown: int = 8
@@ -84,12 +84,12 @@ def headline(found: Replay) -> str:
 
     Example:
         >>> from grounding_rewards.metrics.replay import replay
-        >>> headline(replay({"R3": [0.0, 1.0, 0.5]}, {}, groups=[[0, 1], [2]], films=["a", "a", "b"]))
-        '3 answers to 2 films, 1 group of several answers to one film; intervals over 2 films'
+        >>> headline(replay({"R3": [0.0, 1.0, 0.5]}, {}, groups=[[0, 1], [2]], images=["a", "a", "b"]))
+        '3 answers to 2 images, 1 group of several answers to one image; intervals over 2 images'
     """
-    units = counted(found.units, "patient" if found.by_patient else "film")
-    groups = f"{counted(found.groups, 'group')} of several answers to one film"
-    return f"{counted(found.answers, 'answer')} to {counted(found.films, 'film')}, {groups}; intervals over {units}"
+    units = counted(found.units, "patient" if found.by_patient else "image")
+    groups = f"{counted(found.groups, 'group')} of several answers to one image"
+    return f"{counted(found.answers, 'answer')} to {counted(found.images, 'image')}, {groups}; intervals over {units}"
 
 
 def render_replay_page(page: ReplayPage) -> str:
@@ -110,15 +110,15 @@ def render_replay_page(page: ReplayPage) -> str:
         for title, note, per, table in (
             (
                 "Within groups",
-                "The coefficient in every group of answers to one film in which both have an order, mean over groups: "
+                "The coefficient in every group of answers to one image in which both have an order, mean over groups: "
                 "what GRPO sees.",
                 "groups",
                 found.within,
             ),
             (
                 "Over all answers",
-                "One order of all answers, whatever their films: an answer to an easy film stands before one to a hard "
-                "film.",
+                "One order of all answers, whatever their images: an answer to an easy image stands before one to a hard "
+                "image.",
                 "answers",
                 found.overall,
             ),
@@ -137,7 +137,7 @@ def render_replay_page(page: ReplayPage) -> str:
             dict.fromkeys(one.reason for table in (found.within, found.overall) for one in table.values() if one.reason)
         ),
         percent=format_share,
-        shown=[_film(page, one, number) for number, one in enumerate(shown)],
+        shown=[_image(page, one, number) for number, one in enumerate(shown)],
         style=read_asset("page.css") + read_asset("diff_page.css") + read_asset("replay_page.css"),
         script="",
     )
@@ -147,11 +147,11 @@ def _closest(found: Replay) -> list[tuple[str, str, Correlation]]:
     """For each ruler the reward whose order within groups is the most alike, where there is one."""
     table = found.within if found.groups else found.overall
     chosen = []
-    for key, figure in found.rulers.items():
+    for key, metric in found.rulers.items():
         measured = [name for name in found.rewards if not math.isnan(table[name, key].estimate.value)]
         if measured:
             name = max(measured, key=lambda one: table[one, key].estimate.value)
-            chosen.append((figure.heading, name, table[name, key]))
+            chosen.append((metric.heading, name, table[name, key]))
     return chosen
 
 
@@ -191,22 +191,22 @@ def _cell(x: float, y: float, name: str, other: str, one: Correlation | None) ->
     return Cell(x, y, text, kind, opacity, f"{name} and {other}: {format_value(value)}")
 
 
-def _film(page: ReplayPage, one: Reversal, number: int) -> dict[str, Any]:
-    """What the template needs to draw two answers to one film."""
+def _image(page: ReplayPage, one: Reversal, number: int) -> dict[str, Any]:
+    """What the template needs to draw two answers to one image."""
     image = page.load_image(one.answers[0])
-    film = page.answers[one.answers[0]]
+    annotated = page.answers[one.answers[0]]
     step = page.steps[one.answers[0]]
     return {
-        "name": f"film-{number}",
-        "id": page.films[one.answers[0]],
-        "findings": ", ".join(film.gt_labels) or "normal",
+        "name": f"image-{number}",
+        "id": page.images[one.answers[0]],
+        "findings": ", ".join(annotated.gt_labels) or "normal",
         "step": None if step is None else str(step),
         "rewards": one.rewards,
         "size": one.size,
         "uri": image and jpeg_uri(image, LONGEST_SIDE),
-        "width": f"{film.width:g}",
-        "height": f"{film.height:g}",
-        "sides": (film.width, film.height) if has_sides(film) else None,
+        "width": f"{annotated.width:g}",
+        "height": f"{annotated.height:g}",
+        "sides": (annotated.width, annotated.height) if has_sides(annotated) else None,
         "answers": [_answer(page, one, k, side) for k, side in zip(one.answers, "ab", strict=True)],
         "scores": [
             (name, name in one.rewards, *(page.scored[name][k] for k in one.answers)) for name in page.found.rewards
@@ -215,12 +215,12 @@ def _film(page: ReplayPage, one: Reversal, number: int) -> dict[str, Any]:
 
 
 def _answer(page: ReplayPage, one: Reversal, k: int, side: str) -> dict[str, Any]:
-    film = page.answers[k]
-    outcomes = box_outcomes(film, page.label_matching)
+    image = page.answers[k]
+    outcomes = box_outcomes(image, page.label_matching)
     return {
         "side": side,
         "name": f"preferred by {one.rewards['ab'.index(side)]}",
-        "summary": film_summary(film, outcomes),
-        "text": film.text[:_MOST_TEXT],
-        "rectangles": drawn_answer(film, outcomes),
+        "summary": image_summary(image, outcomes),
+        "text": image.text[:_MOST_TEXT],
+        "rectangles": drawn_answer(image, outcomes),
     }

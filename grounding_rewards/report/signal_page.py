@@ -1,6 +1,6 @@
-"""Whether a reward will teach a model, as one HTML file: causes, what would have given signal, and films.
+"""Whether a reward will teach a model, as one HTML file: causes, what would have given signal, and images.
 
-The file loads nothing: everything is inside it. Where it shows films, guard it like the films.
+The file loads nothing: everything is inside it. Where it shows images, guard it like the images.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from grounding_rewards.rewards.grounding import GroundingReward
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Longer side in pixels of a film on the page.
+#: Longer side in pixels of an image on the page.
 LONGEST_SIDE = 320
 #: Groups that are shown of each cause.
 SHOWN = 3
@@ -70,10 +70,10 @@ def render_signal_page(
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal_report.measure_signal`.
-        rows: the films of the groups, as it took them.
+        rows: the images of the groups, as it took them.
         texts: the completions, likewise.
         reward: the configured one.
-        load_image: the film of the k-th group, or None; without it no film is shown.
+        load_image: the image of the k-th group, or None; without it no image is shown.
         title: of the page.
 
     Returns:

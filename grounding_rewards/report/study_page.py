@@ -1,6 +1,6 @@
-"""The page of a study: what was found in words, diagrams, tables, and films with the answers of several arms.
+"""The page of a study: what was found in words, plots, tables, and images with the answers of several arms.
 
-It shows films and what models wrote about them: guard it like the films.
+It shows images and what models wrote about them: guard it like the images.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.boxes_shown import drawn_answer, image_summary
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
@@ -17,7 +17,7 @@ from grounding_rewards.report.render import jpeg_uri, read_asset, render
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Longest side in pixels of a film on the page.
+#: Longest side in pixels of an image on the page.
 LONGEST_SIDE = 256
 
 
@@ -42,15 +42,15 @@ class Section(NamedTuple):
 
     title: str
     note: str
-    diagrams: Sequence[Plot] = ()
+    plots: Sequence[Plot] = ()
     tables: Sequence[PageTable] = ()
 
 
-class GalleryFilm(NamedTuple):
-    """A film with the answers of several models, by name."""
+class GalleryImage(NamedTuple):
+    """An image with the answers of several models, by name."""
 
     image: Image
-    answers: Sequence[tuple[str, AnsweredFilm]]
+    answers: Sequence[tuple[str, AnsweredImage]]
 
 
 class StudyPage(NamedTuple):
@@ -60,7 +60,7 @@ class StudyPage(NamedTuple):
     summary: sentences.
     tiles: numbers at the top.
     sections: in order.
-    gallery: films, of which nobody chose any by its result; empty where there are no images.
+    gallery: images, of which nobody chose any by its result; empty where there are no images.
     facts: how it was made.
     """
 
@@ -69,7 +69,7 @@ class StudyPage(NamedTuple):
     summary: Sequence[str]
     tiles: Sequence[Tile]
     sections: Sequence[Section]
-    gallery: Sequence[GalleryFilm]
+    gallery: Sequence[GalleryImage]
     facts: Sequence[str]
 
 
@@ -90,33 +90,33 @@ def render_study_page(page: StudyPage) -> str:
                 "title": section.title,
                 "note": section.note,
                 "tables": section.tables,
-                "diagrams": section.diagrams,
+                "plots": section.plots,
             }
             for section in page.sections
         ],
-        gallery=[_film(film) for film in page.gallery],
+        gallery=[_image(image) for image in page.gallery],
         facts=page.facts,
         style=read_asset("page.css") + read_asset("study_page.css"),
         script="",
     )
 
 
-def _film(film: GalleryFilm) -> dict[str, object]:
-    first = film.answers[0][1]
+def _image(image: GalleryImage) -> dict[str, object]:
+    first = image.answers[0][1]
     return {
         "id": first.id,
         "findings": ", ".join(first.gt_labels) or "normal",
-        "uri": jpeg_uri(film.image, LONGEST_SIDE),
+        "uri": jpeg_uri(image.image, LONGEST_SIDE),
         "width": f"{first.width:g}",
         "height": f"{first.height:g}",
-        "answers": [_answer(name, answered) for name, answered in film.answers],
+        "answers": [_answer(name, answered) for name, answered in image.answers],
     }
 
 
-def _answer(name: str, film: AnsweredFilm) -> dict[str, object]:
-    outcomes = box_outcomes(film, "ignore")
+def _answer(name: str, image: AnsweredImage) -> dict[str, object]:
+    outcomes = box_outcomes(image, "ignore")
     return {
         "name": name,
-        "summary": film_summary(film, outcomes),
-        "rectangles": drawn_answer(film, outcomes),
+        "summary": image_summary(image, outcomes),
+        "rectangles": drawn_answer(image, outcomes),
     }

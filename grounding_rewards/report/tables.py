@@ -1,4 +1,4 @@
-"""Rows of figures with intervals, for the terminal and for pages, and Markdown tables."""
+"""Rows of metrics with intervals, for the terminal and for pages, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, Group
-from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
+from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: figures by key, each with its interval."""
+    """One line of a table: metrics by key, each with its interval."""
 
     name: str
-    figures: Mapping[str, Estimate]
+    metrics: Mapping[str, Estimate]
     is_difference: bool = False
 
 
 def system_rows(evaluation: Evaluation) -> list[Row]:
     """A row for each system: first what was evaluated, then its baselines."""
-    return [Row(name, figures) for name, figures in evaluation.systems.items()]
+    return [Row(name, metrics) for name, metrics in evaluation.systems.items()]
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:
@@ -35,16 +35,16 @@ def group_rows(groups: Sequence[Group]) -> list[Row]:
 
     Example:
         >>> group_rows([Group("mass", 12, {})])
-        [Row(name='mass (12)', figures={}, is_difference=False)]
+        [Row(name='mass (12)', metrics={}, is_difference=False)]
     """
-    return [Row(f"{group.name} ({group.boxes})", group.figures) for group in groups]
+    return [Row(f"{group.name} ({group.boxes})", group.metrics) for group in groups]
 
 
 def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
-    """A row for each change and strength, under :data:`ROBUSTNESS_FIGURES`.
+    """A row for each change and strength, under :data:`ROBUSTNESS_METRICS`.
 
     Args:
-        points: of any families. The unchanged film, with which all corruptions begin, becomes one row; ε is given
+        points: of any families. The unchanged image, with which all corruptions begin, becomes one row; ε is given
             in grey values.
 
     Example:
@@ -52,19 +52,19 @@ def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
         >>> [row.name for row in robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])]
         ['pgd, ε 2/255']
     """
-    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_FIGURES} for point in points}
-    return [Row(name, figures) for name, figures in rows.items()]
+    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_METRICS} for point in points}
+    return [Row(name, metrics) for name, metrics in rows.items()]
 
 
 def _change(point: RobustnessPoint) -> str:
     name = point.name.replace("_", " ")
     if point.family == "pgd":
         return f"{name}, ε {255 * point.strength:.3g}/255"
-    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"
+    return f"{name}, strength {point.strength:g}" if point.strength else "the image as it is"
 
 
 def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[str, str]:
-    """The headings of those figures that at least one row has.
+    """The headings of those metrics that at least one row has.
 
     Example:
         >>> measured_columns([Row("after", {"iou": Estimate(0.5, 0.4, 0.6)})], {"iou": "mean IoU", "f1": "F1"})
@@ -73,7 +73,7 @@ def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[s
     return {
         key: heading
         for key, heading in headings.items()
-        if any(not math.isnan(row.figures[key][0]) for row in rows if key in row.figures)
+        if any(not math.isnan(row.metrics[key][0]) for row in rows if key in row.metrics)
     }
 
 
@@ -119,28 +119,28 @@ def terminal_table(
     columns = measured_columns(rows, headings)
     table = plain_table("", *columns.values(), title=title, unbroken=(0,))
     for row in rows:
-        estimates = (row.figures.get(key, (math.nan,) * 3) for key in columns)
-        cells = (figure_cell(one, signed=row.is_difference, beneath=beneath) for one in estimates)
+        estimates = (row.metrics.get(key, (math.nan,) * 3) for key in columns)
+        cells = (metric_cell(one, signed=row.is_difference, beneath=beneath) for one in estimates)
         table.add_row(Text(row.name), *cells, style="bold" if row.is_difference else None)
     return table
 
 
 def evaluation_table(evaluation: Evaluation, *, title: str) -> Table:
-    """A ``rich.table.Table`` with a line for each figure, and intervals for the first system alone."""
+    """A ``rich.table.Table`` with a line for each metric, and intervals for the first system alone."""
     from rich.text import Text
 
     table = plain_table("", *evaluation.systems, title=title, caption="In brackets the 95 % interval.")
     first, *others = evaluation.systems.values()
     for key, heading in evaluation.headings.items():
-        table.add_row(Text(heading), figure_cell(first[key]), *(format_value(figures[key].value) for figures in others))
+        table.add_row(Text(heading), metric_cell(first[key]), *(format_value(metrics[key].value) for metrics in others))
     return table
 
 
-def figure_cell(estimate: tuple[float, float, float], *, signed: bool = False, beneath: bool = False) -> Text:
+def metric_cell(estimate: tuple[float, float, float], *, signed: bool = False, beneath: bool = False) -> Text:
     """A cell of a table in the terminal: the value and, dim, its interval, beside or beneath it.
 
     Example:
-        >>> figure_cell((0.5, 0.4, 0.6)).plain
+        >>> metric_cell((0.5, 0.4, 0.6)).plain
         '0.500 [0.400, 0.600]'
     """
     from rich.text import Text

@@ -23,7 +23,7 @@ PANELS = {
     "mean_iou": "mean IoU",
     "boxes": "boxes per completion",
     "status/unparseable": "unparseable completions",
-    "hallucination_rate": "hallucination on normal films",
+    "hallucination_rate": "hallucination on normal images",
     "kl": "KL to the start",
     "loss": "loss",
 }

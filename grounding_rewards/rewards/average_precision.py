@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array, ratio, row_sums
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.arithmetic import Array, ratio, row_sums
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
 from grounding_rewards.rewards.f_beta import f_beta_score
 
@@ -39,13 +39,13 @@ class AveragePrecisionReward(ThresholdReward):
             in their order); ``"iou"``, the best IoU first; ``"tied"``.
         interpolation: ``"all"`` points, or the mean over ``"101"`` (COCO) or ``"11"`` (VOC 2007) recall levels. The
             levels are compared in float64 as the reference codes do.
-        per_label: mAP, the mean of the AP of each label of the film, instead of one AP over all boxes. A made-up
+        per_label: mAP, the mean of the AP of each label of the image, instead of one AP over all boxes. A made-up
             finding costs: a label that is only predicted has AP 0, and predicted boxes without a label count as one
             such label. Needs a ``label_matching`` that compares labels.
 
-    Ceiling: n boxes on a film with m findings earn at most ``min(n, m) / m``, so 1 for any number of junk boxes beside
-    the right ones; under ``ranking="tied"`` ``min(n, m)² / (n m)``. An ``interpolation`` over levels takes the share of
-    levels up to that recall, and ``per_label`` promises no less than 1.
+    Ceiling: n boxes on an image with m findings earn at most ``min(n, m) / m``, so 1 for any number of junk boxes
+    beside the right ones; under ``ranking="tied"`` ``min(n, m)² / (n m)``. An ``interpolation`` over levels takes the
+    share of levels up to that recall, and ``per_label`` promises no less than 1.
 
     Raises:
         ValueError: a parameter is out of its range.

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import Boxes
+from grounding_rewards.common.arithmetic import Array, ratio, row_sums
+from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.ignore_regions import excused_boxes
-from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, Indices
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
@@ -173,7 +173,7 @@ class BoxReward(ABC):
 
     Args:
         no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1]. Under TRL's ``scale_rewards:
-            group`` its size hardly matters: change the share of films without findings instead.
+            group`` its size hardly matters: change the share of images without findings instead.
         label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
             whatever the case and the white space; ``"synonyms"``, only one whose label
             :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
@@ -183,9 +183,9 @@ class BoxReward(ABC):
         ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
         graded_negatives: γ, in [0, 1): n false boxes where there is nothing earn ``γ δ / (1 + n)``, so that a group
             in which everybody hallucinates has something to learn from. 0, the specification, gives them nothing.
-            Excused boxes are none of the n. It is less than δ / 2, so always below the stated negative. A miss on a
-            film with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes, one
-            of which hits at τ, earn on a film with one finding: under the defaults of R1 to R4, and of soft_f1 at
+            Excused boxes are none of the n. It is less than δ / 2, so always below the no-finding statement. A miss on
+            a image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
+            one of which hits at τ, earn on an image with one finding: under the defaults of R1 to R4, and of soft_f1 at
             IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
             if δ were ``δ (1 - γ / 2)``.
 
@@ -297,7 +297,7 @@ class BoxReward(ABC):
         )
 
     def ceiling(self, n: ArrayLike, m: ArrayLike) -> Array:
-        """The most that any answer of n boxes can earn on a film with m findings, wherever the boxes lie.
+        """The most that any answer of n boxes can earn on an image with m findings, wherever the boxes lie.
 
         What `grounding-rewards audit` holds every policy against. With as many boxes as findings it is 1: no more boxes
         are right than were written, and none is right twice.
@@ -317,9 +317,9 @@ class BoxReward(ABC):
         n, m = np.broadcast_arrays(np.asarray(n, dtype=np.float64), np.asarray(m, dtype=np.float64))
         hits = np.minimum(n, m)
         best = np.where(hits > 0, self._ceiling(ratio(hits, n), ratio(hits, m)), 0.0)
-        return np.where(m == 0, self._on_normal_film(n), best)
+        return np.where(m == 0, self._on_normal_image(n), best)
 
-    def _on_normal_film(self, n: NDArray[Any]) -> Array:
+    def _on_normal_image(self, n: NDArray[Any]) -> Array:
         """What n boxes earn where there is nothing to find: none of them δ, others γ δ / (1 + n)."""
         return np.where(n == 0, 1.0, self.graded_negatives / (1 + n)) * self.no_box_bonus
 
@@ -404,7 +404,7 @@ class BoxReward(ABC):
         ignored[nothing_to_find] = self._ignored(pred, gt, ignore, matched[nothing_to_find], nothing_to_find)
         n = pred.counts - ignored.sum(axis=1)
         # No box where there is something: 0, which a reward without a match is in any case.
-        reward = np.where(gt.counts == 0, self._on_normal_film(n), reward)
+        reward = np.where(gt.counts == 0, self._on_normal_image(n), reward)
         return Outcomes(
             reward=np.clip(reward, 0.0, 1.0),
             f_beta=f_beta,

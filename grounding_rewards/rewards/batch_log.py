@@ -36,7 +36,7 @@ def columns_of(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str,
         ROW_COLUMN: logged_rows(
             given, batch.texts, batch.parsed(), batch.formats, batch.opened, batch.columns, scheduled
         ),
-        # What tells why the completions of a film earn the same, beside the status.
+        # What tells why the completions of an image earn the same, beside the status.
         "counted": batch.outcomes.n.tolist(),
         "findings": batch.outcomes.m.tolist(),
     }
@@ -77,5 +77,5 @@ _METRICS: dict[str, _Metric] = {
     "hallucination_rate": _hallucination_rate,
 }
 #: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
-#: ``hallucination_rate`` is the mean over those on films without findings, NaN where there are none.
+#: ``hallucination_rate`` is the mean over those on images without findings, NaN where there are none.
 METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)

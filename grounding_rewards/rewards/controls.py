@@ -20,7 +20,7 @@ class FormatOnlyReward:
     """format_only: control; 1 for a text that is read without a fault, whatever its boxes, else 0.
 
     A text is read without a fault if it holds at least one complete box, or states that there is nothing; nothing in
-    it is broken or was rejected; and it was not cut off. Neither the film nor the findings play a part. Box arrays are
+    it is broken or was rejected; and it was not cut off. Neither the image nor the findings play a part. Box arrays are
     read already, so that ``score`` is 1.
 
     Example:
@@ -63,11 +63,11 @@ class ConstantReward:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomReward:
-    """random: control; a number drawn uniformly from [0, 1) for each text and film.
+    """random: control; a number drawn uniformly from [0, 1) for each text and image.
 
     A function of the seed, the text and the row (its ``id``, else its reference boxes): the same on every rank, in
-    every run and after a resume. So it stays what it is where a film returns: a model can learn by heart which of its
-    answers was lucky there, and nothing that holds for another film. Of box arrays it is a function too.
+    every run and after a resume. So it stays what it is where an image returns: a model can learn by heart which of its
+    answers was lucky there, and nothing that holds for another image. Of box arrays it is a function too.
 
     Args:
         seed: another one gives other numbers, an integer.

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.arithmetic import Array, ratio
-from grounding_rewards.legal import SHARE, Interval, check_word
+from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.common.legal import SHARE, Interval, check_word
 from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
@@ -52,7 +52,7 @@ class FBetaReward(ThresholdReward):
             p · IoU exceeds ``reward / (1 + β²)`` (R3): the greater β, the more pays guessing, and below 1 it pays to
             leave out a hit.
 
-    Ceiling: n boxes on a film with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``: every box beyond the
+    Ceiling: n boxes on an image with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``: every box beyond the
     findings costs, a copy as much as junk.
     """
 
@@ -79,7 +79,7 @@ class FBetaReward(ThresholdReward):
 class ProductIoUReward(FBetaReward):
     """R2: F-beta times the product of the matched IoUs, in [0, 1].
 
-    ``Q = Π IoU(p_i, g_j)`` falls exponentially with the number of findings: for films with one finding. On others it
+    ``Q = Π IoU(p_i, g_j)`` falls exponentially with the number of findings: for images with one finding. On others it
     pays for leaving out what fits less well. It takes the parameters of :class:`FBetaReward`, and:
 
     Args:

@@ -17,9 +17,11 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.columns import column_of, ignore_regions, known_sizes, read_references, with_ground_truth
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import marks_thinking
+from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
+from grounding_rewards.parsing.thinking_check import ThinkingWatcher
 from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.batch_log import PARTS, columns_of, metrics_of
 from grounding_rewards.rewards.completion_text import box_tokens, completion_text, decoded, tokenizer_of
@@ -36,8 +38,6 @@ from grounding_rewards.rewards.schedules import (
     with_values,
 )
 from grounding_rewards.rewards.scored_batch import ScoredBatch, ScoredCompletion
-from grounding_rewards.space_check import SpaceWarning, SpaceWatcher
-from grounding_rewards.thinking_check import ThinkingWatcher
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class GroundingReward:
         box_reward: the reward on boxes: an object with ``score(pred, gt)``; scheduled parameters are at their ends.
         box_format: how the model writes boxes: a name, or the format that :func:`get_box_format` made of a mapping;
             None takes the name from the ``box_format`` column.
-        on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
+        on_unparseable: what a text without boxes and without a no-finding statement earns on an image without findings:
             ``"zero"``, or ``"empty"``, the bonus for a correct negative unless something broken stands for a box.
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
         prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
@@ -118,7 +118,7 @@ class GroundingReward:
         return compares_labels(self.box_reward)
 
     def final(self) -> GroundingReward:
-        """The same reward with every scheduled parameter at its final value: for figures, outside of a training.
+        """The same reward with every scheduled parameter at its final value: for metrics, outside of a training.
 
         Example:
             >>> lower = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
@@ -150,7 +150,7 @@ class GroundingReward:
             >>> get_reward("R3", label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
             0.0
         """
-        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).reward.tolist()[0]
+        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).reward.tolist()[0]
 
     def score_many(
         self,
@@ -161,7 +161,7 @@ class GroundingReward:
         pred_labels: Sequence[Sequence[str | None]] | None = None,
         gt_labels: Sequence[Sequence[str]] | None = None,
     ) -> list[float]:
-        """:meth:`score` for n films at once, each argument with one entry per film; far faster than one by one.
+        """:meth:`score` for n images at once, each argument with one entry per image; far faster than one by one.
 
         Raises:
             ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
@@ -188,7 +188,7 @@ class GroundingReward:
             >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
             (1, 1, 0, ((0, 0),), (0.8,))
         """
-        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).explanation(0)
+        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanation(0)
 
     def _outcomes(
         self,
@@ -200,8 +200,8 @@ class GroundingReward:
     ) -> Outcomes:
         if len(pred) != len(gt):
             raise ValueError(
-                f"Expected as many films for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
-                "Give an entry for each film, empty where it has no box."
+                f"Expected as many images for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
+                "Give an entry for each image, empty where it has no box."
             )
         of_pred, of_gt = (
             None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
@@ -259,9 +259,10 @@ class GroundingReward:
                 nothing says how far the training is.
 
         Warns:
-            SpaceWarning: once, where the boxes of many films contradict the space or the order of the box format; it
-                says what to declare, see :mod:`grounding_rewards.space_check`. Also once, where marks of thinking in
-                many completions contradict ``prompt_opens_thinking``, see :mod:`grounding_rewards.thinking_check`.
+            SpaceWarning: once, where the boxes of many images contradict the space or the order of the box format; it
+                says what to declare, see :mod:`grounding_rewards.parsing.space_check`. Also once, where marks of
+                thinking in many completions contradict ``prompt_opens_thinking``, see
+                :mod:`grounding_rewards.parsing.thinking_check`.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -270,8 +271,8 @@ class GroundingReward:
             [0.8, 0.2, 0.0]
             >>> lower = {"schedule": "linear", "from": 0.1, "to": 0.9, "over": 0.5}
             >>> reward = get_reward("R3", box_format="qwen3-vl", iou_threshold=lower)
-            >>> film = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
-            >>> [reward(texts[:1], **film, step=step, max_steps=2) for step in (0, 1)]
+            >>> image = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
+            >>> [reward(texts[:1], **image, step=step, max_steps=2) for step in (0, 1)]
             [[0.8], [0.0]]
         """
         values: dict[str, float] = {}
@@ -401,7 +402,7 @@ class GroundingReward:
             mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
             if any(map(box_tokens(fmt).search, mine)):
                 self._keeps_tokens.add(fmt.name)
-            # Where the tokens were seen once, the trainer keeps them. A stated negative never has any.
+            # Where the tokens were seen once, the trainer keeps them. A no-finding statement never has any.
             if fmt.name not in self._keeps_tokens and any(
                 text and read_boxes(text, fmt).status != "empty" for text in mine
             ):
@@ -413,8 +414,8 @@ class GroundingReward:
                 )
 
 
-def _each_one_film(*parts: Any) -> list[Any]:
-    """Each part of one film as a batch of one; None stays None."""
+def _each_one_image(*parts: Any) -> list[Any]:
+    """Each part of one image as a batch of one; None stays None."""
     return [None if part is None else [part] for part in parts]
 
 
@@ -438,8 +439,8 @@ def get_reward(
         box_format: how the model writes boxes: a name, see :func:`grounding_rewards.list_box_formats`, or a format of
             your own as a mapping, see :func:`grounding_rewards.parsing.get_box_format`. None takes the name from the
             ``box_format`` column of the dataset.
-        on_unparseable: ``"zero"``: a text with neither boxes nor a stated negative earns 0 also on a film without
-            findings; ``"empty"``: it counts as a negative there (specification §9.1 to the letter).
+        on_unparseable: ``"zero"``: a text with neither boxes nor a no-finding statement earns 0 also on an image
+            without findings; ``"empty"``: it counts as a negative there (specification §9.1 to the letter).
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off; ``"zero"`` gives it 0.
         prompt_opens_thinking: True where the chat template ends in an open mark of thinking, such as ``<think>``, as
             Qwen3-VL-Thinking's does: a completion without a closing mark was cut off inside its thinking, and neither

@@ -48,7 +48,7 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     if compares_labels(box_reward):
         of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
         labels = box_reward.label_codes(of_pred, references.labels)
-    # On a film without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
+    # On an image without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
     # not enough. A text whose boxes all lie in ignore regions counts as saying so; one with something broken in the
     # place of a box never does, and one that was cut off earns nothing, lest breaking off be cheaper than a box.
     lenient = on_unparseable == "empty"
@@ -124,7 +124,7 @@ def score_boxes(
     ignore: BoxBatch | None = None,
     labels: LabelCodes | None = None,
 ) -> Outcomes:
-    """The outcomes of many films under a reward on boxes, a third party's included.
+    """The outcomes of many images under a reward on boxes, a third party's included.
 
     Raises:
         ValueError: a third party's reward is not finite.

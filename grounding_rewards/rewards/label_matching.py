@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """What became of one label on one film.
+    """What became of one label on one image.
 
-    A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the film
+    A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the image
     that agrees with its own, and for its own where none does.
 
     Attributes:

@@ -1,8 +1,8 @@
 """What makes a log of completions score itself: what each completion was scored against, beside it, as JSON.
 
-A trainer's table of completions has their texts and rewards, and not the films' reference boxes. A row of this module
+A trainer's table of completions has their texts and rewards, and not the images' reference boxes. A row of this module
 says the rest, in the words of a dataset's columns, so that every reward can be computed again from the table alone, to
-the last digit. `grounding_rewards.data.completion_logs` reads it.
+the last digit. `grounding_rewards.logs.completion_logs` reads it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from grounding_rewards.parsing import BoxFormat, ParsedBoxes
 #: The name of the column, after the reward's: `R4/row`.
 ROW_COLUMN = "row"
 
-_FILM = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
+_IMAGE = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
 def logged_rows(
@@ -42,11 +42,11 @@ def logged_rows(
         scheduled: the values at this step of the parameters that change in training, by `R3/iou_threshold`.
 
     Returns:
-        n JSON objects. The film: ``id``, ``patient_id``, ``boxes``, ``labels``, ``width``, ``height``,
+        n JSON objects. The image: ``id``, ``patient_id``, ``boxes``, ``labels``, ``width``, ``height``,
         ``resized_width``, ``resized_height``, ``ignore_boxes``, ``reader_boxes`` and ``reader_labels``, those that are
         known; how the text is read: ``box_format``, ``prompt_opens_thinking`` where it is true, and ``text`` where it
         is not the trainer's; ``scheduled``, each under its name; and, for people, ``pred``, boxes in pixels of the
-        film, with ``pred_labels`` and ``pred_scores`` where the text states them. A number that is not finite is null.
+        image, with ``pred_labels`` and ``pred_scores`` where the text states them. A number that is not finite is null.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format, parse_boxes
@@ -57,14 +57,14 @@ def logged_rows(
         '{"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}'
     """
     n = len(texts)
-    film = {name: values for name in _FILM if (values := column_of(columns, name, n)) is not None}
-    if "width" not in film:
+    image = {name: values for name in _IMAGE if (values := column_of(columns, name, n)) is not None}
+    if "width" not in image:
         sides = zip(SIZE_COLUMNS, known_sizes(columns, n).T.tolist(), strict=True)
-        film |= {side: [None if math.isnan(one) else one for one in sizes] for side, sizes in sides}
+        image |= {side: [None if math.isnan(one) else one for one in sizes] for side, sizes in sides}
     rows = []
     for k in range(n):
         said = {
-            **{name: values[k] for name, values in film.items()},
+            **{name: values[k] for name, values in image.items()},
             "box_format": formats[k].name,
             "prompt_opens_thinking": opened[k] or None,
             "text": read_texts[k] if read_texts[k] != texts[k] else None,

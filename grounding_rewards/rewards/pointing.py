@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array, ratio
 from grounding_rewards.boxes import Boxes, valid_boxes
-from grounding_rewards.legal import Interval
+from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.common.legal import Interval
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.rewards.base import BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
@@ -26,7 +26,7 @@ class PointingReward(BoxReward):
     Args:
         beta: β of F-beta, in (0, 1000]; above 1 a missed finding costs more than a false one.
 
-    Ceiling: n boxes on a film with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
+    Ceiling: n boxes on an image with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
     speck in the middle of a finding earns what the finding itself does.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A batch of completions, read: the boxes of each text in pixels of its film, and what it will be scored against."""
+"""A batch of completions, read: the boxes of each text in pixels of its image, and what it will be scored against."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def has_labels(fmt: BoxFormat) -> bool:
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """n completions: their texts, what was read in them and how, and what the dataset says of their films."""
+    """n completions: their texts, what was read in them and how, and what the dataset says of their images."""
 
     texts: list[str]
     raws: list[RawBoxes]
@@ -70,7 +70,7 @@ class ReadBatch:
 
 
 def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
-    """The boxes of all texts, in pixels of their films."""
+    """The boxes of all texts, in pixels of their images."""
     counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
     flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
     frames = frames_of_rows(formats, columns, len(raws))

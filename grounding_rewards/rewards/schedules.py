@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.legal import SOME_SHARE, Interval, check_number, check_word
+from grounding_rewards.common.legal import SOME_SHARE, Interval, check_number, check_word
 
 #: How a value goes from 0, `from`, to 1, `to`, while `u` does: `u` is the share of the way in time, in [0, 1].
 _CURVES: dict[str, Callable[[float], float]] = {
@@ -70,14 +70,14 @@ class SelfPaced:
     """A value that moves towards ``to`` whenever the model finds enough at the present value, and never back.
 
     The hit rate is the share of reference boxes that are matched, at the reward's present values, in the last
-    ``window`` completions on films with findings. When the window is full and the rate reaches ``rate``, the value
+    ``window`` completions on images with findings. When the window is full and the rate reaches ``rate``, the value
     moves by ``by``, and the older half of the window is forgotten.
 
     The idea is MedLoc-R1's (arXiv 2603.28120); what is the same and what is not stands in docs/schedules.md.
 
     Attributes:
         of: what is followed: ``"hit_rate"``.
-        window: completions on films with findings, 1 or more.
+        window: completions on images with findings, 1 or more.
         start: the value at the beginning, ``from`` in a mapping.
         to: where it ends, and the value wherever nothing is trained.
         rate: the hit rate from which on the value moves, in (0, 1].
@@ -196,7 +196,7 @@ def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPa
     if not isinstance(window, int) or isinstance(window, bool) or window < 1:
         raise ValueError(
             f"Expected a whole number from 1 up for `window` of {parameter}, got {window!r}. It counts completions on "
-            "films with findings: 200 is usual."
+            "images with findings: 200 is usual."
         )
     rate = check_number(f"rate of {parameter}", given.get("rate", 0.5), SOME_SHARE, "The usual value is 0.5.")
     by = given.get("by", abs(to - start) / _STEPS_OF_THE_WAY)
@@ -323,7 +323,7 @@ class Pace:
         reward: a reward with self-paced parameters.
 
     Attributes:
-        noted: hits and findings of every completion since the last update, on films with findings.
+        noted: hits and findings of every completion since the last update, on images with findings.
 
     Raises:
         ValueError: none of its parameters is self-paced.
@@ -333,9 +333,9 @@ class Pace:
         >>> paced = {"schedule": "self_paced", "of": "hit_rate", "window": 2, "from": 0.1, "to": 0.5, "by": 0.2}
         >>> reward = get_reward("R3", box_format="qwen3-vl", iou_threshold=paced)
         >>> pace = Pace(reward)
-        >>> film = {"boxes": [[[0, 0, 50, 50]]] * 2, "width": [100] * 2, "height": [100] * 2}
+        >>> image = {"boxes": [[[0, 0, 50, 50]]] * 2, "width": [100] * 2, "height": [100] * 2}
         >>> for answer in ('[{"bbox_2d": [0, 0, 500, 200]}]', "[]"):  # IoU 0.4; then nothing is hit any more
-        ...     print(reward([answer] * 2, **film, pace=pace), pace.values)
+        ...     print(reward([answer] * 2, **image, pace=pace), pace.values)
         ...     pace.update()
         [0.4, 0.4] {'iou_threshold': 0.1}
         [0.0, 0.0] {'iou_threshold': 0.3}
@@ -365,7 +365,7 @@ class Pace:
         return {name: paced.value(self._moved[name]) for name, paced in self._paced.items()}
 
     def note(self, hits: Iterable[int], findings: Iterable[int]) -> None:
-        """Take down what completions have hit; those on films without findings say nothing of it."""
+        """Take down what completions have hit; those on images without findings say nothing of it."""
         self.noted += [(int(hit), int(found)) for hit, found in zip(hits, findings, strict=True) if found]
 
     def update(self, noted: Iterable[tuple[int, int]] | None = None) -> None:

@@ -57,7 +57,7 @@ class ScoredBatch(ReadBatch):
         )
 
     def parsed(self) -> list[ParsedBoxes]:
-        """What was read in each completion, in pixels of its film."""
+        """What was read in each completion, in pixels of its image."""
         ends = np.cumsum(self.pred.counts)
         return [
             ParsedBoxes(
@@ -79,7 +79,7 @@ class ScoredBatch(ReadBatch):
         broken = int(self.outcomes.n[k]) - n
         if not ignored and n == 0 and raw.status != "empty":
             found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
-            return f"{raw.status}: {found or 'no complete box and no stated negative'}"
+            return f"{raw.status}: {found or 'no complete box and no no-finding statement'}"
         aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
         if m == 0:
             if n or broken:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.boxes import Boxes
-from grounding_rewards.legal import Interval, check_word
+from grounding_rewards.common.arithmetic import Array, ratio, row_sums
+from grounding_rewards.common.legal import Interval, check_word
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
 from grounding_rewards.rewards.base import BoxReward, MatchedBatch, Outcomes
@@ -53,8 +53,8 @@ class SoftF1Reward(BoxReward):
             a box never loses.
         quality: the curve from overlap to credit: ``"linear"``, ``"spline"`` (R4's) or ``"piecewise"`` (R5's).
 
-    Ceiling: n boxes on a film with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
-    box that needs no look at the film earns what it happens to cover, the whole image the share of the film that a
+    Ceiling: n boxes on an image with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
+    box that needs no look at the image earns what it happens to cover, the whole image the share of the image that a
     finding takes up; where ``overlap`` is not the IoU, up to q(0.1) anywhere.
 
     Raises:
@@ -107,7 +107,7 @@ class SoftF1Reward(BoxReward):
         of the readers who drew it, and none has to be merged. A weighted mean is at most the best F_k.
 
         Args:
-            outcomes: an entry for each reader of a film, (b,).
+            outcomes: an entry for each reader of an image, (b,).
 
         Returns:
             (b,) from 0 up; 0 where there is neither a box nor a finding.
@@ -118,8 +118,8 @@ class SoftF1Reward(BoxReward):
             >>> import grounding_rewards as gr
             >>> reward = gr.get_reward("soft_f1", box_format="qwen3-vl", readers="weighted")
             >>> first, other = [0, 0, 50, 50], [60, 60, 90, 90]
-            >>> film = {"width": [100], "height": [100], "reader_boxes": [[[first], [first], [first, other]]]}
-            >>> round(reward(['[{"bbox_2d": [0, 0, 500, 500]}]'], **film)[0], 4)
+            >>> image = {"width": [100], "height": [100], "reader_boxes": [[[first], [first], [first, other]]]}
+            >>> round(reward(['[{"bbox_2d": [0, 0, 500, 500]}]'], **image)[0], 4)
             0.8571
         """
         return np.asarray(self.beta**2 * outcomes.m + outcomes.n, dtype=np.float64)

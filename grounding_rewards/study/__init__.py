@@ -1,1 +1,1 @@
-"""A study: rewards × seeds from the same start, each run measured on films never trained on."""
+"""A study: rewards × seeds from the same start, each run measured on images never trained on."""

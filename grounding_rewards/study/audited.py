@@ -1,4 +1,4 @@
-"""Which dishonest policies the reward of each arm pays, on the films of the study, beside what the arm learned."""
+"""Which dishonest policies the reward of each arm pays, on the images of the study, beside what the arm learned."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import sys
 from typing import Any, NamedTuple
 
-from grounding_rewards.audit.films import films_of
+from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import audit
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.rewards.registry import REGISTRY
 from grounding_rewards.study.results import ArmKey, Study
 
-#: Films that policies answer.
-FILMS = 48
+#: Images that policies answer.
+IMAGES = 48
 
 
 class Flagged(NamedTuple):
@@ -28,12 +28,12 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
     """Play the policies of :mod:`grounding_rewards.audit` against the reward of every arm.
 
     Args:
-        study: whose declared set has the films, the first :data:`FILMS` of them.
+        study: whose declared set has the images, the first :data:`IMAGES` of them.
 
     Returns:
         What was flagged, by arm; an arm that has no single reward on boxes, such as a supervised one, is not there, nor
         is one whose reward a report alone would have to import, because the folder of a study may be somebody else's;
-        and none is where each film has a box format of its own.
+        and none is where each image has a box format of its own.
     """
     if study.box_format is None:
         return {}
@@ -49,7 +49,7 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
         rewards[name] = get_reward(reward["name"], box_format=fmt, **(reward.get("kwargs") or {})).final()
     if not rewards:
         return {}
-    played = audit(rewards, films_of(study.sets[study.declared.on][:FILMS]), fmt)
+    played = audit(rewards, images_of(study.sets[study.declared.on][:IMAGES]), fmt)
     return {
         key: tuple(Flagged(one.policy, one.finding) for one in played.found if one.reward == name)
         for key, name in own.items()

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.data.run_log import CLOSING
+from grounding_rewards.logs.run_log import CLOSING
 
 #: At most so many points of a curve are kept, each the mean over its steps.
 POINTS = 50
@@ -19,9 +19,9 @@ _OF_REWARD = (
 
 
 def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, points: int = POINTS) -> dict[str, Any]:
-    """The curves of a log: `step`, the last of those that a point is the mean of, and the figures at it.
+    """The curves of a log: `step`, the last of those that a point is the mean of, and the metrics at it.
 
-    The figures of a reward stand under their own names, without that of the reward; of several rewards, those of the
+    The metrics of a reward stand under their own names, without that of the reward; of several rewards, those of the
     first.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.estimates import Estimate
@@ -18,7 +18,7 @@ from grounding_rewards.metrics.ranking import Indices
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.study.audited import Flagged
 from grounding_rewards.study.results import CONTROL, ArmKey, Study, StudyRun
-from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, film_scores, read_model, ruler_of
+from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, image_scores, read_model, ruler_of
 from grounding_rewards.study.statistics import (
     ALPHA,
     RESAMPLES,
@@ -55,7 +55,7 @@ class Band(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """The share of films, all runs together, above each of :data:`PROFILE_THRESHOLDS`, with its band."""
+    """The share of images, all runs together, above each of :data:`PROFILE_THRESHOLDS`, with its band."""
 
     share: Array
     low: Array
@@ -72,7 +72,7 @@ class Signal(NamedTuple):
 class Contrast(NamedTuple):
     """Families of rewards from one start: the arms of each, what it changed, and how far it is from the thresholded.
 
-    change: of the primary figure since the start, mean over the family's arms.
+    change: of the primary metric since the start, mean over the family's arms.
     gap: less the change of the thresholded ones; None of these themselves.
     no_spread: share of groups in which all completions earn alike, mean over its arms.
     """
@@ -93,18 +93,18 @@ class ArmFound:
         is_control: whether nobody expects it to teach.
         reward: of the runs; None of supervised ones.
         seeds: numbers of its runs.
-        runs: the primary figure of each.
-        figures: by set and ruler the mean over runs.
+        runs: the primary metric of each.
+        metrics: by set and ruler the mean over runs.
         against_reference: by set and ruler; None for the reference itself.
         against_start: likewise.
-        holm_reference: p of the primary figure, adjusted for all arms that are compared with a reference.
+        holm_reference: p of the primary metric, adjusted for all arms that are compared with a reference.
         holm_start: likewise, for all arms.
-        interquartile: mean of the primary figure.
+        interquartile: mean of the primary metric.
         improvement: probability of improvement over the reference; None for the reference itself.
         settled_by: seeds an arm that would show the difference seen; None where no number does, or it is the reference.
-        learning: the primary figure at the checkpoints.
+        learning: the primary metric at the checkpoints.
         curves: of the training log.
-        profile: of the primary figure by film; None where a film has none.
+        profile: of the primary metric by image; None where an image has none.
         signal: NaN where the log does not say.
         compute: means over runs.
     """
@@ -114,7 +114,7 @@ class ArmFound:
     reward: Mapping[str, Any] | None
     seeds: tuple[int, ...]
     runs: Array
-    figures: Mapping[str, Mapping[str, Estimate]]
+    metrics: Mapping[str, Mapping[str, Estimate]]
     against_reference: Mapping[str, Mapping[str, Difference]] | None
     against_start: Mapping[str, Mapping[str, Difference]]
     holm_reference: float
@@ -142,8 +142,8 @@ class Findings:
     Attributes:
         study: its files.
         arms: every arm with at least two runs, start by start, controls last.
-        starts: by start, set and ruler the figure of the start.
-        seed_variance: between the runs of an arm, of the primary figure, pooled over the arms.
+        starts: by start, set and ruler the metric of the start.
+        seed_variance: between the runs of an arm, of the primary metric, pooled over the arms.
         patient_variance: of a difference because of the patients, mean over the comparisons.
         family: number of comparisons with a reference, for which p is adjusted.
         patients: by set how many there are.
@@ -167,8 +167,8 @@ class Findings:
 
     @property
     def primary(self) -> str:
-        """Key of the declared figure."""
-        return self.study.declared.figure
+        """Key of the declared metric."""
+        return self.study.declared.metric
 
     @property
     def on(self) -> str:
@@ -190,16 +190,16 @@ class Findings:
         return [arm for arm in self.arms if arm.key.start == start]
 
     def primary_of(self, arm: ArmFound) -> Estimate:
-        """The declared figure of an arm."""
-        return arm.figures[self.on][self.primary]
+        """The declared metric of an arm."""
+        return arm.metrics[self.on][self.primary]
 
     def primary_difference(self, arm: ArmFound, *, start: bool = False) -> Difference | None:
-        """By the declared figure against the reference, or against the start."""
+        """By the declared metric against the reference, or against the start."""
         table = arm.against_start if start else arm.against_reference
         return None if table is None else table[self.on][self.primary]
 
     def detectable(self, seeds: int) -> float:
-        """The difference of the declared figure that so many seeds an arm find, see the module of statistics."""
+        """The difference of the declared metric that so many seeds an arm find, see the module of statistics."""
         return detectable_difference(
             self.seed_variance, seeds, patient_variance=self.patient_variance, alpha=self.level
         )
@@ -220,10 +220,10 @@ class Findings:
 
 
 class _Measured(NamedTuple):
-    """Figures of one model on one set: by ruler ``(draws + 1,)``, and of its films by the primary ruler."""
+    """Metrics of one model on one set: by ruler ``(draws + 1,)``, and of its images by the primary ruler."""
 
-    figures: Mapping[str, Array]
-    films: Array | None
+    metrics: Mapping[str, Array]
+    images: Array | None
 
 
 def find(
@@ -242,9 +242,9 @@ def find(
         on_progress: called with the name of each run before it is measured.
 
     Raises:
-        ValueError: the declared figure is no ruler, or films lack what figures are made of.
+        ValueError: the declared metric is no ruler, or images lack what metrics are made of.
     """
-    primary = ruler_of(study.declared.figure)
+    primary = ruler_of(study.declared.metric)
     measure = _Measurer(study, resamples, seed)
     of_starts: dict[str, _Tables] = {}
     for start, checkpoint in study.starts.items():
@@ -277,7 +277,7 @@ def find(
                 reward=runs[0].reward,
                 seeds=tuple(run.seed for run in runs),
                 runs=own[0],
-                figures=_means(tables[key], patients=measure.patients),
+                metrics=_means(tables[key], patients=measure.patients),
                 against_reference=found,
                 against_start=against_start[key],
                 holm_reference=p_reference.get(key, math.nan),
@@ -289,7 +289,7 @@ def find(
                 settled_by=None if mine is None else seeds_to_settle(mine.value, mine.seed_variance, **settle),
                 learning=_learning(study, runs, of_starts[key.start][on][primary.key][0], own[0]),
                 curves={name: band for name in CURVES if (band := _band(runs, name)) is not None},
-                profile=_profile([one.films for one in last[key][on]], groups, seed),
+                profile=_profile([one.images for one in last[key][on]], groups, seed),
                 signal=_signal(runs),
                 compute=_compute(runs),
             )
@@ -346,10 +346,10 @@ def family_of(reward: Mapping[str, Any] | None) -> str | None:
 
 
 class _Measurer:
-    """Figures of models on the sets of a study, all on the same draws of patients."""
+    """Metrics of models on the sets of a study, all on the same draws of patients."""
 
     def __init__(self, study: Study, resamples: int, seed: int) -> None:
-        self._study, self._primary = study, ruler_of(study.declared.figure)
+        self._study, self._primary = study, ruler_of(study.declared.metric)
         first = study.starts[next(iter(study.starts))]
         read = {on: self.answers_of(on, first.answers[on]) for on in study.sets}
         self.patients = {on: int(one.patients.max(initial=-1)) + 1 for on, one in read.items()}
@@ -361,16 +361,16 @@ class _Measurer:
     def __call__(self, on: str, texts: Sequence[str]) -> _Measured:
         answers = self.answers_of(on, texts)
         patients = answers.patients.tolist()
-        figures = {
+        metrics = {
             key: ruler.combine(self._weights[on] @ sum_by_group(ruler.parts(answers), patients))
             for key, ruler in RULERS.items()
         }
-        return _Measured(figures, film_scores(self._primary, answers))
+        return _Measured(metrics, image_scores(self._primary, answers))
 
 
 def _learning(study: Study, runs: Sequence[StudyRun], at_start: Array, at_end: Array) -> Band:
-    """The declared figure at the start and at every checkpoint that all runs have."""
-    ruler, on = ruler_of(study.declared.figure), study.declared.on
+    """The declared metric at the start and at every checkpoint that all runs have."""
+    ruler, on = ruler_of(study.declared.metric), study.declared.on
     steps = [one.step for one in runs[0].checkpoints]
     rows = [at_start.tolist() * len(runs)]
     for k, _ in enumerate(steps[:-1]):
@@ -422,8 +422,8 @@ def _compute(runs: Sequence[StudyRun]) -> dict[str, float]:
     return {name: float(np.mean([run.compute.get(name, 0) or 0 for run in runs])) for name in names}
 
 
-def _profile(films: Sequence[Array | None], groups: Indices, seed: int) -> Profile | None:
-    known = [one for one in films if one is not None]
+def _profile(images: Sequence[Array | None], groups: Indices, seed: int) -> Profile | None:
+    known = [one for one in images if one is not None]
     if not known:
         return None
     scores = np.array(known)
@@ -437,7 +437,7 @@ _Tables = Mapping[str, Mapping[str, Array]]
 
 def _tables(models: Mapping[str, Sequence[_Measured]]) -> _Tables:
     return {
-        on: {ruler: np.column_stack([one.figures[ruler] for one in of_set]) for ruler in RULERS}
+        on: {ruler: np.column_stack([one.metrics[ruler] for one in of_set]) for ruler in RULERS}
         for on, of_set in models.items()
     }
 

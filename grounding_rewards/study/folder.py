@@ -1,7 +1,7 @@
 """The folder of a study: what is where, whose it is, and who is at work on a run.
 
 study.yaml                      the plan as it was resolved, with a fingerprint per run
-films.json                      references of the sets that every model is measured on
+images.json                      references of the sets that every model is measured on
 starts/<start>.json             answers of the start on all sets
 results/<start>--<arm>--seed<k>.json   what a run did and answered
 runs/, made/, logs/             trainings, starts that were made, and what the programs printed; not needed afterwards
@@ -17,12 +17,12 @@ from typing import Any
 
 import yaml
 
-from grounding_rewards.data.run_log import CHECKPOINT
-from grounding_rewards.data.texts import read_yaml
-from grounding_rewards.shipped import find_shipped
+from grounding_rewards.common.shipped import find_shipped
+from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.logs.run_log import CHECKPOINT
 from grounding_rewards.study.plan import Plan, Run, Start, fingerprint, settings_of
 from grounding_rewards.study.results import SCHEMA
-from grounding_rewards.whole_files import write_whole
 
 # Bytes of each file of weights that enter the fingerprint of a start, from its beginning and from its end.
 _PROBE = 1 << 20
@@ -33,7 +33,7 @@ class Folder:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.plan, self.films = root / "study.yaml", root / "films.json"
+        self.plan, self.images = root / "study.yaml", root / "images.json"
 
     def result(self, run: Run) -> Path:
         """What a run did and answered."""
@@ -68,7 +68,7 @@ def fingerprint_of_start(start: Start) -> str:
 def fingerprint_of_run(plan: Plan, run: Run) -> str:
     """A digest of all that the result of a run depends on: its settings, its start and the sets.
 
-    Neither other runs nor the figures enter it, so that arms and seeds can be added.
+    Neither other runs nor the metrics enter it, so that arms and seeds can be added.
     """
     sets = [vars(one) for one in plan.sets]
     return fingerprint(run.kind, settings_of(run.config), fingerprint_of_start(plan.starts[run.start]), sets)
@@ -151,7 +151,7 @@ def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) 
     if not finished:
         return
     for key, what, why in (
-        ("declared", "primary figure and reference", "they were declared before the runs"),
+        ("declared", "primary metric and reference", "they were declared before the runs"),
         ("sets", "sets", "models were measured on them"),
     ):
         if before.get(key) != now[key]:

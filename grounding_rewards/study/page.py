@@ -1,4 +1,4 @@
-"""From what a study found to its page and its diagrams."""
+"""From what a study found to its page and its plots."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.report.plots import Plot
-from grounding_rewards.report.study_diagrams import ForestRow, curves, forest, matrix
-from grounding_rewards.report.study_page import GalleryFilm, PageTable, Section, StudyPage, Tile
+from grounding_rewards.report.study_page import GalleryImage, PageTable, Section, StudyPage, Tile
+from grounding_rewards.report.study_plots import ForestRow, curves, forest, matrix
 from grounding_rewards.study.findings import PROFILE_THRESHOLDS, ArmFound, Band, Findings
 from grounding_rewards.study.rulers import RULERS, ModelAnswers, read_model
 from grounding_rewards.study.statistics import ALPHA
@@ -34,7 +34,7 @@ from grounding_rewards.study.words import capital, detectable, from_start, summa
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-#: Films of the gallery.
+#: Images of the gallery.
 GALLERY = 4
 _OVER_SEEDS = "mean over seeds, lowest and highest seed"
 _TRAINING = {
@@ -44,8 +44,8 @@ _TRAINING = {
 }
 
 
-def diagrams(found: Findings) -> dict[str, Plot]:
-    """The diagrams for which the study has figures, by name."""
+def plots(found: Findings) -> dict[str, Plot]:
+    """The plots for which the study has metrics, by name."""
     made = [_forest(found, start=False), _forest(found, start=True), _matrix(found), _learning(found)]
     made += [_training(found, name, title) for name, title in _TRAINING.items()]
     made.append(_profiles(found))
@@ -57,8 +57,8 @@ def study_page(found: Findings, drawn: Mapping[str, Plot], images: Mapping[str, 
 
     Args:
         found: in the study.
-        drawn: of :func:`diagrams`.
-        images: of films of the declared set, by id; of those that are there the gallery is made.
+        drawn: of :func:`plots`.
+        images: of images of the declared set, by id; of those that are there the gallery is made.
     """
 
     def some(*names: str) -> list[Plot]:
@@ -120,22 +120,22 @@ def _forest(found: Findings, *, start: bool) -> Plot | None:
             groups[from_start(found, name)] = rows
     if not groups:
         return None
-    figure, what = RULERS[found.primary].heading, "the start" if start else found.study.declared.reference
+    metric, what = RULERS[found.primary].heading, "the start" if start else found.study.declared.reference
     note = (
-        f"{capital(figure)} on {found.on} less that of {what}, with 95 % intervals over seeds and patients. Blue: "
+        f"{capital(metric)} on {found.on} less that of {what}, with 95 % intervals over seeds and patients. Blue: "
         f"stays after Holm (p < {ALPHA:g}). Circles: controls."
     )
     name, title = ("changes", "Changes since the start") if start else ("differences", f"Differences from {what}")
-    return forest(name, title, note, f"{figure}, difference from {what}", groups)
+    return forest(name, title, note, f"{metric}, difference from {what}", groups)
 
 
 def _matrix(found: Findings) -> Plot:
     rulers = list(RULERS.values())
-    values = np.array([[arm.figures[found.on][ruler.key].value for ruler in rulers] for arm in found.arms])
+    values = np.array([[arm.metrics[found.on][ruler.key].value for ruler in rulers] for arm in found.arms])
     shades = np.array([[_shade(arm, found.on, ruler.key) for ruler in rulers] for arm in found.arms])
     note = (
         f"Means over seeds on {found.on}. Blue: better than {found.study.declared.reference} from the same start, "
-        "orange: worse; full colour from four standard errors on. ◦: controls. *: differs by the declared figure after "
+        "orange: worse; full colour from four standard errors on. ◦: controls. *: differs by the declared metric after "
         f"Holm. Nobody was trained on {', '.join(found.untrained)}."
     )
     arms = [marked(found.name(arm), arm) for arm in found.arms]
@@ -153,13 +153,13 @@ def _shade(arm: ArmFound, on: str, key: str) -> float:
 
 
 def _learning(found: Findings) -> Plot:
-    figure = RULERS[found.primary].heading
-    note = f"{capital(figure)} on {found.on} at the start and at every checkpoint: {_OVER_SEEDS}."
+    metric = RULERS[found.primary].heading
+    note = f"{capital(metric)} on {found.on} at the start and at every checkpoint: {_OVER_SEEDS}."
     panels = {
         from_start(found, start): [_curve(arm.key.arm, arm.learning) for arm in found.of_start(start)]
         for start in found.starts
     }
-    return curves("learning", "Learning curves", note, panels, x="step", y=figure)
+    return curves("learning", "Learning curves", note, panels, x="step", y=metric)
 
 
 def _training(found: Findings, name: str, title: str) -> Plot | None:
@@ -189,16 +189,16 @@ def _profiles(found: Findings) -> Plot | None:
             panels[from_start(found, start)] = several
     if not panels:
         return None
-    figure = RULERS[found.primary].heading
-    note = f"Share of films, of all runs of an arm, whose {figure} is above τ; bands over seeds and patients."
-    return curves("profiles", "Performance profiles", note, panels, x="τ", y="share of films", share=True)
+    metric = RULERS[found.primary].heading
+    note = f"Share of images, of all runs of an arm, whose {metric} is above τ; bands over seeds and patients."
+    return curves("profiles", "Performance profiles", note, panels, x="τ", y="share of images", share=True)
 
 
 def _curve(name: str, band: Band) -> Curve:
     return Curve(name, band.steps, band.mean, band.low, band.high)
 
 
-def _gallery(found: Findings, images: Mapping[str, Image]) -> list[GalleryFilm]:
+def _gallery(found: Findings, images: Mapping[str, Image]) -> list[GalleryImage]:
     study = found.study
     rows = study.sets[found.on]
     there = [k for k, row in enumerate(rows) if row["id"] in images]
@@ -219,7 +219,7 @@ def _gallery(found: Findings, images: Mapping[str, Image]) -> list[GalleryFilm]:
             last = study.arms[arm.key][0].checkpoints[-1]
             models.append((found.name(arm), read(last.answers[found.on])))
     return [
-        GalleryFilm(images[row["id"]], [(name, answers.films[place]) for name, answers in models])
+        GalleryImage(images[row["id"]], [(name, answers.images[place]) for name, answers in models])
         for place, row in enumerate(shown)
     ]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.data.config_files import read_config
-from grounding_rewards.data.texts import read_yaml
+from grounding_rewards.common.config_files import read_config
+from grounding_rewards.common.shipped import find_shipped
+from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
-from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.curves import POINTS
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS
 from grounding_rewards.study.rulers import RULERS
@@ -29,20 +29,20 @@ GRPO, SFT = "train", "sft"
 _KEYS = {
     "name": "how the study is called",
     "dataset": "default of `dataset` in `train`, in `sft` and in every set",
-    "primary": "the one figure that decides, and its set: {figure: mean_iou, set: test}",
+    "primary": "the one metric that decides, and its set: {metric: mean_iou, set: test}",
     "reference": "the arm that the others are compared with",
     "seeds": "how many, or a list of them",
     "checkpoints": "how many checkpoints of a run are measured, the last one among them",
     "keep": "whether checkpoints stay after they are measured",
     "accelerate": "configuration of `accelerate launch`",
     "train": "`config`, a file for `grounding-rewards train` or several, and whatever of it is overridden",
-    "sets": "films that models are measured on: a name each, with dataset, split, films and changes",
-    "batch_size": "films answered at once when a model is measured",
+    "sets": "images that models are measured on: a name each, with dataset, split, images and changes",
+    "batch_size": "images answered at once when a model is measured",
     "starts": "models that runs start from: a name each, with `model`, and `sft` to teach it first",
     "arms": "what is compared: a name each, with reward, reward_kwargs, or any other option of `train`; or `sft`",
 }
 _REQUIRED = ("name", "primary", "reference", "seeds", "train", "sets", "starts", "arms")
-_SET_KEYS = ("dataset", "split", "films", "changes")
+_SET_KEYS = ("dataset", "split", "images", "changes")
 _START_KEYS = ("model", "sft")
 _ARM_KEYS = ("starts", "control", SFT)
 # What the study itself decides.
@@ -54,21 +54,22 @@ _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
 
 
 @dataclass(frozen=True)
-class FilmSet:
-    """Films that models are measured on.
+class ImageSet:
+    """Images that models are measured on.
 
     Attributes:
         name: such as `test`.
         dataset: as `load_split` takes it.
         split: of the dataset.
-        films: the first so many; None for all.
-        changes: of every film, in this order, by the strength of each, 1 to 5: films as another department takes them.
+        images: the first so many; None for all.
+        changes: of every image, in this order, by the strength of each, 1 to 5: images as another department takes
+            them.
     """
 
     name: str
     dataset: str
     split: str
-    films: int | None
+    images: int | None
     changes: Mapping[str, int]
 
 
@@ -79,7 +80,7 @@ class Start:
     Attributes:
         name: such as `weak`.
         model: a folder, a name on the hub, or :data:`UNTRAINED`.
-        sft: configuration of the cold start that makes it; None where the model is taken as it is.
+        sft: configuration of the warm start that makes it; None where the model is taken as it is.
     """
 
     name: str
@@ -150,7 +151,7 @@ class Plan:
     accelerate: str
     processes: int
     batch_size: int
-    sets: tuple[FilmSet, ...]
+    sets: tuple[ImageSet, ...]
     starts: Mapping[str, Start]
     runs: tuple[Run, ...]
 
@@ -196,12 +197,12 @@ def make_plan(given: Mapping[str, Any], where: str, elsewhere: bool) -> Plan:
         for run in _runs(name, arm, seed, given, starts, checkpoints, where)
     ]
     primary, reference = given["primary"], given["reference"]
-    if not isinstance(primary, Mapping) or set(primary) != {"figure", "set"}:
+    if not isinstance(primary, Mapping) or set(primary) != {"metric", "set"}:
         raise ValueError(
-            f"Expected a figure and its set for primary in {where}, got {primary!r}. Write {{figure: mean_iou, set: "
+            f"Expected a metric and its set for primary in {where}, got {primary!r}. Write {{metric: mean_iou, set: "
             f"{sets[0].name}}}: it is declared before the runs, so that nobody can choose it by its result."
         )
-    _one_of(primary["figure"], RULERS, "the figure of primary", where)
+    _one_of(primary["metric"], RULERS, "the metric of primary", where)
     _one_of(primary["set"], [one.name for one in sets], "the set of primary", where)
     _one_of(reference, arms, "reference", where)
     accelerate = str(given.get("accelerate", "configs/accelerate/cpu_1.yaml"))
@@ -242,7 +243,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
-    """Sequences of prompt, film and answer that a step of a training learns from.
+    """Sequences of prompt, image and answer that a step of a training learns from.
 
     >>> sequences_a_step({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 3)
     24
@@ -320,8 +321,9 @@ def _runs(
 def _with_equal_compute(plan: Plan, where: str, elsewhere: bool) -> Plan:
     """Give supervised runs as many steps as read as many answers as GRPO does, and check every configuration.
 
-    A step of GRPO learns from as many sequences of prompt, film and answer as it has completions; a supervised one from
-    as many as its batch. Sequences are about equally long, so equal numbers are equal numbers of tokens learned from.
+    A step of GRPO learns from as many sequences of prompt, image and answer as it has completions; a supervised one
+    from as many as its batch. Sequences are about equally long, so equal numbers are equal numbers of tokens learned
+    from.
     """
     runs = []
     checked = set()
@@ -381,13 +383,13 @@ def _processes(accelerate: str, where: str) -> int:
     return int(read_yaml(file).get("num_processes", 1))
 
 
-def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> FilmSet:
+def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> ImageSet:
     place = f"set {name} in {where}"
     _known(one, _SET_KEYS, place, "a set")
     found = one.get("dataset", dataset)
     if found is None or one.get("split") is None:
-        raise ValueError(f"Expected dataset and split for {place}, got {dict(one)!r}. Name films not trained on.")
-    films = None if one.get("films") is None else _whole(one["films"], "films", place)
+        raise ValueError(f"Expected dataset and split for {place}, got {dict(one)!r}. Name images not trained on.")
+    images = None if one.get("images") is None else _whole(one["images"], "images", place)
     changes = one.get("changes") or {}
     for kind, strength in _pairs(changes):
         if kind not in CORRUPTIONS or strength not in STRENGTHS:
@@ -395,7 +397,7 @@ def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> FilmSet
                 f"Expected strengths of {STRENGTHS[0]} to {STRENGTHS[-1]} of {', '.join(CORRUPTIONS)} for changes of "
                 f"{place}, got {changes!r}. Write {{window_level: 3, crop: 3}}."
             )
-    return FilmSet(name, str(found), str(one["split"]), films, dict(changes))
+    return ImageSet(name, str(found), str(one["split"]), images, dict(changes))
 
 
 def _pairs(changes: Any) -> Iterable[tuple[Any, Any]]:

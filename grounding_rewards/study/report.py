@@ -1,4 +1,4 @@
-"""The report of a study: tables, text, diagrams and a page, all from the files that its runs left."""
+"""The report of a study: tables, text, plots and a page, all from the files that its runs left."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.metrics.estimates import NOTHING, estimate_as_json, finite_or_none, format_value
 from grounding_rewards.report.study_page import render_study_page
 from grounding_rewards.report.tables import markdown_table, plain_table
 from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.page import diagrams, study_page
+from grounding_rewards.study.page import plots, study_page
 from grounding_rewards.study.results import Study, read_study
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import RESAMPLES
@@ -31,15 +32,14 @@ from grounding_rewards.study.tables import (
     signal_rows,
 )
 from grounding_rewards.study.words import detectable, summary
-from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from rich.console import Console
 
 #: Files of a report.
-PAGE, TEXT, LATEX, NUMBERS, DIAGRAMS = "study.html", "study.md", "study.tex", "findings.json", "diagrams"
-# Films of the declared set that are drawn again for the page.
+PAGE, TEXT, LATEX, NUMBERS, PLOTS = "study.html", "study.md", "study.tex", "findings.json", "plots"
+# Images of the declared set that are drawn again for the page.
 _REDRAWN = 24
 
 
@@ -55,7 +55,7 @@ def write_report(
 
     Args:
         folder: of the study.
-        out: where to write `study.html`, `study.md`, `study.tex`, `findings.json` and `diagrams/`.
+        out: where to write `study.html`, `study.md`, `study.tex`, `findings.json` and `plots/`.
         resamples: draws of patients.
         seed: of all draws.
         on_progress: called with the name of each step before it is taken.
@@ -71,30 +71,30 @@ def write_report(
     on_progress("auditing rewards")
     found = replace(found, audited=audit_arms(found.study))
     on_progress("drawing")
-    drawn = diagrams(found)
-    page = render_study_page(study_page(found, drawn, drawn_films(found.study)))
+    drawn = plots(found)
+    page = render_study_page(study_page(found, drawn, drawn_images(found.study)))
     with whole_folder(Path(out)) as unfinished:
         write_whole(unfinished / PAGE, page)
-        (unfinished / DIAGRAMS).mkdir()
+        (unfinished / PLOTS).mkdir()
         for one in drawn.values():
             for file_format in ("png", "pdf"):
-                one.save(unfinished / DIAGRAMS / f"{one.name}.{file_format}", file_format)
+                one.save(unfinished / PLOTS / f"{one.name}.{file_format}", file_format)
         write_whole(unfinished / TEXT, render_markdown(found))
         write_whole(unfinished / LATEX, render_latex(found))
         write_whole(unfinished / NUMBERS, json.dumps(as_json(found), indent=1, allow_nan=False) + "\n")
     return found
 
 
-def drawn_films(study: Study) -> dict[str, Image]:
-    """The films of the declared set by id, where they are drawn ones that can be drawn again; empty otherwise."""
+def drawn_images(study: Study) -> dict[str, Image]:
+    """The images of the declared set by id, where they are drawn ones that can be drawn again; empty otherwise."""
     from grounding_rewards.data.load import SYNTHETIC, load_split
 
     on = study.plan.get("sets", {}).get(study.declared.on, {})
     if str(on.get("dataset")).partition(":")[0] != SYNTHETIC or on.get("changes"):
         return {}
     rows = study.sets[study.declared.on]
-    films = load_split(on["dataset"], on["split"], films=min(_REDRAWN, len(rows)))
-    return {str(film["id"]): film["image"] for film in films}
+    images = load_split(on["dataset"], on["split"], images=min(_REDRAWN, len(rows)))
+    return {str(image["id"]): image["image"] for image in images}
 
 
 def print_report(found: Findings, console: Console) -> None:
@@ -174,18 +174,18 @@ def as_json(found: Findings) -> dict[str, Any]:
             if table is None
             else {
                 on: {
-                    key: {**estimate_as_json(one.estimate), "p": finite_or_none(one.p)} for key, one in figures.items()
+                    key: {**estimate_as_json(one.estimate), "p": finite_or_none(one.p)} for key, one in metrics.items()
                 }
-                for on, figures in table.items()
+                for on, metrics in table.items()
             }
         )
 
     def plain(table: Any) -> Any:
-        return {on: {key: estimate_as_json(one) for key, one in figures.items()} for on, figures in table.items()}
+        return {on: {key: estimate_as_json(one) for key, one in metrics.items()} for on, metrics in table.items()}
 
     return {
         "study": found.study.name,
-        "declared": {"figure": found.primary, "set": found.on, "reference": found.study.declared.reference},
+        "declared": {"metric": found.primary, "set": found.on, "reference": found.study.declared.reference},
         "summary": summary(found),
         "seed_variance": finite_or_none(found.seed_variance),
         "patient_variance": finite_or_none(found.patient_variance),
@@ -202,7 +202,7 @@ def as_json(found: Findings) -> dict[str, Any]:
                 "reward": arm.reward,
                 "seeds": list(arm.seeds),
                 "runs": list(map(finite_or_none, arm.runs)),
-                "figures": plain(arm.figures),
+                "metrics": plain(arm.metrics),
                 "against_reference": compared(arm.against_reference),
                 "against_start": compared(arm.against_start),
                 "holm_reference": finite_or_none(arm.holm_reference),

@@ -1,6 +1,6 @@
 """The folder of a study as its runs left it: references, answers of starts and checkpoints, curves, compute.
 
-Nothing here knows how runs are made: the figures of a study can be computed again on any machine from these files.
+Nothing here knows how runs are made: the metrics of a study can be computed again on any machine from these files.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.texts import read_yaml
+from grounding_rewards.common.texts import read_yaml
 
 #: Of the files in `results/`.
 SCHEMA = 1
@@ -33,12 +33,12 @@ class Declared:
     """What was settled before the first run.
 
     Attributes:
-        figure: key of the primary figure, one of :data:`grounding_rewards.study.rulers.RULERS`.
+        metric: key of the primary metric, one of :data:`grounding_rewards.study.rulers.RULERS`.
         on: the set that it is measured on.
         reference: the arm that the others are compared with, at each start.
     """
 
-    figure: str
+    metric: str
     on: str
     reference: str
 
@@ -49,7 +49,7 @@ class Checkpoint:
 
     Attributes:
         step: of training.
-        answers: by set a text for each film, in the order of the set's films.
+        answers: by set a text for each image, in the order of the set's images.
     """
 
     step: int
@@ -65,9 +65,9 @@ class StudyRun:
         seed: of it.
         role: :data:`ARM` or :data:`CONTROL`.
         reward: name, kwargs and weights of the reward; None for a supervised run.
-        box_format: in which the model writes boxes; None where the films say.
+        box_format: in which the model writes boxes; None where the images say.
         compute: what it cost: seconds, steps, completions, tokens.
-        curve: figures of the training log by name, with `step`.
+        curve: metrics of the training log by name, with `step`.
         checkpoints: by step; the last is the trained model.
         versions: of libraries.
     """
@@ -90,7 +90,7 @@ class Study:
     Attributes:
         name: of the study.
         declared: before the runs.
-        sets: by name the films, a row each, as rewards take them.
+        sets: by name the images, a row each, as rewards take them.
         starts: by name what the start answered, at step 0.
         arms: with their runs by seed, in the order of the plan.
         missing: names of runs that were planned and have no result.
@@ -125,10 +125,10 @@ def read_study(folder: str | Path) -> Study:
     """Read and check the folder of a study.
 
     Args:
-        folder: with `study.yaml`, `films.json`, `starts/` and `results/`.
+        folder: with `study.yaml`, `images.json`, `starts/` and `results/`.
 
     Raises:
-        ValueError: a file is missing or of another kind, answers do not fit the films, the declared figure's set or
+        ValueError: a file is missing or of another kind, answers do not fit the images, the declared metric's set or
             reference is not there, or no arm has two seeds; names the file and says what to do.
 
     Example:
@@ -144,11 +144,11 @@ def read_study(folder: str | Path) -> Study:
         )
     plan = read_yaml(root / "study.yaml")
     declared = _declared(plan, root / "study.yaml")
-    films = _json(root / "films.json", "the references of the sets")
-    sets = {name: tuple(map(_row, rows)) for name, rows in films.get("sets", {}).items()}
+    images = _json(root / "images.json", "the references of the sets")
+    sets = {name: tuple(map(_row, rows)) for name, rows in images.get("sets", {}).items()}
     if declared.on not in sets:
         raise ValueError(
-            f"Expected the films of the declared set {declared.on!r} in {str(root / 'films.json')!r}, got "
+            f"Expected the images of the declared set {declared.on!r} in {str(root / 'images.json')!r}, got "
             f"{', '.join(sets) or 'no set'}. Let the study measure its starts again."
         )
     runs = [_run(path, sets, plan["name"]) for path in sorted((root / "results").glob("*.json"))]
@@ -195,10 +195,10 @@ def _declared(plan: Any, path: Path) -> Declared:
     try:
         plan["name"]
         declared = plan["declared"]
-        return Declared(str(declared["primary"]["figure"]), str(declared["primary"]["set"]), str(declared["reference"]))
+        return Declared(str(declared["primary"]["metric"]), str(declared["primary"]["set"]), str(declared["reference"]))
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"Expected name and declared, with primary: {{figure, set}} and reference, in {str(path)!r}, got none "
+            f"Expected name and declared, with primary: {{metric, set}} and reference, in {str(path)!r}, got none "
             f"({type(error).__name__}: {error}). It is written by `grounding-rewards study`; take its own."
         ) from error
 
@@ -224,8 +224,8 @@ def _json(path: Path, what: str) -> dict[str, Any]:
     return content
 
 
-def _row(film: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**film, "patient_id": film.get("patient_id", film.get("patient"))}
+def _row(image: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**image, "patient_id": image.get("patient_id", image.get("patient"))}
 
 
 def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str) -> StudyRun:
@@ -270,10 +270,10 @@ def _start(path: Path, sets: Mapping[str, Sequence[Any]]) -> Checkpoint:
 
 def _checkpoint(content: Mapping[str, Any], sets: Mapping[str, Sequence[Any]], path: Path) -> Checkpoint:
     answers = {name: tuple(one["answers"]) for name, one in content["sets"].items()}
-    for name, films in sets.items():
-        if len(answers.get(name, ())) != len(films):
+    for name, images in sets.items():
+        if len(answers.get(name, ())) != len(images):
             raise ValueError(
-                f"Expected {len(films)} answers for the set {name!r} in {str(path)!r}, got "
-                f"{len(answers.get(name, ()))}. It is of other films: remove it and run the study again."
+                f"Expected {len(images)} answers for the set {name!r} in {str(path)!r}, got "
+                f"{len(answers.get(name, ()))}. It is of other images: remove it and run the study again."
             )
     return Checkpoint(int(content["step"]), answers)

@@ -1,8 +1,8 @@
-"""Rulers: figures that judge every model alike, whatever reward trained it.
+"""Rulers: metrics that judge every model alike, whatever reward trained it.
 
-Each ruler is made of sums over films, which :attr:`Ruler.parts` gives, and of what :attr:`Ruler.combine` makes of them,
-so that the figure of any resampling of patients is a product of weights and sums. On the films as they are it is the
-figure of :mod:`grounding_rewards.metrics`, whose functions read, pair and count here too.
+Each ruler is made of sums over images, which :attr:`Ruler.parts` gives, and of what :attr:`Ruler.combine` makes of
+them, so that the metric of any resampling of patients is a product of weights and sums. On the images as they are it is
+the metric of :mod:`grounding_rewards.metrics`, whose functions read, pair and count here too.
 """
 
 from __future__ import annotations
@@ -15,55 +15,55 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array, ratio, ratio_or_nan
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import group_numbers
-from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.curves import totals
 from grounding_rewards.metrics.ranking import Indices, rank_boxes
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.average_precision import newly_reached
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.space_check import SpaceWarning
 
 #: The reward without a threshold, which judges every model beside R1 … R5.
 SOFT = "soft_f1"
 _REWARDS = (*SPECIFICATION_REWARDS, SOFT)
-#: False boxes per film at which sensitivity is read.
-FALSE_PER_FILM = 1.0
+#: False boxes per image at which sensitivity is read.
+FALSE_PER_IMAGE = 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class ModelAnswers:
-    """What one model answered to the films of a set, read once for all rulers.
+    """What one model answered to the images of a set, read once for all rulers.
 
     Attributes:
-        films: with the answers, in the order of the set.
+        images: with the answers, in the order of the set.
     """
 
-    films: Sequence[AnsweredFilm]
+    images: Sequence[AnsweredImage]
 
     @cached_property
     def sums(self) -> dict[str, Array]:
-        """Of :func:`grounding_rewards.metrics.counts.film_sums`."""
-        return film_sums(self.films)
+        """Of :func:`grounding_rewards.metrics.counts.image_sums`."""
+        return image_sums(self.images)
 
     @cached_property
     def patients(self) -> Indices:
-        """The number of each film's patient, from 0; a film of an unknown one is its own."""
-        names = [film.id if film.patient is None else ("patient", film.patient) for film in self.films]
-        return group_numbers(names, len(self.films))
+        """The number of each image's patient, from 0; an image of an unknown one is its own."""
+        names = [image.id if image.patient is None else ("patient", image.patient) for image in self.images]
+        return group_numbers(names, len(self.images))
 
 
 @dataclass(frozen=True)
 class Ruler:
-    """A figure that is made of sums over films.
+    """A metric that is made of sums over images.
 
     Attributes:
         key: name in YAML and in files.
         heading: for tables.
-        parts: answers to ``(films, k)``; k may differ between models.
+        parts: answers to ``(images, k)``; k may differ between models.
         combine: sums ``(..., k)`` to values ``(...)``, NaN where there is nothing to measure.
         lower_is_better: whether it is.
         trained: whether it is a reward, which some arm may have been trained on.
@@ -82,26 +82,26 @@ class Ruler:
         return -1 if self.lower_is_better else 1
 
     def value(self, answers: ModelAnswers) -> float:
-        """The figure of these answers.
+        """The metric of these answers.
 
         Example:
-            >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
-            >>> RULERS["mean_iou"].value(ModelAnswers([film]))
+            >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
+            >>> RULERS["mean_iou"].value(ModelAnswers([image]))
             0.5
         """
         return float(self.combine(self.parts(answers).sum(axis=0)))
 
 
 def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> ModelAnswers:
-    """Read what a model answered to the films of a set, scored by every reward that is a ruler.
+    """Read what a model answered to the images of a set, scored by every reward that is a ruler.
 
     Args:
-        rows: of the films, with boxes, width and height.
+        rows: of the images, with boxes, width and height.
         texts: the answer to each.
         box_format: how the model writes boxes; None where the rows say.
 
     Raises:
-        ValueError: a row lacks what figures are made of.
+        ValueError: a row lacks what metrics are made of.
     """
     reward = get_reward(SOFT, box_format=box_format)
     with warnings.catch_warnings():
@@ -119,8 +119,8 @@ def _of_sums(key: str, heading: str, **more: Any) -> Ruler:
 
 
 def _tied_parts(answers: ModelAnswers) -> Array:
-    """Right boxes, boxes and reference boxes of each film at IoU 0.5, all boxes tied."""
-    ranked = rank_boxes(answers.films, (0.5,), ranking="tied")
+    """Right boxes, boxes and reference boxes of each image at IoU 0.5, all boxes tied."""
+    ranked = rank_boxes(answers.images, (0.5,), ranking="tied")
     return totals(ranked.of_label(None), 0).T.astype(np.float64)
 
 
@@ -134,21 +134,21 @@ def _tied_ap(sums: Array) -> Array:
 
 
 def _froc_parts(answers: ModelAnswers) -> Array:
-    """Of each film the reference boxes, 1, and right and counted boxes among its first, first two, … boxes."""
-    boxes = rank_boxes(answers.films, (0.5,), ranking="emission").of_label(None)
+    """Of each image the reference boxes, 1, and right and counted boxes among its first, first two, … boxes."""
+    boxes = rank_boxes(answers.images, (0.5,), ranking="emission").of_label(None)
     places = int(boxes.key.max(initial=-1)) + 1
-    found = np.zeros((2, len(answers.films), places))
+    found = np.zeros((2, len(answers.images), places))
     for table, mask in zip(found, (boxes.hit[0], boxes.counts[0]), strict=True):
-        np.add.at(table, (boxes.film, boxes.key.astype(np.int64)), mask)
+        np.add.at(table, (boxes.image, boxes.key.astype(np.int64)), mask)
     right, counted = found.cumsum(axis=2)
-    return np.column_stack([boxes.references, np.ones(len(answers.films)), right, counted]).astype(np.float64)
+    return np.column_stack([boxes.references, np.ones(len(answers.images)), right, counted]).astype(np.float64)
 
 
 def _froc_sensitivity(sums: Array) -> Array:
-    # The best of the first boxes of all films, the first two, …, that keeps to so many false boxes per film.
-    references, films = sums[..., 0], sums[..., 1]
+    # The best of the first boxes of all images, the first two, …, that keeps to so many false boxes per image.
+    references, images = sums[..., 0], sums[..., 1]
     right, counted = np.split(sums[..., 2:], 2, axis=-1)
-    allowed = ratio(counted - right, films[..., None]) <= FALSE_PER_FILM
+    allowed = ratio(counted - right, images[..., None]) <= FALSE_PER_IMAGE
     best = np.where(allowed, right, 0.0).max(axis=-1, initial=0.0)
     return ratio_or_nan(best, references)
 
@@ -163,7 +163,7 @@ _FOUND = (
     _of_sums("dice", "Dice"),
     *(_of_sums(f"reward_{name}", name.replace("_", " "), trained=True) for name in _REWARDS),
 )
-#: By key; a key that metrics/ has too is the same figure.
+#: By key; a key that metrics/ has too is the same metric.
 RULERS: dict[str, Ruler] = {ruler.key: ruler for ruler in _FOUND}
 
 
@@ -178,16 +178,16 @@ def ruler_of(key: str) -> Ruler:
         'Dice'
     """
     if key not in RULERS:
-        raise ValueError(f"Expected a ruler for the primary figure, got {key!r}. Declare one of: {', '.join(RULERS)}.")
+        raise ValueError(f"Expected a ruler for the primary metric, got {key!r}. Declare one of: {', '.join(RULERS)}.")
     return RULERS[key]
 
 
-def film_scores(ruler: Ruler, answers: ModelAnswers) -> Array | None:
-    """What each film alone has of a figure that is a ratio, ``(films,)``, NaN without any; None of other figures.
+def image_scores(ruler: Ruler, answers: ModelAnswers) -> Array | None:
+    """What each image alone has of a metric that is a ratio, ``(images,)``, NaN without any; None of other metrics.
 
     Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
-        >>> film_scores(RULERS["mean_iou"], ModelAnswers([film, AnsweredFilm("b", 9, 9)]))
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
+        >>> image_scores(RULERS["mean_iou"], ModelAnswers([image, AnsweredImage("b", 9, 9)]))
         array([0.5, nan])
     """
     return ruler.combine(ruler.parts(answers)) if ruler.combine is _quotient else None

@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.data.run_log import CHECKPOINT, LOG, VERSIONS, read_entries
-from grounding_rewards.data.texts import read_yaml
-from grounding_rewards.shipped import find_shipped
+from grounding_rewards.common.shipped import find_shipped
+from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.logs.run_log import CHECKPOINT, LOG, VERSIONS, read_entries
 from grounding_rewards.study.curves import compute_of, thin_curve
 from grounding_rewards.study.folder import (
     Folder,
@@ -35,7 +36,6 @@ from grounding_rewards.study.folder import (
 )
 from grounding_rewards.study.plan import GRPO, SFT, UNTRAINED, Plan, Run, Start, sequences_a_step
 from grounding_rewards.study.results import SCHEMA
-from grounding_rewards.whole_files import write_whole
 
 # Written when a training has ended well, beside its checkpoints.
 _TRAINED = "trained.json"
@@ -278,7 +278,7 @@ class _Workshop:
             "box_format": own.get("box_format", grpo.get("box_format")),
             "batch_size": self.plan.batch_size,
             "max_new_tokens": int(grpo.get("max_completion_length", 256)),
-            "films": str(self.folder.films),
+            "images": str(self.folder.images),
             "output": str(output),
         }
         write_whole(folder / "measure.json", json.dumps(job))

@@ -1,8 +1,8 @@
 """Statistics of a study: the training run is the unit, and the patients of the test set are a sample too.
 
-A run with another seed, and a test set with other patients, would give other figures. Both are drawn at once, in a
-crossed or pigeonhole bootstrap: patients with replacement for all models together, because all answered the same films,
-and the runs of an arm with replacement among themselves. ``F[b, r]`` is the figure of run r on the b-th draw of
+A run with another seed, and a test set with other patients, would give other metrics. Both are drawn at once, in a
+crossed or pigeonhole bootstrap: patients with replacement for all models together, because all answered the same
+images, and the runs of an arm with replacement among themselves. ``F[b, r]`` is the metric of run r on the b-th draw of
 patients, row 0 on the patients as they are.
 
 The standard error of the mean over the n runs of an arm, or of a difference of such means, needs no draw of runs. Of a
@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.bootstrap import resampling_counts
 from grounding_rewards.metrics.estimates import Estimate
 
@@ -53,7 +53,7 @@ _ROUNDING = 1e-12
 
 
 class Difference(NamedTuple):
-    """The mean of one arm's runs less that of another's, or less the one figure of a start.
+    """The mean of one arm's runs less that of another's, or less the one metric of a start.
 
     value, low, high: with its 95 % interval.
     p: two-sided; NaN where nothing varies, or nothing can be measured.
@@ -87,10 +87,10 @@ def patient_weights(patients: int, *, resamples: int = RESAMPLES, seed: int = 0)
 
 
 def difference(own: Array, other: Array, *, patients: int) -> Difference:
-    """How much higher the figure of one arm is than that of another on the same films.
+    """How much higher the metric of one arm is than that of another on the same images.
 
     Args:
-        own: ``(draws + 1, n)`` figures of the runs of an arm, by :func:`patient_weights`.
+        own: ``(draws + 1, n)`` metrics of the runs of an arm, by :func:`patient_weights`.
         other: ``(draws + 1, m)`` of the reference. A single column is one model that is given, such as the start: it
             has no seeds.
         patients: how many were drawn from.
@@ -102,7 +102,7 @@ def difference(own: Array, other: Array, *, patients: int) -> Difference:
         (0.3, 0.073, 0.527, 0.021)
     """
     value = float(own[0].mean() - other[0].mean())
-    # On some draws there may be nothing to measure, no normal film for instance.
+    # On some draws there may be nothing to measure, no normal image for instance.
     measured = ~(np.isnan(own[1:]).any(axis=1) | np.isnan(other[1:]).any(axis=1))
     own, other = (table[np.append(True, measured)] for table in (own, other))
     by_draw = own[1:].mean(axis=1) - other[1:].mean(axis=1)
@@ -219,9 +219,9 @@ def profile_band(
     """A 95 % band around a performance profile, ``(2, k)``, over runs and patients, point by point.
 
     Args:
-        scores: ``(runs, films)``; NaN where a film has no score.
+        scores: ``(runs, images)``; NaN where an image has no score.
         thresholds: ``(k,)``.
-        groups: the patient of each film, a number from 0.
+        groups: the patient of each image, a number from 0.
         resamples: draws of runs and patients.
         seed: of them.
     """
@@ -231,9 +231,9 @@ def profile_band(
     there = ~np.isnan(scores)
     by_patient = np.zeros((n, patients, len(thresholds)))
     counted = np.zeros((n, patients))
-    for film, group in enumerate(groups):
-        by_patient[:, group] += above[:, film]
-        counted[:, group] += there[:, film]
+    for image, group in enumerate(groups):
+        by_patient[:, group] += above[:, image]
+        counted[:, group] += there[:, image]
     runs = rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
     drawn = rng.multinomial(patients, np.full(patients, 1 / patients), size=resamples).astype(np.float64)
     hits = np.einsum("bn,bp,npk->bk", runs, drawn, by_patient, optimize=True)
@@ -316,10 +316,10 @@ def _improvement(own: Array, other: Array) -> Array:
     return (own > other) + 0.5 * (own == other)
 
 
-def _drawn_runs(figures: Array, rng: np.random.Generator) -> Array:
+def _drawn_runs(metrics: Array, rng: np.random.Generator) -> Array:
     """Of each row as many runs as it has, with replacement; which run is which plays no part."""
-    n = figures.shape[1]
-    return np.take_along_axis(np.sort(figures, axis=1), rng.integers(0, n, figures.shape), axis=1)
+    n = metrics.shape[1]
+    return np.take_along_axis(np.sort(metrics, axis=1), rng.integers(0, n, metrics.shape), axis=1)
 
 
 def _expanded(drawn: Array, n: int) -> tuple[float, float]:

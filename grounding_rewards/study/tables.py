@@ -6,7 +6,7 @@ import math
 
 from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.estimates import NOTHING, format_estimate, format_value
-from grounding_rewards.study.audited import FILMS
+from grounding_rewards.study.audited import IMAGES
 from grounding_rewards.study.findings import ArmFound, Findings
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import ALPHA, Difference
@@ -18,7 +18,7 @@ _NAMED = 3
 #: Of the table of arms.
 ARMS_HEADER = (
     "arm",
-    "figure",
+    "metric",
     "middle half",
     "against the reference",
     "p",
@@ -32,7 +32,7 @@ ARMS_HEADER = (
 
 
 def arm_rows(found: Findings) -> list[list[str]]:
-    """Start and arms by the declared figure, a line each, under :data:`ARMS_HEADER`."""
+    """Start and arms by the declared metric, a line each, under :data:`ARMS_HEADER`."""
     rows = []
     for start, tables in found.starts.items():
         rows.append([found.start_name(start), format_estimate(tables[found.on][found.primary]), *[""] * 9])
@@ -93,7 +93,7 @@ def matrix_note(found: Findings) -> str:
 
 
 def _matrix_cell(arm: ArmFound, on: str, key: str) -> str:
-    value = format_value(arm.figures[on][key].value)
+    value = format_value(arm.metrics[on][key].value)
     own = f"({value})" if arm.own_ruler == key else value
     if arm.against_reference is None:
         return own
@@ -133,8 +133,8 @@ def _flagged(found: Findings, arm: ArmFound) -> str:
 def signal_note() -> str:
     """What the table of signal, audit and cost shows."""
     return (
-        "A group without spread, all completions of a film earning alike, teaches nothing. Flagged: policies that the "
-        f"reward pays although it should not, on the first {FILMS} films, an honest one that earns more than a better "
+        "A group without spread, all completions of an image earning alike, teaches nothing. Flagged: policies that the "
+        f"reward pays although it should not, on the first {IMAGES} images, an honest one that earns more than a better "
         "one among them; scheduled parameters as they are at the end; the command `audit` says more. Times and counts "
         "are means over the runs of an arm."
     )

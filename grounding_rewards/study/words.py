@@ -46,13 +46,13 @@ def summary(found: Findings) -> list[str]:
 
 def detectable(found: Findings) -> str:
     """What these seeds can find, and how that was computed."""
-    figure = RULERS[found.primary].heading
+    metric = RULERS[found.primary].heading
     sizes = "; ".join(
         f"{n} seeds: {format_value(found.detectable(n))}" for n in dict.fromkeys((found.seeds, 5, 10, 20)) if n > 1
     )
     spread = format_value(math.sqrt(found.seed_variance))
     return (
-        f"Runs of one arm differ in {figure} by a standard deviation of s = {spread}. The smallest true "
+        f"Runs of one arm differ in {metric} by a standard deviation of s = {spread}. The smallest true "
         f"difference that is found with {_percent(POWER)} probability: {sizes}. It is (t(1 - α/2) + "
         f"t({POWER:g})) √(2 s²/n + v) with 2n - 2 degrees of freedom. α = {ALPHA:g}/{max(1, found.family)} is the "
         f"strictest level that Holm asks of {counted(found.family, 'comparison')}; v = {found.patient_variance:.2g} is "
@@ -107,7 +107,7 @@ def _asked(found: Findings) -> str:
     return (
         f"{counted(len(arms), 'arm')} and {counted(len(controls), 'control')}{several}, {each} each: "
         f"{len(study.runs())} runs. Declared before them: {RULERS[found.primary].heading} on the set {found.on} "
-        f"({len(rows)} films of {counted(found.patients[found.on], 'patient')}, none trained on){beside}, each arm "
+        f"({len(rows)} images of {counted(found.patients[found.on], 'patient')}, none trained on){beside}, each arm "
         f"against {study.declared.reference}, p adjusted by Holm for {counted(found.family, 'comparison')}."
     )
 
@@ -131,13 +131,13 @@ def _gained(found: Findings, start: str) -> str:
 
 
 def _beside(found: Findings, start: str) -> str:
-    """What happened to false boxes, where the declared figure does not charge them."""
+    """What happened to false boxes, where the declared metric does not charge them."""
     if found.primary not in _UNCHARGED:
         return ""
     arms = [arm for arm in found.of_start(start) if not arm.is_control]
     clauses = []
     for key in ("hallucination_rate", "f1_50"):
-        values = [arm.figures[found.on][key].value for arm in arms]
+        values = [arm.metrics[found.on][key].value for arm in arms]
         at_start = found.starts[start][found.on][key].value
         if arms and not any(map(math.isnan, [*values, at_start])):
             span = f"{format_value(min(values))} to {format_value(max(values))}"
@@ -188,7 +188,7 @@ def _open(found: Findings, start: str) -> str:
         clauses.append(f"so many seeds would show them: {_listed(within)}")
     if beyond:
         clauses.append(
-            f"for {_listed(beyond)} {MOST_SEEDS} seeds would not show them: they are as small as the films' own noise"
+            f"for {_listed(beyond)} {MOST_SEEDS} seeds would not show them: they are as small as the images' own noise"
         )
     return f"Open {from_start(found, start)}, were the differences seen the true ones: {'; '.join(clauses)}."
 
@@ -290,7 +290,7 @@ def _elsewhere(found: Findings) -> str:
             clause = f"{_listed(named)} by an interval of its own" if named else "none shown"
             lines.append(f"{from_start(found, start)} (at {there} on {on}) {clause}")
     reference = found.study.declared.reference
-    return f"Differences from {reference} on films unlike those trained on: {'; '.join(lines)}." if lines else ""
+    return f"Differences from {reference} on images unlike those trained on: {'; '.join(lines)}." if lines else ""
 
 
 def _not_there(found: Findings) -> str:
@@ -305,8 +305,8 @@ def _not_there(found: Findings) -> str:
 
 
 def _best(arms: Sequence[ArmFound], ruler: str, on: str) -> ArmFound | None:
-    measured = [arm for arm in arms if not math.isnan(arm.figures[on][ruler].value)]
-    return max(measured, key=lambda arm: RULERS[ruler].sign * arm.figures[on][ruler].value, default=None)
+    measured = [arm for arm in arms if not math.isnan(arm.metrics[on][ruler].value)]
+    return max(measured, key=lambda arm: RULERS[ruler].sign * arm.metrics[on][ruler].value, default=None)
 
 
 def _shown(p: float, one: Difference, found: Findings) -> int:

@@ -22,20 +22,20 @@ from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+from grounding_rewards.common.config_files import check_known, read_config
+from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.data.config_files import check_known, read_config
-from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
+from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.shipped import find_shipped
 from grounding_rewards.training.curriculum import read_curriculum
 from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
     AUGMENTATION,
-    FILM_NUMBERS,
     GRPO_CHOICES,
     GRPO_NUMBERS,
+    IMAGE_NUMBERS,
     MODEL_NUMBERS,
     SFT_NUMBERS,
     check_options,
@@ -64,7 +64,7 @@ Several rewards, a list, are summed with `reward_weights`, and each has curves o
 """
 
 _SFT_DESCRIPTION = """\
-Teach a vision-language model to write boxes, with TRL's SFTTrainer: the cold start that GRPO needs.
+Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm start that GRPO needs.
 
   grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
   grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
@@ -145,12 +145,12 @@ class _RewardArguments:
 
 
 @dataclass
-class _FilmArguments:
+class _ImageArguments:
     dataset: str = field(
         default="synthetic",
         metadata={
-            "help": "`synthetic` for drawn films, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, "
-            "or the name of a dataset on the hub. Where it holds no film out, patients are drawn for train, validation "
+            "help": "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, "
+            "or the name of a dataset on the hub. Where it holds no image out, patients are drawn for train, validation "
             "and test."
         },
     )
@@ -158,18 +158,18 @@ class _FilmArguments:
     eval_split: str = field(
         default="validation",
         metadata={
-            "help": "Split to evaluate on, another one; only read when `eval_strategy` or `show_films` asks for it."
+            "help": "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
         },
     )
-    train_films: int | None = field(
+    train_images: int | None = field(
         default=None,
-        metadata={"help": "Train on the first so many films; all (of drawn films, 1024) when left out."},
+        metadata={"help": "Train on the first so many images; all (of drawn images, 1024) when left out."},
     )
-    eval_films: int | None = field(default=None, metadata={"help": "Evaluate on the first so many films."})
+    eval_images: int | None = field(default=None, metadata={"help": "Evaluate on the first so many images."})
     bad_rows: str = field(
         default="refuse",
         metadata={
-            "help": "What is done with rows that cannot be learned from, such as one with a box outside its film: "
+            "help": "What is done with rows that cannot be learned from, such as one with a box outside its image: "
             "`refuse` names them all and ends, `drop` goes on without them and says how many went and which."
         },
     )
@@ -178,8 +178,8 @@ class _FilmArguments:
     max_image_pixels: int | None = field(
         default=None,
         metadata={
-            "help": "Largest film that the model sees, in pixels; boxes stay in pixels of the original film. Saved in "
-            "the processor, so that every later command feeds films of the same size. Left out, the processor's own."
+            "help": "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. Saved in "
+            "the processor, so that every later command feeds images of the same size. Left out, the processor's own."
         },
     )
     overwrite: bool = field(
@@ -195,12 +195,12 @@ class _FilmArguments:
 
     def _check(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, FILM_NUMBERS, {"bad_rows": BAD_ROWS})
+        check_options(self, IMAGE_NUMBERS, {"bad_rows": BAD_ROWS})
 
 
 @dataclass
-class GroundingArguments(_FilmArguments, _RewardArguments):
-    """Reward, box format and films of a run; see `--help` for each.
+class GroundingArguments(_ImageArguments, _RewardArguments):
+    """Reward, box format and images of a run; see `--help` for each.
 
     Raises:
         ValueError: unknown reward, parameter or box format, or a number that is not positive; lists what is
@@ -210,12 +210,12 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
     {'beta': 2}
     """
 
-    _argument_group_name: ClassVar[str] = "reward and films"
+    _argument_group_name: ClassVar[str] = "reward and images"
 
     curriculum: dict | str | None = field(
         default=None,
         metadata={
-            "help": 'Easy films first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. '
+            "help": 'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. '
             "`by` is boxes (their number), area (of the smallest box, or with `of: mean` of the mean one) or pass_rate "
             "(a column, or with `file` JSON lines with id and pass_rate)."
         },
@@ -223,20 +223,20 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
     look_closer: dict | str | None = field(
         default=None,
         metadata={
-            "help": "Let the model zoom into the film and set its grey window before it answers: in YAML a mapping, on "
+            "help": "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on "
             'the command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part '
             "below `min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools."
         },
     )
-    show_films: int | None = field(
+    show_images: int | None = field(
         default=None,
         metadata={
-            "help": "Show the first so many films of `eval_split` with the boxes that the model draws, in the trackers "
+            "help": "Show the first so many images of `eval_split` with the boxes that the model draws, in the trackers "
             "of `report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
-            "out, no film is shown."
+            "out, no image is shown."
         },
     )
-    show_films_every: int = field(default=50, metadata={"help": "Steps between two showings of `show_films`."})
+    show_images_every: int = field(default=50, metadata={"help": "Steps between two showings of `show_images`."})
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
@@ -252,22 +252,22 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
         read_look_closer(self.look_closer)
         self._check()
         rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
-        if self.show_films is not None and not any(isinstance(one, GroundingReward) for one in rewards):
+        if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in rewards):
             raise ValueError(
-                f"Expected a reward on boxes for show_films, got {', '.join(self.reward)}. It reads the boxes of an "
-                "answer: add one with a weight of 0, or leave show_films out."
+                f"Expected a reward on boxes for show_images, got {', '.join(self.reward)}. It reads the boxes of an "
+                "answer: add one with a weight of 0, or leave show_images out."
             )
 
 
 @dataclass
-class SupervisedArguments(_FilmArguments):
-    """Films and augmentation of a cold start; see `--help` for each.
+class SupervisedArguments(_ImageArguments):
+    """Images and augmentation of a warm start; see `--help` for each.
 
     Raises:
         ValueError: a value has the wrong type or is none of the legal ones; lists what is legal.
     """
 
-    _argument_group_name: ClassVar[str] = "films and augmentation"
+    _argument_group_name: ClassVar[str] = "images and augmentation"
 
     crop: float = field(
         default=0.0, metadata={"help": "Cut up to this fraction off each side at random; the boxes move along."}
@@ -298,12 +298,12 @@ class SupervisedArguments(_FilmArguments):
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig` with types, choices and ranges checked; tables of completions have no films by default."""
+    """TRL's `GRPOConfig` with types, choices and ranges checked; tables of completions have no images by default."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
     log_multimodal: bool = field(
-        default=False, metadata={"help": "Log the films beside the completions. Films of patients stay out of logs."}
+        default=False, metadata={"help": "Log the images beside the completions. Images of patients stay out of logs."}
     )
 
     def __post_init__(self) -> None:
@@ -322,7 +322,9 @@ class SupervisedConfig(SFTConfig):
 
     max_length: int | None = field(
         default=None,
-        metadata={"help": "Refuse films whose prompt and answer have more tokens than this; TRL would cut the answer."},
+        metadata={
+            "help": "Refuse images whose prompt and answer have more tokens than this; TRL would cut the answer."
+        },
     )
     remove_unused_columns: bool = False
 
@@ -495,12 +497,12 @@ def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None
         )
 
 
-def _check_evaluation(arguments: _FilmArguments, config: Any) -> None:
-    shows = getattr(arguments, "show_films", None) is not None
+def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:
+    shows = getattr(arguments, "show_images", None) is not None
     if (config.eval_strategy != "no" or shows) and arguments.eval_split == arguments.train_split:
         raise ValueError(
             f"Expected another split than that of training for eval_split, got {arguments.eval_split!r}. "
-            "Evaluate on films that are not trained on."
+            "Evaluate on images that are not trained on."
         )
     if arguments.early_stopping_patience is not None and not config.load_best_model_at_end:
         raise ValueError(

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from transformers import ProgressCallback, TrainerCallback
 
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
 from grounding_rewards.parsing import REJECT_REASONS
-from grounding_rewards.whole_files import write_whole
 
 #: Steps in a row without a learning signal before the warning.
 PATIENCE = 10
@@ -98,7 +98,7 @@ class SignalWatch(TrainerCallback):
     """Warns once, with cause and remedy, when :data:`PATIENCE` steps in a row had no learning signal.
 
     Args:
-        trainer: TRL's GRPO trainer, whose figures of the latest step are read.
+        trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
         rewards: names of the grounding rewards.
     """
 
@@ -109,13 +109,13 @@ class SignalWatch(TrainerCallback):
         self.warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Look at the figures of the completions that were generated for this step."""
-        figures = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
-        # A step that reuses the completions of the one before has no figures of its own.
-        if "frac_reward_zero_std" not in figures:
+        """Look at the metrics of the completions that were generated for this step."""
+        metrics = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
+        # A step that reuses the completions of the one before has no metrics of its own.
+        if "frac_reward_zero_std" not in metrics:
             return
-        self.latest.append(figures)
-        found = dict(self._causes(figures))
+        self.latest.append(metrics)
+        found = dict(self._causes(metrics))
         self.in_a_row = {cause: self.in_a_row.get(cause, 0) + 1 for cause in found}
         ripe = [cause for cause, steps in self.in_a_row.items() if steps >= PATIENCE]
         # Causes are in order: the first explains the others.
@@ -123,9 +123,9 @@ class SignalWatch(TrainerCallback):
             self.warned = True
             warnings.warn(found[ripe[0]], SignalWarning, stacklevel=2)
 
-    def _causes(self, figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    def _causes(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
         limit = self.trainer.max_completion_length
-        if figures["completions/clipped_ratio"] >= 1.0:
+        if metrics["completions/clipped_ratio"] >= 1.0:
             yield (
                 "cut off",
                 f"All answers of {PATIENCE} steps in a row were cut off: max_completion_length {limit} is too small, "
@@ -133,19 +133,19 @@ class SignalWatch(TrainerCallback):
                 "`grounding-rewards sft`.",
             )
         for name in self.rewards:
-            boxes, empty, negatives = (figures[f"{name}/{key}"] for key in ("boxes", "status/empty", "negatives"))
+            boxes, empty, negatives = (metrics[f"{name}/{key}"] for key in ("boxes", "status/empty", "negatives"))
             if boxes == 0 and empty < 1 and negatives < 1:
                 yield (
                     f"unread by {name}",
                     f"{name} found no box in any answer of {PATIENCE} steps in a row, and {1 - empty:.0%} of the "
-                    f"latest state no negative either{_reasons(name, figures)}. The model writes boxes in another way "
+                    f"latest state no negative either{_reasons(name, metrics)}. The model writes boxes in another way "
                     "than box_format says, or not at all: see what it writes with log_completions: true and "
                     "`grounding-rewards inspect`, or teach it with `grounding-rewards sft`.",
                 )
         for name in self.rewards:
-            if figures[f"{name}/signal/no_spread"] >= 1.0:
+            if metrics[f"{name}/signal/no_spread"] >= 1.0:
                 yield f"no spread of {name}", self._without_spread(name)
-        if not self.rewards and figures["frac_reward_zero_std"] >= 1.0:
+        if not self.rewards and metrics["frac_reward_zero_std"] >= 1.0:
             yield "no spread", f"{_NO_SPREAD.format('')}. {CAUSES['all_equal'].remedy}"
 
     def _without_spread(self, name: str) -> str:
@@ -157,20 +157,20 @@ class SignalWatch(TrainerCallback):
         cause = main_cause(means)
         assert cause is not None
         return (
-            f"{_NO_SPREAD.format(f' under {name}')}. Of {means[cause]:.0%} of the films: {CAUSES[cause].meaning}. "
+            f"{_NO_SPREAD.format(f' under {name}')}. Of {means[cause]:.0%} of the images: {CAUSES[cause].meaning}. "
             f"{CAUSES[cause].remedy} `grounding-rewards signal` on the logged completions says which reward would "
             "have told them apart."
         )
 
 
 _NO_SPREAD = (
-    f"All answers to the same film earned the same{{}} in {PATIENCE} steps in a row, so that the reward taught nothing"
+    f"All answers to the same image earned the same{{}} in {PATIENCE} steps in a row, so that the reward taught nothing"
 )
 
 
-def _reasons(name: str, figures: Mapping[str, float]) -> str:
+def _reasons(name: str, metrics: Mapping[str, float]) -> str:
     """The most frequent reason why something was not read, in brackets."""
-    shares = {reason: figures.get(f"{name}/rejected/{reason}", 0.0) for reason in REJECT_REASONS}
+    shares = {reason: metrics.get(f"{name}/rejected/{reason}", 0.0) for reason in REJECT_REASONS}
     worst = max(shares, key=lambda reason: shares[reason])
     return f" ({worst} in {shares[worst]:.0%} of them)" if shares[worst] > 0 else ""
 

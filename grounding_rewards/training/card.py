@@ -10,13 +10,13 @@ from typing import Any
 from accelerate.utils import is_peft_model
 from huggingface_hub.repocard_data import ModelCardData
 
-from grounding_rewards.data.resize import has_resized_size, image_pixel_limit
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.model_card import table_cell, with_metadata
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.run_folder import CARD, versions
-from grounding_rewards.whole_files import write_whole
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
@@ -48,8 +48,8 @@ from PIL import Image
 from transformers import pipeline
 import grounding_rewards as gr
 
-film = Image.open("film.png")
-ask = [{{"role": "user", "content": [{{"type": "image", "image": film}}, {{"type": "text", "text": "..."}}]}}]
+image = Image.open("image.png")
+ask = [{{"role": "user", "content": [{{"type": "image", "image": image}}, {{"type": "text", "text": "..."}}]}}]
 answer = pipeline("image-text-to-text", model="{place}")
 text = answer(text=ask, return_full_text=False)[0]["generated_text"]
 {sizes}
@@ -57,12 +57,12 @@ boxes = gr.parse_boxes(text, box_format={box_format}, **sizes).boxes
 ```
 
 Ask in the words of the training prompts. `grounding-rewards evaluate --model {place} --dataset ... --split test`
-measures it beside baselines, on films that no step has seen.
+measures it beside baselines, on images that no step has seen.
 
 ## Limits
 
 No medical device, and no evidence that the model is fit for care. It was trained to agree with reference boxes, which
-are opinions of readers, on the films named above and no others.
+are opinions of readers, on the images named above and no others.
 """
 
 
@@ -71,7 +71,7 @@ class RunCard(_Trainer):
 
     Attributes:
         run_config: the resolved configuration of the run, as far as there is one.
-        reward_lines: the rewards of the run with their parameters; none for a cold start.
+        reward_lines: the rewards of the run with their parameters; none for a warm start.
         box_format_name: how the model writes boxes.
         method: how it was trained.
     """
@@ -90,7 +90,7 @@ class RunCard(_Trainer):
 def model_card(trainer: Any) -> str:
     """The card of a trainer's model: metadata in YAML, then Markdown.
 
-    It has the names of folders without their parents, and no film, prompt or answer.
+    It has the names of folders without their parents, and no image, prompt or answer.
 
     Args:
         trainer: a trainer with :class:`RunCard` among its bases.
@@ -119,14 +119,14 @@ def model_card(trainer: Any) -> str:
 
 def _sizes(trainer: Any) -> str:
     """The lines of the example that set the sizes for the box format."""
-    plain = 'sizes = {"width": film.width, "height": film.height}'
+    plain = 'sizes = {"width": image.width, "height": image.height}'
     if not has_resized_size(trainer.processing_class):
         return plain
     # Boxes in resized pixels need the resized size.
     return (
-        "from grounding_rewards.data.resize import resized_size\n"
+        "from grounding_rewards.images.resize import resized_size\n"
         f"{plain}\n"
-        'sizes["resized_width"], sizes["resized_height"] = resized_size(answer.processor, film.width, film.height)'
+        'sizes["resized_width"], sizes["resized_height"] = resized_size(answer.processor, image.width, image.height)'
     )
 
 
@@ -140,7 +140,7 @@ def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple
         yield "weights of the rewards", ", ".join(f"{weight:g}" for weight in weights)
     dataset, split = config.get("dataset"), config.get("train_split")
     named = f"{Path(str(dataset)).name}, split {split}, " if dataset else ""
-    yield "films", f"{named}{len(trainer.train_dataset)} films"
+    yield "images", f"{named}{len(trainer.train_dataset)} images"
     if trainer.box_format_name:
         yield "box format", trainer.box_format_name
     limit = image_pixel_limit(trainer.processing_class)

@@ -1,8 +1,8 @@
-"""A curriculum: easy films first, the others as the training goes on.
+"""A curriculum: easy images first, the others as the training goes on.
 
-The training is cut into stages of equal length. Stage k of S draws from the easiest k/S of the films with findings and
-from k/S of the films without any, so that the share of such films is the same in every stage, and the last stage draws
-from all films, as a training without a curriculum does.
+The training is cut into stages of equal length. Stage k of S draws from the easiest k/S of the images with findings and
+from k/S of the images without any, so that the share of such images is the same in every stage, and the last stage
+draws from all images, as a training without a curriculum does.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from grounding_rewards.columns import read_references, with_ground_truth
+from grounding_rewards.common.legal import SHARE, check_word
+from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.checks import rows_with_sizes
-from grounding_rewards.data.texts import parse_json, text_lines
-from grounding_rewards.legal import SHARE, check_word
 
 _BY = ("boxes", "area", "pass_rate")
 _OF = ("smallest", "mean")
 _PASS_RATE = "pass_rate"
-# How many films an error names.
+# How many images an error names.
 _SHOWN = 3
 _EXAMPLE = "Write it like curriculum: {by: boxes, stages: 3}."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curriculum:
-    """What makes a film difficult, and how many stages there are.
+    """What makes an image difficult, and how many stages there are.
 
     Attributes:
-        by: ``boxes``, films with fewer findings are easier; ``area``, those with larger ones are; ``pass_rate``, those
+        by: ``boxes``, images with fewer findings are easier; ``area``, those with larger ones are; ``pass_rate``, those
             on which a model was measured to be right more often.
         stages: how many, 2 or more.
-        of: for ``area``: the ``smallest`` box of a film, or the ``mean`` over its boxes.
+        of: for ``area``: the ``smallest`` box of an image, or the ``mean`` over its boxes.
         column: for ``pass_rate``: the column with shares from 0 to 1, of the dataset or of ``file``.
-        file: for ``pass_rate``: JSON lines with ``id`` and that column, one or more for each film, whose mean counts.
+        file: for ``pass_rate``: JSON lines with ``id`` and that column, one or more for each image, whose mean counts.
 
     Raises:
         ValueError: a value is not legal, or belongs to another kind.
@@ -71,7 +71,7 @@ class Curriculum:
         if self.file is not None and not Path(self.file).is_file():
             raise ValueError(
                 f"Expected a file of JSON lines for `file` of curriculum, got {self.file!r}, which is none. "
-                'Each line is like {"id": "film 1", "pass_rate": 0.25}.'
+                'Each line is like {"id": "image 1", "pass_rate": 0.25}.'
             )
 
 
@@ -97,10 +97,10 @@ def read_curriculum(given: Any) -> Curriculum:
 
 
 def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDArray[np.int64]:
-    """The stage, from 0, from which on each film is drawn.
+    """The stage, from 0, from which on each image is drawn.
 
-    Films of the same difficulty come in an order of chance. Those without findings have none of their own, unless it is
-    measured, and are dealt out by chance.
+    Images of the same difficulty come in an order of chance. Those without findings have none of their own, unless it
+    is measured, and are dealt out by chance.
 
     Args:
         dataset: rows with the package's columns.
@@ -108,14 +108,14 @@ def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDAr
         seed: of the order of chance.
 
     Returns:
-        ``(films,)``, 0 to stages − 1.
+        ``(images,)``, 0 to stages − 1.
 
     Raises:
-        ValueError: a film lacks its pass rate, or it is no share.
+        ValueError: an image lacks its pass rate, or it is no share.
 
     >>> box = [0, 0, 9, 9]
-    >>> films = Dataset.from_dict({"boxes": [[box] * 3, [box], []], "width": [9] * 3, "height": [9] * 3})
-    >>> entering_stages(films, Curriculum(by="boxes", stages=2), seed=0).tolist()
+    >>> images = Dataset.from_dict({"boxes": [[box] * 3, [box], []], "width": [9] * 3, "height": [9] * 3})
+    >>> entering_stages(images, Curriculum(by="boxes", stages=2), seed=0).tolist()
     [1, 0, 0]
     """
     rows = list(rows_with_sizes(dataset))
@@ -136,7 +136,7 @@ def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDAr
     entering = np.empty(len(rows), dtype=np.int64)
     for part in (np.flatnonzero(positive), np.flatnonzero(~positive)):
         order = part[np.lexsort((by_chance[part], difficulty[part]))]
-        # Equal parts, the first the larger where they cannot be: film i of n enters with stage ⌊i S / n⌋.
+        # Equal parts, the first the larger where they cannot be: image i of n enters with stage ⌊i S / n⌋.
         entering[order] = np.arange(len(part)) * curriculum.stages // max(len(part), 1)
     return entering
 
@@ -144,14 +144,14 @@ def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDAr
 def _areas(
     columns: Mapping[str, Any], boxes: NDArray[np.float64], owners: NDArray[np.intp], of: str
 ) -> NDArray[np.float64]:
-    """The area of the smallest or mean box of each film, as a share of the film's; 0 without boxes."""
-    films = np.asarray(columns["width"], dtype=np.float64) * np.asarray(columns["height"], dtype=np.float64)
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) / films[owners]
+    """The area of the smallest or mean box of each image, as a share of the image's; 0 without boxes."""
+    images = np.asarray(columns["width"], dtype=np.float64) * np.asarray(columns["height"], dtype=np.float64)
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) / images[owners]
     if of == "mean":
-        return np.bincount(owners, weights=areas, minlength=len(films)) / np.maximum(
-            np.bincount(owners, minlength=len(films)), 1
+        return np.bincount(owners, weights=areas, minlength=len(images)) / np.maximum(
+            np.bincount(owners, minlength=len(images)), 1
         )
-    smallest = np.full(len(films), np.inf)
+    smallest = np.full(len(images), np.inf)
     np.minimum.at(smallest, owners, areas)
     return np.where(np.isinf(smallest), 0.0, smallest)
 
@@ -165,20 +165,20 @@ def _pass_rates(rows: Sequence[Mapping[str, Any]], curriculum: Curriculum) -> ND
         known = _rates_of_file(Path(curriculum.file), column)
         found = [known.get(str(row.get("id"))) for row in rows]
         remedy = (
-            f"Measure these films too, or leave them out of the dataset; films are found in {curriculum.file} by id."
+            f"Measure these images too, or leave them out of the dataset; images are found in {curriculum.file} by id."
         )
     wrong = [k for k, rate in enumerate(found) if rate not in SHARE]
     if wrong:
         listed = ", ".join(f"{found[k]!r} in row {k} (id {rows[k].get('id', '-')})" for k in wrong[:_SHOWN])
         raise ValueError(
-            f"Expected a share from 0 to 1 for {column} of every film of train_dataset, got {listed}"
-            f"{' …' if len(wrong) > _SHOWN else ''}, {len(wrong)} of {len(rows)} films in all. {remedy}"
+            f"Expected a share from 0 to 1 for {column} of every image of train_dataset, got {listed}"
+            f"{' …' if len(wrong) > _SHOWN else ''}, {len(wrong)} of {len(rows)} images in all. {remedy}"
         )
     return np.array(found, dtype=np.float64)
 
 
 def _rates_of_file(path: Path, column: str) -> dict[str, float]:
-    """The mean of a column over the lines of each film."""
+    """The mean of a column over the lines of each image."""
     rates: dict[str, list[float]] = {}
     for number, line in enumerate(text_lines(path), start=1):
         if not line.strip():
@@ -189,7 +189,7 @@ def _rates_of_file(path: Path, column: str) -> dict[str, float]:
             row = None
         if not isinstance(row, dict) or "id" not in row or row.get(column) not in SHARE:
             raise ValueError(
-                f'Expected a line like {{"id": "film 1", "{column}": 0.25}} in {path}, got {line.strip()!r:.200} in '
+                f'Expected a line like {{"id": "image 1", "{column}": 0.25}} in {path}, got {line.strip()!r:.200} in '
                 f"line {number}. Correct it, or name another `column` of curriculum."
             )
         rates.setdefault(str(row["id"]), []).append(float(row[column]))
@@ -198,28 +198,28 @@ def _rates_of_file(path: Path, column: str) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Stages:
-    """Which films each draw of a training has: a pure function of its number, so that nothing has to be restored.
+    """Which images each draw of a training has: a pure function of its number, so that nothing has to be restored.
 
     Attributes:
-        entering: the stage from which on each film is drawn, ``(films,)`` from 0.
+        entering: the stage from which on each image is drawn, ``(images,)`` from 0.
         stages: how many there are.
-        films: of one draw, all different.
+        images: of one draw, all different.
         draws: of the whole training.
         seed: of the order within a stage; None for the order of the dataset.
     """
 
     entering: NDArray[np.int64]
     stages: int
-    films: int
+    images: int
     draws: int
     seed: int | None
 
     def __post_init__(self) -> None:
         first = int((self.entering == 0).sum())
-        if first < self.films:
+        if first < self.images:
             raise ValueError(
-                f"Expected at least {self.films} films for the first of {self.stages} stages of curriculum, as many as "
-                f"one step generates answers to, got {first}. Lower `stages`, add films, or make batches smaller."
+                f"Expected at least {self.images} images for the first of {self.stages} stages of curriculum, as many as "
+                f"one step generates answers to, got {first}. Lower `stages`, add images, or make batches smaller."
             )
 
     def stage(self, draw: int) -> int:
@@ -227,15 +227,15 @@ class Stages:
         return min(draw * self.stages // self.draws, self.stages - 1)
 
     def drawn(self, draw: int) -> list[int]:
-        """The films of a draw: passes through those of the stage, each in another order."""
+        """The images of a draw: passes through those of the stage, each in another order."""
         stage = self.stage(draw)
         # the first draw of the stage
         begin = -(-stage * self.draws // self.stages)
         pool = np.flatnonzero(self.entering <= stage)
-        number, place = divmod(draw - begin, len(pool) // self.films)
+        number, place = divmod(draw - begin, len(pool) // self.images)
         if self.seed is not None:
             pool = np.random.default_rng((self.seed, stage, number)).permutation(pool)
-        return pool[place * self.films :][: self.films].tolist()
+        return pool[place * self.images :][: self.images].tolist()
 
 
 def draws_of_training(args: Any, per_epoch: int, repeated: int) -> int:

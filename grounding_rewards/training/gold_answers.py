@@ -1,7 +1,7 @@
-"""Films with their right answers for a cold start, augmented anew in every epoch.
+"""Images with their right answers for a warm start, augmented anew in every epoch.
 
-The augmentation of a film depends on the seed, the epoch and its row number alone: not on the order of the films, the
-number of processes, or where a run was resumed.
+The augmentation of an image depends on the seed, the epoch and its row number alone: not on the order of the images,
+the number of processes, or where a run was resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from PIL import ImageStat
 
 from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
 from grounding_rewards.parsing import BoxFormat
 
@@ -28,7 +28,7 @@ _ROW = "row_number"
 
 
 class GoldAnswers:
-    """Augments every film of a dataset when it is read, and writes the right answer to it.
+    """Augments every image of a dataset when it is read, and writes the right answer to it.
 
     Args:
         processor: the model's; decides the resized size that boxes in resized pixels refer to.
@@ -57,7 +57,7 @@ class GoldAnswers:
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def of(self, dataset: Dataset) -> Dataset:
-        """The films with their answers, as TRL's SFTTrainer expects them.
+        """The images with their answers, as TRL's SFTTrainer expects them.
 
         Args:
             dataset: columns prompt, image, boxes and labels; width and height, or those of the image.
@@ -93,18 +93,19 @@ class GoldAnswers:
 
 
 def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str, Any]:
-    """Cut a window out of a film; boxes move along and are clipped, those of which less than half is left are dropped.
+    """Cut a window out of an image; boxes move along and are clipped, those of which less than half is left are
+    dropped.
 
     Args:
         row: image, boxes, labels, width and height. The image may be smaller than width × height (shrunken).
-        window: x1, y1, x2, y2 in pixels of the original film.
+        window: x1, y1, x2, y2 in pixels of the original image.
 
     Returns:
         The row with these five columns replaced.
 
     >>> from PIL import Image
-    >>> film = {"image": Image.new("L", (100, 80)), "width": 100, "height": 80, "labels": ["mass", "tube"]}
-    >>> cut = crop_row({**film, "boxes": [[10, 10, 50, 50], [0, 0, 12, 12]]}, (10, 10, 90, 80))
+    >>> image = {"image": Image.new("L", (100, 80)), "width": 100, "height": 80, "labels": ["mass", "tube"]}
+    >>> cut = crop_row({**image, "boxes": [[10, 10, 50, 50], [0, 0, 12, 12]]}, (10, 10, 90, 80))
     >>> cut["boxes"], cut["labels"], cut["image"].size
     ([[0.0, 0.0, 40.0, 40.0]], ['mass'], (80, 70))
     """
@@ -152,6 +153,6 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
 def _with_resized_size(row: dict[str, Any], processor: Any) -> dict[str, Any]:
     if not has_resized_size(processor):
         return row
-    # Of the image that the model is fed, which may be smaller than the original film.
+    # Of the image that the model is fed, which may be smaller than the original image.
     resized_width, resized_height = resized_size(processor, *row["image"].size)
     return {**row, "resized_width": resized_width, "resized_height": resized_height}

@@ -21,8 +21,8 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler, print_prompt_completions_sample
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
-from grounding_rewards.metrics.film_groups import FilmGroups
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.image_groups import ImageGroups
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import STATUSES, BoxFormat
 from grounding_rewards.parsing.scope import opens_thinking
@@ -38,7 +38,6 @@ from grounding_rewards.training.curriculum import (
     entering_stages,
     read_curriculum,
 )
-from grounding_rewards.training.films import answer_lengths, format_name, prepare_films
 from grounding_rewards.training.look_closer import (
     LookCloser,
     LookEnvironment,
@@ -49,6 +48,7 @@ from grounding_rewards.training.look_closer import (
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.rewards import Reward, build_rewards, reward_with_parameters
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images
 
 # The columns of the completions table that tell why answers earn the same.
 _SAID = ("status", "counted", "findings")
@@ -61,9 +61,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
       * builds the reward and settles the box format: the argument, else the reward's own, else the dataset's
         `box_format` column, else the one that models of this `model_type` write;
       * adds the columns `box_format`, `resized_width` and `resized_height`, the last two as the processor
-        resizes films;
-      * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are films for one step;
-      * shrinks films to the limit that the processor carries (`grounding_rewards.data.resize.limit_image_pixels`).
+        resizes images;
+      * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are images for one step;
+      * shrinks images to the limit that the processor carries (`grounding_rewards.images.resize.limit_image_pixels`).
 
     It gives every grounding reward the model's tokenizer: where special tokens carry the boxes or mark thinking, the
     reward decodes `completion_ids` with these tokens. It sees whether the rendered prompt ends in an open mark of
@@ -85,9 +85,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         reward_weights: one weight for each of several rewards; 1 when left out.
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes.
         bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
-        curriculum: easy films first, see `grounding_rewards.training.curriculum.Curriculum`: a mapping such as
+        curriculum: easy images first, see `grounding_rewards.training.curriculum.Curriculum`: a mapping such as
             `{"by": "boxes", "stages": 3}`.
-        look_closer: tools with which the model may look at parts of a film before it answers, see
+        look_closer: tools with which the model may look at parts of an image before it answers, see
             `grounding_rewards.training.look_closer.LookCloser`: a mapping such as `{"looks": 3, "cost": 0.02}`.
         **kwargs: handed on to `GRPOTrainer`.
 
@@ -137,7 +137,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             kwargs["environment_factory"] = partial(LookEnvironment, closer, processing_class, its_format)
 
         def prepare(dataset: Dataset, name: str) -> Dataset:
-            return prepare_films(
+            return prepare_images(
                 dataset,
                 rewards,
                 processing_class,
@@ -149,7 +149,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 keep_full=closer is not None,
             )
 
-        with nullcontext() if args is None else args.main_process_first(desc="checking films"):
+        with nullcontext() if args is None else args.main_process_first(desc="checking images"):
             if train_dataset is not None:
                 train_dataset = prepare(train_dataset, "train_dataset")
             eval_dataset = _each(eval_dataset, prepare)
@@ -170,7 +170,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             **kwargs,
         )
         self._forbid_image_tokens()
-        # TRL itself prints none: `log` does, without what names films.
+        # TRL itself prints none: `log` does, without what names images.
         self.num_completions_to_print = 0
         # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
@@ -193,7 +193,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             self._video_pad_token_id = None
         self.add_callback(SignalWatch(self, [one.name for one in ours]))
         self._final_rewards = [_final(one) for one in self.reward_funcs]
-        self.film_groups = _film_groups(train_dataset)
+        self.image_groups = _image_groups(train_dataset)
         self.callback_handler.callbacks.insert(0, OnlyNumbers())
         self.paces = {one.name: Pace(one) for one in ours if is_self_paced(one.schedules)}
         if train_dataset is not None:
@@ -225,7 +225,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         )
 
     def start_epoch(self, epoch: int) -> None:
-        """Draw the order of this epoch's films, independent of earlier draws."""
+        """Draw the order of this epoch's images, independent of earlier draws."""
         self._sampler.set_epoch(epoch)
 
     def unfinished(self) -> dict[str, Any]:
@@ -263,21 +263,25 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         for k, reward in enumerate(self.reward_funcs):
             if isinstance(reward, GroundingReward):
                 groups = self._groups(reward.name, rewards[:, k], size)
-                for key, value in groups.figures().items():
+                for key, value in groups.metrics().items():
                     self._metrics[mode][f"{reward.name}/signal/{key}"].append(value)
-                for key, value in self._by_film_group(reward.name, rewards[:, k], inputs).items():
+                for key, value in self._by_image_group(reward.name, rewards[:, k], inputs).items():
                     self._metrics[mode][f"{reward.name}/{key}"].append(value)
         return rewards
 
-    def _by_film_group(self, name: str, rewards: torch.Tensor, inputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-        """What was earned and found on films of each source and with each label, over all processes; NaN without."""
-        keys = self.film_groups.keys
+    def _by_image_group(
+        self, name: str, rewards: torch.Tensor, inputs: Sequence[Mapping[str, Any]]
+    ) -> dict[str, float]:
+        """What was earned and found on images of each source and with each label, over all processes; NaN without."""
+        keys = self.image_groups.keys
         if not keys:
             return {}
         first = self.accelerator.process_index * len(inputs)
         mine = rewards[first : first + len(inputs)].double().cpu().numpy()
         said = map(json.loads, self._pending_extra_logs[f"{name}/{ROW_COLUMN}"])
-        sums = self.film_groups.sums([_answered(row, one["pred"]) for row, one in zip(inputs, said, strict=True)], mine)
+        sums = self.image_groups.sums(
+            [_answered(row, one["pred"]) for row, one in zip(inputs, said, strict=True)], mine
+        )
         local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
         totals = self.accelerator.gather(local).sum(dim=0).cpu().tolist()
         return {key: total / n if n else math.nan for key, (total, n) in zip(keys, totals, strict=True)}
@@ -325,8 +329,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Where the batch of one process has no negative film its rate is NaN, and TRL would drop the step for all. What
-        is printed of the completions lacks the rows that rewards log beside them, which name films and patients.
+        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all. What
+        is printed of the completions lacks the rows that rewards log beside them, which name images and patients.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name in self.reward_func_names:
@@ -350,11 +354,11 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
 
 class EpochSampler(RepeatSampler):
-    """TRL's sampler with an order of films that depends on the epoch alone.
+    """TRL's sampler with an order of images that depends on the epoch alone.
 
     Args:
         *args: as TRL's.
-        stages: of a curriculum, which then says which films are drawn.
+        stages: of a curriculum, which then says which images are drawn.
         **kwargs: as TRL's.
     """
 
@@ -376,9 +380,9 @@ class EpochSampler(RepeatSampler):
             return
         draws = self.num_samples // self.batch_size
         for draw in range(self.epoch * draws, (self.epoch + 1) * draws):
-            films = self.stages.drawn(draw)
+            images = self.stages.drawn(draw)
             for _ in range(self.repeat_count):
-                yield from (film for film in films for _ in range(self.mini_repeat_count))
+                yield from (image for image in images for _ in range(self.mini_repeat_count))
 
 
 def _look_reward(closer: LookCloser, rewards: Sequence[Any]) -> LookReward:
@@ -398,17 +402,17 @@ def _with_looks(args: GRPOConfig, closer: LookCloser) -> GRPOConfig:
     return args
 
 
-def _stages(films: Dataset, curriculum: Curriculum, args: GRPOConfig) -> Stages:
-    """The stages of a training; refuses films of which too few are in the first one."""
+def _stages(images: Dataset, curriculum: Curriculum, args: GRPOConfig) -> Stages:
+    """The stages of a training; refuses images of which too few are in the first one."""
     drawn = args.generation_batch_size // args.num_generations
-    draws = draws_of_training(args, films.num_rows // drawn, _batches_of_draw(args))
+    draws = draws_of_training(args, images.num_rows // drawn, _batches_of_draw(args))
     seed = args.seed if args.shuffle_dataset else None
-    return Stages(entering_stages(films, curriculum, args.seed), curriculum.stages, drawn, draws, seed)
+    return Stages(entering_stages(images, curriculum, args.seed), curriculum.stages, drawn, draws, seed)
 
 
-def _warn_of_slow_paces(paces: Mapping[str, Pace], films: Dataset, args: GRPOConfig) -> None:
+def _warn_of_slow_paces(paces: Mapping[str, Pace], images: Dataset, args: GRPOConfig) -> None:
     """Warn of self-paced parameters that the training is too short for, even if everything is hit."""
-    per_epoch = films.num_rows // (args.generation_batch_size // args.num_generations)
+    per_epoch = images.num_rows // (args.generation_batch_size // args.num_generations)
     draws = draws_of_training(args, per_epoch, _batches_of_draw(args))
     for name, pace in paces.items() if args.process_index == 0 else ():
         # After the last draw nothing is scored any more.
@@ -424,11 +428,11 @@ def _batches_of_draw(args: GRPOConfig) -> int:
     return args.num_iterations * args.steps_per_generation
 
 
-def _answered(row: Mapping[str, Any], pred: Sequence[Sequence[float | None]]) -> AnsweredFilm:
-    """A row with the boxes of an answer; of several readers nobody's boxes are the film's."""
+def _answered(row: Mapping[str, Any], pred: Sequence[Sequence[float | None]]) -> AnsweredImage:
+    """A row with the boxes of an answer; of several readers nobody's boxes are the image's."""
     boxes = as_box_array(row.get("boxes") or [], "boxes")
     labels = row.get("labels") or [None] * len(boxes)
-    return AnsweredFilm(
+    return AnsweredImage(
         str(row.get("id", "")),
         row.get("width") or 1,
         row.get("height") or 1,
@@ -439,11 +443,11 @@ def _answered(row: Mapping[str, Any], pred: Sequence[Sequence[float | None]]) ->
     )
 
 
-def _film_groups(films: Dataset | None) -> FilmGroups:
-    if films is None:
-        return FilmGroups((), ())
-    sources, labels = (films[name] if name in films.column_names else () for name in ("source", "labels"))
-    return FilmGroups.of(sources, labels)
+def _image_groups(images: Dataset | None) -> ImageGroups:
+    if images is None:
+        return ImageGroups((), ())
+    sources, labels = (images[name] if name in images.column_names else () for name in ("source", "labels"))
+    return ImageGroups.of(sources, labels)
 
 
 def _final(reward: Any) -> Any:
@@ -459,12 +463,12 @@ def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:
 
 
 def _refuse_no_step(dataset: Dataset, args: GRPOConfig) -> None:
-    """Refuse too few films: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
+    """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
     needed = args.generation_batch_size // args.num_generations
     if dataset.num_rows < needed:
         raise ValueError(
-            f"Expected at least {needed} films for train_dataset, as many as one step generates answers to, got "
-            f"{dataset.num_rows}. Add films, or lower per_device_train_batch_size, gradient_accumulation_steps or "
+            f"Expected at least {needed} images for train_dataset, as many as one step generates answers to, got "
+            f"{dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps or "
             "generation_batch_size."
         )
 
@@ -480,7 +484,7 @@ def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: A
     if too_long := int((lengths > limit).sum()):
         warnings.warn(
             f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
-            f"films of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
+            f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
             stacklevel=4,
         )
 

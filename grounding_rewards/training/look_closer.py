@@ -1,10 +1,10 @@
-"""Look closer before answering: an environment of TRL in which the model zooms into a film and sets its grey window.
+"""Look closer before answering: an environment of TRL in which the model zooms into an image and sets its grey window.
 
 A model sees a radiograph of nine million pixels as one of a few hundred thousand, in which a nodule of six pixels is
-gone. Here it may ask for parts of the film at full resolution before it answers. The tools speak in the coordinates in
-which the model writes boxes, and every picture is a :class:`View`, which knows where on the film it lies.
+gone. Here it may ask for parts of the image at full resolution before it answers. The tools speak in the coordinates in
+which the model writes boxes, and every picture is a :class:`View`, which knows where on the image it lies.
 
-Films stay in the process: a picture goes to the model's processor and nowhere else.
+Images stay in the process: a picture goes to the model's processor and nowhere else.
 
 Source: the contract of `environment_factory`, TRL 1.16, `GRPOTrainer`.
 """
@@ -25,10 +25,10 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.data.film_column import FULL_FILM
-from grounding_rewards.data.images import GreyValues, grey_values, open_film, shown_film, shrunken_size
-from grounding_rewards.data.resize import has_resized_size, resized_size
-from grounding_rewards.legal import Interval, check_number
+from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
+from grounding_rewards.images.image_column import FULL_IMAGE
+from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.scored_batch import ScoredCompletion
@@ -48,7 +48,7 @@ class LookCloser:
 
     Attributes:
         looks: how many pictures it may ask for before it answers.
-        min_side: shortest side of a part of a film, in pixels of its image file; a smaller part is widened around its
+        min_side: shortest side of a part of an image, in pixels of its image file; a smaller part is widened around its
             middle.
         max_pixels: a larger part is shrunk to so many pixels before it is shown; a smaller one has full resolution.
         cost: what every picture takes from the reward.
@@ -126,10 +126,10 @@ def check_tools(processor: Any) -> None:
 
 @dataclass(frozen=True)
 class View:
-    """A part of a film, shown as a picture of its own.
+    """A part of an image, shown as a picture of its own.
 
     Attributes:
-        x: left edge on the film, in pixels of the film (those of its boxes), like the next three.
+        x: left edge on the image, in pixels of the image (those of its boxes), like the next three.
         y: top edge.
         width: of the part.
         height: of the part.
@@ -141,9 +141,9 @@ class View:
 
         >>> from grounding_rewards.boxes import NORM1000
         >>> view = View(300.0, 50.0, 200.0, 100.0)
-        >>> view.to_film([[250, 250, 750, 750]], NORM1000)
+        >>> view.to_image([[250, 250, 750, 750]], NORM1000)
         array([[350.,  75., 450., 125.]])
-        >>> view.from_film([[350, 75, 450, 125]], NORM1000)
+        >>> view.from_image([[350, 75, 450, 125]], NORM1000)
         array([[250., 250., 750., 750.]])
     """
 
@@ -154,12 +154,13 @@ class View:
     resized_width: int | None = None
     resized_height: int | None = None
 
-    def to_film(self, boxes: Any, space: CoordinateSpace) -> Boxes:
-        """Boxes that a model names on this picture, `(n, 4)` xyxy in `space`, in pixels of the film."""
+    def to_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
+        """Boxes that a model names on this picture, `(n, 4)` xyxy in `space`, in pixels of the image."""
         return to_pixel(np.asarray(boxes, dtype=np.float64), space, **self._sizes()) + self._corner()
 
-    def from_film(self, boxes: Any, space: CoordinateSpace) -> Boxes:
-        """Boxes on the film, `(n, 4)` xyxy in pixels, as a model names them on this picture; the inverse of `to_film`.
+    def from_image(self, boxes: Any, space: CoordinateSpace) -> Boxes:
+        """Boxes on the image, `(n, 4)` xyxy in pixels, as a model names them on this picture; the inverse of
+        `to_image`.
 
         Nothing is clipped: a box beside the part gets numbers outside of those that the space has.
         """
@@ -200,11 +201,11 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class LookEnvironment:
-    """One film, and a model that looks at it: TRL makes one for each answer of a step, and resets it for every film.
+    """One image, and a model that looks at it: TRL makes one for each answer of a step, and resets it for every image.
 
-    All public methods but `reset` are tools. The model numbers what it has seen: image 1 is the film, image 2 the first
-    picture that it asked for. Every box that it names, and its answer, is in its own coordinates; those of the answer
-    are on image 1.
+    All public methods but `reset` are tools. The model numbers what it has seen: image 1 is the image, image 2 the
+    first picture that it asked for. Every box that it names, and its answer, is in its own coordinates; those of the
+    answer are on image 1.
 
     Args:
         settings: how closely the model may look.
@@ -212,16 +213,16 @@ class LookEnvironment:
         box_format: how the model writes boxes; None takes the column `box_format`.
 
     Attributes:
-        views: what was shown, the film first.
+        views: what was shown, the image first.
         called: how many pictures each tool has shown.
         refused: how many calls were answered in words alone.
 
     Example:
-        >>> from grounding_rewards.data.synthetic import synthetic_dataset
+        >>> from grounding_rewards.synthetic import synthetic_dataset
         >>> environment = LookEnvironment(LookCloser(looks=1), box_format="qwen3-vl")
         >>> print(environment.reset(**synthetic_dataset("train", 1)[0]))
         <BLANKLINE>
-        Before you answer you may look closer, 1 time. The film is image 1; coordinates are those of your answer.
+        Before you answer you may look closer, 1 time. The image is image 1; coordinates are those of your answer.
         >>> picture, words = environment.zoom(x1=0, y1=0, x2=500, y2=250)
         >>> picture["image"].size, environment.views[1]
         ((56, 28), View(x=0.0, y=0.0, width=56.0, height=28.0, resized_width=None, resized_height=None))
@@ -240,23 +241,23 @@ class LookEnvironment:
         self.settings, self.processor, self.box_format = settings, processor, box_format
 
     def reset(self, **row: Any) -> str:
-        """Begin with a film.
+        """Begin with an image.
 
         Args:
-            **row: the dataset's columns: `image` (or, from our trainer, the film at full resolution too), `width` and
+            **row: the dataset's columns: `image` (or, from our trainer, the image at full resolution too), `width` and
                 `height` where boxes are in pixels of another size, `resized_width` and `resized_height`, `box_format`.
 
         Returns:
             What the model is told, behind the prompt.
         """
-        self.source = row[FULL_FILM] if row.get(FULL_FILM) is not None else row["image"]
-        self._film: Image.Image | None = None
+        self.source = row[FULL_IMAGE] if row.get(FULL_IMAGE) is not None else row["image"]
+        self._image: Image.Image | None = None
         self._window: tuple[float, float] | None = None
         fmt = get_box_format(row["box_format"] if self.box_format is None else self.box_format)
         self.space = fmt.space
         width, height = row.get("width"), row.get("height")
         if width is None or height is None:
-            width, height = self._shown_film().size
+            width, height = self._shown_image().size
         resized = (row.get("resized_width"), row.get("resized_height"))
         if resized == (None, None) and has_resized_size(self.processor):
             resized = resized_size(self.processor, width, height)
@@ -265,7 +266,7 @@ class LookEnvironment:
         self.refused = 0
         times = "1 time" if self.settings.looks == 1 else f"{self.settings.looks} times"
         return (
-            f"\nBefore you answer you may look closer, {times}. The film is image 1; coordinates are those of your "
+            f"\nBefore you answer you may look closer, {times}. The image is image 1; coordinates are those of your "
             "answer."
         )
 
@@ -279,7 +280,7 @@ class LookEnvironment:
             y1: Top edge of the part.
             x2: Right edge of the part.
             y2: Bottom edge of the part.
-            image: The number of the image on which you name the part. 1 is the whole film.
+            image: The number of the image on which you name the part. 1 is the whole image.
 
         Returns:
             The part as a new image, and where on image 1 it lies.
@@ -288,11 +289,11 @@ class LookEnvironment:
         number = _number("image", image)
         if number not in range(1, len(self.views) + 1):
             raise _CannotError(f"image is a number from 1 to {len(self.views)}")
-        film = self.views[0]
+        annotated = self.views[0]
         with np.errstate(over="ignore", invalid="ignore"):
-            part = self.views[int(number) - 1].to_film([list(named.values())], self.space)[0].tolist()
-        defect = reference_defect(part, (film.width, film.height))
-        if defect not in (None, "partly-off-film"):
+            part = self.views[int(number) - 1].to_image([list(named.values())], self.space)[0].tolist()
+        defect = reference_defect(part, (annotated.width, annotated.height))
+        if defect not in (None, "partly-off-image"):
             raise _CannotError(_WORDS[defect])
         # Read anew: kept for all answers of a step, values of 64 bits would take gigabytes.
         return self._show(self._rectangle(part), None if self._window is None else grey_values(self.source))
@@ -307,7 +308,7 @@ class LookEnvironment:
             width: How many grey values there are between black and white.
 
         Returns:
-            The image in this window, and which grey values the film has.
+            The image in this window, and which grey values the image has.
         """
         middle, span = _number("center", center), _number("width", width)
         if span <= 0:
@@ -318,24 +319,24 @@ class LookEnvironment:
             raise _CannotError("the window is too large")
         greys = grey_values(self.source)
         if greys is None:
-            raise _CannotError("the film has colours, and no grey values")
+            raise _CannotError("the image has colours, and no grey values")
         self._window = low, high
         seen = greys.values if greys.padding is None else greys.values[~greys.padding]
         known = seen[np.isfinite(seen)]
-        ends = f" The film has grey values from {known.min():.6g} to {known.max():.6g}." if known.size else ""
+        ends = f" The image has grey values from {known.min():.6g} to {known.max():.6g}." if known.size else ""
         view = self.views[-1]
         part = [view.x, view.y, view.x + view.width, view.y + view.height]
         return self._show(self._rectangle(part), greys, ends)
 
-    def _shown_film(self) -> Image.Image:
-        if self._film is None:
-            self._film = shown_film(self.source) if isinstance(self.source, Image.Image) else open_film(self.source)
-        return self._film
+    def _shown_image(self) -> Image.Image:
+        if self._image is None:
+            self._image = shown_image(self.source) if isinstance(self.source, Image.Image) else open_image(self.source)
+        return self._image
 
     def _rectangle(self, part: Sequence[float]) -> tuple[int, int, int, int]:
-        """The pixels of the image file under a part of the film, whole ones and at least the fewest."""
-        film, (width, height) = self.views[0], self._shown_film().size
-        across, down = width / film.width, height / film.height
+        """The pixels of the image file under a part of the image, whole ones and at least the fewest."""
+        image, (width, height) = self.views[0], self._shown_image().size
+        across, down = width / image.width, height / image.height
         longest = min(max((part[2] - part[0]) * across, (part[3] - part[1]) * down), max(width, height))
         least = max(self.settings.min_side, math.ceil(longest / _RATIO))
         left, right = _pixels(part[0] * across, part[2] * across, width, least)
@@ -346,19 +347,19 @@ class LookEnvironment:
         self, rectangle: tuple[int, int, int, int], greys: GreyValues | None, words: str = ""
     ) -> list[dict[str, Any]]:
         """A new picture of these pixels, as content blocks of a message."""
-        whole, film = self._shown_film(), self.views[0]
+        whole, image = self._shown_image(), self.views[0]
         if greys is None or self._window is None:
             picture = whole.crop(rectangle)
         else:
             picture = greys.shown(rectangle, self._window)
         picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
         resized = resized_size(self.processor, *picture.size) if has_resized_size(self.processor) else (None, None)
-        # From pixels of the file to those of the film's boxes.
-        across, down = film.width / whole.width, film.height / whole.height
+        # From pixels of the file to those of the image's boxes.
+        across, down = image.width / whole.width, image.height / whole.height
         x1, y1, x2, y2 = rectangle
         self.views.append(View(x1 * across, y1 * down, (x2 - x1) * across, (y2 - y1) * down, *resized))
-        on_film = film.from_film([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
-        where = ", ".join(f"{value:.6g}" for value in on_film + 0.0)
+        on_image = image.from_image([[x1 * across, y1 * down, x2 * across, y2 * down]], self.space)[0]
+        where = ", ".join(f"{value:.6g}" for value in on_image + 0.0)
         text = f"Image {len(self.views)} shows {where} of image 1.{words} Answer with boxes on image 1. {self._left(1)}"
         return [{"type": "image", "image": picture}, {"type": "text", "text": text}]
 
@@ -375,7 +376,7 @@ _WORDS = {
     "not-finite": "the part is not four finite numbers",
     "swapped-corners": "x1 is left of x2, and y1 above y2",
     "no-area": "the part has no area",
-    "off-film": "the part lies outside of the film",
+    "off-image": "the part lies outside of the image",
 }
 
 
@@ -416,15 +417,15 @@ class LookReward:
 
     Example:
         >>> from grounding_rewards import get_reward
-        >>> from grounding_rewards.data.synthetic import synthetic_dataset
-        >>> film = {**synthetic_dataset("train", 1)[0], "boxes": []}
+        >>> from grounding_rewards.synthetic import synthetic_dataset
+        >>> image = {**synthetic_dataset("train", 1)[0], "boxes": []}
         >>> looks = LookReward(LookCloser(cost=0.02, bonus=0.1), get_reward("R4", box_format="qwen3-vl"))
         >>> environments = [LookEnvironment(looks.settings, box_format="qwen3-vl") for _ in range(3)]
         >>> for environment in environments:
-        ...     _ = environment.reset(**film)
+        ...     _ = environment.reset(**image)
         >>> for environment in environments[1:]:
         ...     _ = environment.zoom(0, 0, 500, 500)
-        >>> columns = {name: [film[name]] * 3 for name in ("boxes", "width", "height")}
+        >>> columns = {name: [image[name]] * 3 for name in ("boxes", "width", "height")}
         >>> looks(["[]", "[]", "no idea"], environments=environments, **columns)
         [0.0, 0.08, -0.02]
     """
@@ -456,7 +457,7 @@ class LookReward:
             environments: n environments after their answers.
             log_metric: called with the mean number of pictures of each tool, that of refused calls, and the share of
                 answers before which the model looked.
-            log_extra: called with what each model has looked at, boxes in pixels of the film, as JSON.
+            log_extra: called with what each model has looked at, boxes in pixels of the image, as JSON.
             **columns: the dataset's, see :class:`GroundingReward`.
 
         Returns:

@@ -9,23 +9,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from grounding_rewards.legal import SHARE, SOME_SHARE, Interval
+from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval
 
 _POSITIVE = Interval(above=True)
 _COUNT = Interval(1)
 _NOT_NEGATIVE = Interval()
 
 #: Of both commands, beside those of TRL.
-FILM_NUMBERS: Mapping[str, Interval] = {
-    "train_films": _COUNT,
-    "eval_films": _COUNT,
+IMAGE_NUMBERS: Mapping[str, Interval] = {
+    "train_images": _COUNT,
+    "eval_images": _COUNT,
     "max_image_pixels": _COUNT,
     "early_stopping_patience": _COUNT,
-    "show_films": _COUNT,
-    "show_films_every": _COUNT,
+    "show_images": _COUNT,
+    "show_images_every": _COUNT,
 }
 
-#: How a cold start changes films; see `grounding_rewards.training.gold_answers.GoldAnswers`.
+#: How a warm start changes images; see `grounding_rewards.training.gold_answers.GoldAnswers`.
 AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
     ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
 )
@@ -65,7 +65,7 @@ GRPO_NUMBERS: Mapping[str, Interval] = {
     "generation_batch_size": _COUNT,
     "steps_per_generation": _COUNT,
     "num_iterations": _COUNT,
-    # At 0 all completions of a film are the same, and there is nothing to compare.
+    # At 0 all completions of an image are the same, and there is nothing to compare.
     "temperature": _POSITIVE,
     "top_p": SOME_SHARE,
     "top_k": _NOT_NEGATIVE,

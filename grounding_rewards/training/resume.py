@@ -1,4 +1,4 @@
-"""Trainers whose resumed run equals an uninterrupted one: the same weights, films, samples and logged numbers.
+"""Trainers whose resumed run equals an uninterrupted one: the same weights, images, samples and logged numbers.
 
 Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
 
@@ -7,7 +7,7 @@ Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5
     (`model.visual.*`): nothing is loaded, and the run continues from the base model. `load_best_model_at_end` does the
     same. Here `from_pretrained`, which knows both names, loads the weights, and every key must match.
   * GRPO's sampler draws the order of an epoch from the current state of its generator, which a resumed run resets.
-  * Completions that are reused for several steps, and figures that are not logged yet, are lost.
+  * Completions that are reused for several steps, and metrics that are not logged yet, are lost.
   * A run of `max_steps` that has made them all makes one more before `Trainer` looks how many there were.
   * The first process may mark a checkpoint as complete before the others have written their part.
 """

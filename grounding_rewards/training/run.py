@@ -1,4 +1,4 @@
-"""Run a training, GRPO or the cold start before it, and leave a folder from which it can be repeated."""
+"""Run a training, GRPO or the warm start before it, and leave a folder from which it can be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.resize import largest_image, set_image_size
+from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -49,7 +49,7 @@ from grounding_rewards.training.run_folder import (
     told_of_full_disk,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
-from grounding_rewards.training.shown_films import ShownFilms, keep_films_here
+from grounding_rewards.training.shown_images import ShownImages, keep_images_here
 
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
@@ -63,7 +63,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     checkpoint to resume from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
-        arguments: reward and films.
+        arguments: reward and images.
         config: TRL's configuration. `resume_from_checkpoint` is a folder, or `last` for the last complete
             checkpoint in `output_dir` (a run that has none yet starts from the beginning).
         model: the model, its precision and its adapters.
@@ -72,7 +72,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         The trainer after training.
 
     Raises:
-        ValueError: the films or the settings do not fit, the folder holds another run, or no step could be made.
+        ValueError: the images or the settings do not fit, the folder holds another run, or no step could be made.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
@@ -88,9 +88,9 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
     _check_best(config, known if len(names) == len(rewards) else None)
-    if arguments.show_films is not None:
-        _say(config, *keep_films_here(config.report_to, config))
-    processor, train_dataset, eval_dataset = _load(arguments, config, model, start, show_films=arguments.show_films)
+    if arguments.show_images is not None:
+        _say(config, *keep_images_here(config.report_to, config))
+    processor, train_dataset, eval_dataset = _load(arguments, config, model, start, show_images=arguments.show_images)
     trainer = GroundingGRPOTrainer(
         model=str(model.model_name_or_path),
         reward=list(rewards),
@@ -104,10 +104,10 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         look_closer=arguments.look_closer,
         **adapter_and_quantisation(model),
     )
-    if arguments.show_films is not None:
-        films = trainer.eval_dataset
-        films = films.select(range(min(arguments.show_films, films.num_rows)))
-        trainer.add_callback(ShownFilms(trainer, films, arguments.show_films_every))
+    if arguments.show_images is not None:
+        images = trainer.eval_dataset
+        images = images.select(range(min(arguments.show_images, images.num_rows)))
+        trainer.add_callback(ShownImages(trainer, images, arguments.show_images_every))
     _train(trainer, resolved, start, shown_of_rewards(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)))
     return trainer
@@ -119,7 +119,7 @@ def train_supervised(
     """Train, and leave what :func:`train_grpo` leaves; with LoRA `adapter/` too, which is merged into `checkpoint/`.
 
     Args:
-        arguments: films and augmentation.
+        arguments: images and augmentation.
         config: TRL's configuration.
         model: the model, its precision and its adapters.
 
@@ -161,23 +161,23 @@ def _load(
     model: ModelArguments,
     start: Start,
     *,
-    show_films: int | None = None,
+    show_images: int | None = None,
 ) -> tuple[Any, Dataset, Dataset | None]:
-    """Check the model, then load the processor and the films of a run; prints notes about both."""
+    """Check the model, then load the processor and the images of a run; prints notes about both."""
     check_installed(config, model)
     check_model(model, trust_remote_code=config.trust_remote_code)
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
-    with config.main_process_first(desc="loading films"):
+    with config.main_process_first(desc="loading images"):
         load = partial(
             load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows
         )
-        train_dataset = load(arguments.train_split, films=arguments.train_films)
+        train_dataset = load(arguments.train_split, images=arguments.train_images)
         eval_dataset = None
         if config.eval_strategy != "no":
-            eval_dataset = load(arguments.eval_split, films=arguments.eval_films)
-        elif show_films is not None:
-            eval_dataset = load(arguments.eval_split, films=show_films)
+            eval_dataset = load(arguments.eval_split, images=arguments.eval_images)
+        elif show_images is not None:
+            eval_dataset = load(arguments.eval_split, images=show_images)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     return processor, train_dataset, eval_dataset
@@ -220,7 +220,7 @@ def _train(
         )
     if trainer.state.global_step == 0:
         raise ValueError(
-            "Expected at least one step, got none: nothing was trained. Add films, or make batches smaller."
+            "Expected at least one step, got none: nothing was trained. Add images, or make batches smaller."
         )
 
 
@@ -277,7 +277,7 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None, *, trus
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:
-    """Refuse a figure that no evaluation has; transformers would notice at the first evaluation."""
+    """Refuse a metric that no evaluation has; transformers would notice at the first evaluation."""
     asked = config.metric_for_best_model
     if known is None or asked is None or asked.removeprefix("eval_") in known:
         return

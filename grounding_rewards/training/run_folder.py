@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.data.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
-from grounding_rewards.safe_yaml import parse_yaml
-from grounding_rewards.versions import package_versions
-from grounding_rewards.whole_files import write_whole
+from grounding_rewards.common.safe_yaml import parse_yaml
+from grounding_rewards.common.versions import package_versions
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.logs.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
 
 ADAPTER = "adapter"
-"""The adapter of a cold start with LoRA; the checkpoint has it merged."""
+"""The adapter of a warm start with LoRA; the checkpoint has it merged."""
 
 CARD = "README.md"
 """The model card."""
@@ -49,7 +49,7 @@ _DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
 # distributed on the machine.
 _FREE = re.compile(
     r"output_dir|overwrite|resume_from_checkpoint|run_name|project|report_to|disable_tqdm|local_rank|debug"
-    r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print|show_films|show_films_every"
+    r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print|show_images|show_images_every"
     r"|(hub|push|log|logging|save|eval|trackio|dataloader|ddp|vllm_server|vllm_gpu)_.*"
 )
 

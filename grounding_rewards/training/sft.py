@@ -1,4 +1,4 @@
-"""TRL's `SFTTrainer` for models that learn to write boxes: the cold start before GRPO sharpens them.
+"""TRL's `SFTTrainer` for models that learn to write boxes: the warm start before GRPO sharpens them.
 
 The completion is the row's own ground truth in the model's box format, so a model that learns it earns the full reward.
 """
@@ -16,20 +16,21 @@ from grounding_rewards.data.checks import without_bad_rows
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.films import answer_lengths, format_name, prepare_films, prompt_lengths
 from grounding_rewards.training.gold_answers import GoldAnswers
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images, prompt_lengths
 
 # The checks need any reward that gives full marks to boxes that are read back.
 _REWARD = "R3"
 
 
 class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
-    """`SFTTrainer` that writes the answers itself, and refuses films whose answer cannot be learned.
+    """`SFTTrainer` that writes the answers itself, and refuses images whose answer cannot be learned.
 
-    Before the model is loaded every row is checked as before GRPO (`grounding_rewards.training.films.prepare_films`),
-    and against `max_length`. A resumed run equals an uninterrupted one (`grounding_rewards.training.resume`).
+    Before the model is loaded every row is checked as before GRPO
+    (`grounding_rewards.training.training_images.prepare_images`), and against `max_length`. A resumed run equals an
+    uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:
         model: name or folder of a model.
@@ -64,9 +65,9 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
     ) -> None:
         reward = get_reward(_REWARD, box_format=box_format)
 
-        def prepare(films: Dataset, name: str) -> Dataset:
-            prepared = prepare_films(
-                films,
+        def prepare(images: Dataset, name: str) -> Dataset:
+            prepared = prepare_images(
+                images,
                 [reward],
                 processing_class,
                 box_format=box_format,
@@ -78,8 +79,8 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
             return _whole_answers(prepared, reward.box_format, processing_class, args.max_length, name, bad_rows)
 
         seed = args.data_seed if args.data_seed is not None else args.seed
-        with args.main_process_first(desc="checking films"):
-            films = prepare(train_dataset, "train_dataset")
+        with args.main_process_first(desc="checking images"):
+            images = prepare(train_dataset, "train_dataset")
             if eval_dataset is not None:
                 eval_dataset = GoldAnswers(processing_class, reward.box_format).of(
                     prepare(eval_dataset, "eval_dataset")
@@ -88,12 +89,12 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         super().__init__(
             model=model,
             args=args,
-            train_dataset=self._answers.of(films),
+            train_dataset=self._answers.of(images),
             eval_dataset=eval_dataset,
             processing_class=processing_class,
             **kwargs,
         )
-        self.box_format_name = format_name(reward.box_format, films)
+        self.box_format_name = format_name(reward.box_format, images)
 
     def start_epoch(self, epoch: int) -> None:
         """Augment anew."""
@@ -101,18 +102,23 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
 
 
 def _whole_answers(
-    films: Dataset, box_format: str | BoxFormat | None, processor: Any, max_length: int | None, name: str, bad_rows: str
+    images: Dataset,
+    box_format: str | BoxFormat | None,
+    processor: Any,
+    max_length: int | None,
+    name: str,
+    bad_rows: str,
 ) -> Dataset:
     """Refuse or drop texts longer than `max_length`: TRL would cut their end, which is the answer."""
     if max_length is None:
-        return films
-    answers = answer_lengths(films, box_format, processor.tokenizer)
-    lengths = answers + prompt_lengths(films, processor)
+        return images
+    answers = answer_lengths(images, box_format, processor.tokenizer)
+    lengths = answers + prompt_lengths(images, processor)
     cut = np.flatnonzero(lengths > max_length)
     return without_bad_rows(
-        films,
+        images,
         {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
-        f"films whose prompt and answer fit into max_length {max_length}",
+        f"images whose prompt and answer fit into max_length {max_length}",
         name,
         bad_rows,
         f"Raise max_length to {lengths.max()}, lower max_image_pixels, leave max_length out",

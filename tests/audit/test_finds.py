@@ -68,7 +68,7 @@ def test_ten_guesses_in_a_region_earn_less_than_one(reward):
 
 
 @pytest.mark.parametrize("reward", R)
-def test_spam_in_a_region_of_a_normal_film_earns_no_bonus(reward):
+def test_spam_in_a_region_of_a_normal_image_earns_no_bonus(reward):
     region = [100, 100, 700, 700]
     assert earned(written(*grid(region, 4)), reward, ignore_boxes=[region]) == 0.0
     assert earned(written([200, 200, 300, 300]), reward, ignore_boxes=[region]) == 0.2

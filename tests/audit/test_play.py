@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.audit.films import films_of
+from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import FINDINGS, audit
 from grounding_rewards.audit.policies import POLICIES, RIGHT, Policy
-from grounding_rewards.data.synthetic import draw_film, film_seeds
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.synthetic import draw_image, image_seeds
 
 FMT = get_box_format("qwen3-vl")
 
 
 @pytest.fixture(scope="module")
-def films():
-    drawn = [draw_film(seed) for seed in film_seeds("test", 40)]
-    return films_of(
+def images():
+    drawn = [draw_image(seed) for seed in image_seeds("test", 40)]
+    return images_of(
         [
             {"boxes": one.boxes, "labels": one.labels, "width": 112, "height": 112, "patient_id": k // 2}
             for k, one in enumerate(drawn)
@@ -31,7 +31,7 @@ def films():
 
 
 @pytest.fixture(scope="module")
-def done(films):
+def done(images):
     given = {
         **{name: (name, {}) for name in ("R1", "R2", "R3", "R4", "R5", "soft_f1", "pointing")},
         "R1 tied": ("R1", {"ranking": "tied"}),
@@ -44,7 +44,7 @@ def done(films):
         "literal": ("R3", {"on_unparseable": "empty"}),
     }
     rewards = {name: gr.get_reward(known, box_format="qwen3-vl", **more) for name, (known, more) in given.items()}
-    return audit(rewards, films, FMT)
+    return audit(rewards, images, FMT)
 
 
 def found(done, reward):
@@ -78,7 +78,7 @@ def test_both_guesses_pay_under_every_f_beta(done):
 
 
 def test_a_box_that_one_reader_drew_pays_by_the_best_reader(done):
-    # 1 by the reader who drew a box on a film that two others call normal, 0.2 for the silence of those two
+    # 1 by the reader who drew a box on an image that two others call normal, 0.2 for the silence of those two
     assert done.of("R1", "the reader who drew most").gain == pytest.approx(0.8)
     # with R3's mean over the readers still a third of a hit against two thirds of the bonus, 1/3 − 2/3 · 0.2
     assert done.of("R3 mean", "all readers at once").gain == pytest.approx(1 / 3 - 2 / 15, abs=0.01)
@@ -94,7 +94,7 @@ def test_hedging_in_regions_costs_and_is_free_by_cocos_rule_alone(done):
 
 
 def test_of_the_blind_policies_only_one_comes_near_an_honest_one(done):
-    # the mean box knows these very films
+    # the mean box knows these very images
     assert {policy for policy, finding in found(done, "R3").items() if finding == "beats honest"} <= {"mean box"}
 
 
@@ -103,7 +103,7 @@ def test_the_literal_reading_pays_for_silence_as_it_says(done):
     assert found(done, "literal") == found(done, "R3")
 
 
-def test_intervals_are_over_patients(done, films):
+def test_intervals_are_over_patients(done, images):
     one = done.of("R3", RIGHT)
     assert 0 < one.mean.low < one.mean.value < one.mean.high <= 1
     assert math.isnan(one.gain)
@@ -172,32 +172,32 @@ def nothing_said(completions, **columns):
         (nothing_said, RIGHT, "out of range"),
     ],
 )
-def test_rewards_of_others(films, reward, policy, finding, tmp_path):
+def test_rewards_of_others(images, reward, policy, finding, tmp_path):
     if not callable(reward):
         reward = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
-    assert audit({"theirs": reward}, films[:12], FMT).of("theirs", policy).finding == finding
+    assert audit({"theirs": reward}, images[:12], FMT).of("theirs", policy).finding == finding
 
 
-def test_a_ceiling_that_is_too_low_is_noticed(films):
+def test_a_ceiling_that_is_too_low_is_noticed(images):
     class Modest(gr.rewards.MeanIoUReward):
         def _ceiling(self, precision, recall):
             return 0.5 * precision
 
     reward = gr.rewards.grounding.GroundingReward("modest", Modest(), "qwen3-vl")
-    assert audit({"modest": reward}, films[:12], FMT).of("modest", RIGHT).finding == "above ceiling"
+    assert audit({"modest": reward}, images[:12], FMT).of("modest", RIGHT).finding == "above ceiling"
 
 
-def test_wrong_arguments_are_refused(films):
+def test_wrong_arguments_are_refused(images):
     with pytest.raises(ValueError, match="Expected at least one reward for the audit, got none"):
-        audit({}, films, FMT)
+        audit({}, images, FMT)
     lone = Policy("lone", "adds", "", POLICIES[0].answer, RIGHT)
     with pytest.raises(ValueError, match="Expected the policy 'honest: IoU"):
-        audit({"R3": any_text}, films, FMT, policies=[lone])
+        audit({"R3": any_text}, images, FMT, policies=[lone])
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-vl", "internvl", "paligemma", "gemini"])
-def test_other_formats_are_audited_too(films, name):
+def test_other_formats_are_audited_too(images, name):
     fmt = get_box_format(name)
-    done = audit({"R3": gr.get_reward("R3", box_format=name)}, films[:10], fmt)
+    done = audit({"R3": gr.get_reward("R3", box_format=name)}, images[:10], fmt)
     assert {one.finding for one in done.found} <= {"pays", "worse pays", "beats honest"}
     assert done.box_format == name

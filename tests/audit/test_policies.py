@@ -1,11 +1,11 @@
-"""Policies answer every film, honest ones as well as they say, and the same each time."""
+"""Policies answer every image, honest ones as well as they say, and the same each time."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.films import cut_box, films_of, stray_box, with_doubt
+from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt
 from grounding_rewards.audit.policies import HONEST, KINDS, POLICIES, RIGHT, honest, honest_name
 from grounding_rewards.audit.writing import write
 from grounding_rewards.overlap import pairwise_iou
@@ -19,7 +19,7 @@ ROWS = [
     # no place is left for a false box
     {"boxes": [[0, 0, 100, 80]], "labels": ["mass"], "width": 100, "height": 80},
 ]
-FILMS = films_of(ROWS)
+IMAGES = images_of(ROWS)
 BY_NAME = {policy.name: policy for policy in POLICIES}
 
 
@@ -32,21 +32,21 @@ def test_names_are_different_and_bases_are_honest():
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_every_film_gets_the_same_text_twice(policy):
-    films = with_doubt(FILMS) if policy.doubt else FILMS
-    texts = [[write(policy.answer(film, FMT), film.size, FMT) for film in films] for _ in range(2)]
+def test_every_image_gets_the_same_text_twice(policy):
+    images = with_doubt(IMAGES) if policy.doubt else IMAGES
+    texts = [[write(policy.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
     assert texts[0] == texts[1]
-    for text, film in zip(texts[0], films, strict=True):
-        parse_boxes(text, FMT, **film.size._asdict())
+    for text, image in zip(texts[0], images, strict=True):
+        parse_boxes(text, FMT, **image.size._asdict())
 
 
 @pytest.mark.parametrize(
     "policy", [one for one in POLICIES if one.kind in ("honest", "blind")], ids=lambda one: one.name
 )
 def test_what_counts_is_read(policy):
-    for film in with_doubt(FILMS):
-        answer = policy.answer(film, FMT)
-        assert len(parse_boxes(write(answer, film.size, FMT), FMT, **film.size._asdict()).boxes) == len(answer.items)
+    for image in with_doubt(IMAGES):
+        answer = policy.answer(image, FMT)
+        assert len(parse_boxes(write(answer, image.size, FMT), FMT, **image.size._asdict()).boxes) == len(answer.items)
 
 
 @pytest.mark.parametrize("iou", [0.5, 0.75, 0.9, 1.0])
@@ -58,18 +58,18 @@ def test_a_cut_box_has_its_iou_on_every_side(iou):
         assert pairwise_iou([cut], [box]).item() == pytest.approx(iou)
 
 
-@pytest.mark.parametrize("film", FILMS)
-def test_a_false_box_is_on_the_film_and_hits_nothing(film):
+@pytest.mark.parametrize("image", IMAGES)
+def test_a_false_box_is_on_the_image_and_hits_nothing(image):
     for name in "abcdefgh":
-        box = stray_box(film, film.draw(name))
+        box = stray_box(image, image.draw(name))
         assert (box >= 0).all()
-        assert (box[2:] <= film.size[:2]).all()
-        assert pairwise_iou(box[None], film.boxes).max(initial=0.0) < 0.05
+        assert (box[2:] <= image.size[:2]).all()
+        assert pairwise_iou(box[None], image.boxes).max(initial=0.0) < 0.05
 
 
 def test_honest_policies_find_as_much_as_they_say():
     rows = [{"boxes": [[10, 10, 60, 60]], "labels": ["mass"], "width": 100, "height": 100}] * 400
-    answers = [honest(film, FMT, iou=0.75, recall=0.5, false_boxes=0.5) for film in films_of(rows)]
+    answers = [honest(image, FMT, iou=0.75, recall=0.5, false_boxes=0.5) for image in images_of(rows)]
     hits = [pairwise_iou([item.box], [[10, 10, 60, 60]]).item() for answer in answers for item in answer.items]
     # 400 draws at 0.5: within four standard errors
     assert sum(iou > 0.5 for iou in hits) == pytest.approx(200, abs=40)
@@ -78,8 +78,8 @@ def test_honest_policies_find_as_much_as_they_say():
 
 
 def test_the_same_findings_are_found_at_every_iou():
-    for film in FILMS:
-        found = [len(honest(film, FMT, iou=iou, recall=0.5, false_boxes=0.0).items) for iou in (0.55, 0.75, 0.9)]
+    for image in IMAGES:
+        found = [len(honest(image, FMT, iou=iou, recall=0.5, false_boxes=0.0).items) for iou in (0.55, 0.75, 0.9)]
         assert len(set(found)) == 1
 
 
@@ -90,20 +90,20 @@ def test_names_of_honest_policies():
 
 def test_doubt_is_made_up_only_where_there_is_none():
     readers = {"reader_boxes": [[[0, 0, 50, 50]], []], "width": 100, "height": 80}
-    films = with_doubt(films_of([{**readers, "boxes": None}, {**readers, "reader_boxes": None, "boxes": []}]))
-    assert [len(film.readers) for film in films] == [2, 0]
-    assert films[0].boxes.tolist() == [[0, 0, 50, 50]]
-    assert len(films[0].ignore) == 1
+    images = with_doubt(images_of([{**readers, "boxes": None}, {**readers, "reader_boxes": None, "boxes": []}]))
+    assert [len(image.readers) for image in images] == [2, 0]
+    assert images[0].boxes.tolist() == [[0, 0, 50, 50]]
+    assert len(images[0].ignore) == 1
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "Expected films for the audit, got none"),
-        ([{"boxes": []}], "Expected `width` and `height` for the film in row 0, got None and None"),
+        ([], "Expected images for the audit, got none"),
+        ([{"boxes": []}], "Expected `width` and `height` for the image in row 0, got None and None"),
         ([ROWS[0], {"boxes": [], "width": "wide", "height": 3}], "in row 1"),
     ],
 )
-def test_wrong_films_are_refused(rows, message):
+def test_wrong_images_are_refused(rows, message):
     with pytest.raises(ValueError, match=message):
-        films_of(rows)
+        images_of(rows)

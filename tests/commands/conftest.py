@@ -1,4 +1,4 @@
-"""Films that the tests of a room below make, and what is drawn once for all commands."""
+"""Images that the tests of a room below make, and what is drawn once for all commands."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.data import synthetic
+from grounding_rewards import synthetic
 from grounding_rewards.report.plots import Plot
-from tests.data.prepare.conftest import make_films, write_dicom_film
+from tests.prepare.conftest import make_images, write_dicom_image
 
-__all__ = ["make_films", "write_dicom_film"]
+__all__ = ["make_images", "write_dicom_image"]
 
 _synthetic_dataset = cache(synthetic.synthetic_dataset)
 _save = Plot.save
@@ -36,6 +36,6 @@ def _save_once(plot: Plot, target: Any, file_format: str, **options: Any) -> Non
 
 @pytest.fixture(autouse=True)
 def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plots, and the films that every evaluation has its constant box from: five seconds of each evaluation."""
+    """Plots, and the images that every evaluation has its constant box from: five seconds of each evaluation."""
     monkeypatch.setattr(synthetic, "synthetic_dataset", _synthetic_dataset)
     monkeypatch.setattr(Plot, "save", _save_once)

@@ -1,4 +1,4 @@
-"""The command `agreement`: the table, the figures in a file, and options of the reader."""
+"""The command `agreement`: the table, the metrics in a file, and options of the reader."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import re
 
 import pytest
 
+from grounding_rewards import sources as readers
 from grounding_rewards.commands import agreement
 from grounding_rewards.commands.agreement import add_arguments, run
-from grounding_rewards.data import readers
 from tests.data.test_agreement import THREE
 
 
@@ -22,7 +22,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     options = ["vindr-cxr", "--root", "r", "--split", "train", "--iou", "0.45", "--json", str(path)]
     assert run(parser.parse_args(options)) == 0
     printed = capsys.readouterr().out
-    assert "vindr-cxr: 3 pairs of readers on 1 films" in printed
+    assert "vindr-cxr: 3 pairs of readers on 1 images" in printed
     assert "F1@0.45" in printed
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content["overall"]["f1"] == {"0.45": [0.6, 0.6, 0.6]}

@@ -13,7 +13,7 @@ from grounding_rewards.rewards.registry import REGISTRY
 
 
 @pytest.fixture
-def films(tmp_path):
+def images(tmp_path):
     rows = [
         {
             "file": f"{k}.png",
@@ -32,12 +32,12 @@ def films(tmp_path):
     return str(tmp_path)
 
 
-def test_it_says_what_can_be_gamed_and_writes_it(films, tmp_path, capsys):
+def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
     page, numbers = tmp_path / "out" / "audit.html", tmp_path / "out" / "audit.json"
-    words = ["audit", "--rewards", "R1", "R1:ranking=tied", "--dataset", films]
+    words = ["audit", "--rewards", "R1", "R1:ranking=tied", "--dataset", images]
     assert main([*words, "--html", str(page), "--json", str(numbers)]) == 0
     printed = capsys.readouterr().out
-    assert "Mean reward of each policy, 6 films, 3 of them without a finding" in printed
+    assert "Mean reward of each policy, 6 images, 3 of them without a finding" in printed
     assert "free: earns what the honest answer earns, although something wrong stands beside it" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
     assert stored["rewards"] == ["R1", "R1:ranking=tied"]
@@ -46,9 +46,9 @@ def test_it_says_what_can_be_gamed_and_writes_it(films, tmp_path, capsys):
     assert "<title>Can it be gamed?</title>" in page.read_text(encoding="utf-8")
 
 
-def test_strict_tells_scripts(films, capsys):
-    assert main(["audit", "--rewards", "R3", "--dataset", films, "--films", "2", "--strict"]) == 1
-    assert main(["audit", "--rewards", "tests.commands.test_audit.says_nothing", "--dataset", films, "--strict"]) == 0
+def test_strict_tells_scripts(images, capsys):
+    assert main(["audit", "--rewards", "R3", "--dataset", images, "--images", "2", "--strict"]) == 1
+    assert main(["audit", "--rewards", "tests.commands.test_audit.says_nothing", "--dataset", images, "--strict"]) == 0
     assert "Nothing earns what it should not." in capsys.readouterr().out
 
 
@@ -56,19 +56,19 @@ def says_nothing(completions, **columns):
     return [0.0] * len(completions)
 
 
-def test_drawn_films_by_default(capsys):
-    assert main(["audit", "--rewards", "soft_f1", "--films", "3"]) == 0
-    assert "3 films" in capsys.readouterr().out
+def test_drawn_images_by_default(capsys):
+    assert main(["audit", "--rewards", "soft_f1", "--images", "3"]) == 0
+    assert "3 images" in capsys.readouterr().out
 
 
-def test_rewards_of_third_parties(films, capsys, monkeypatch):
+def test_rewards_of_third_parties(images, capsys, monkeypatch):
     class Mine:
         def score(self, pred, gt):
             return float(len(pred) == len(gt))
 
     monkeypatch.setitem(REGISTRY, "mine", Mine)
     words = ["tests.commands.test_audit.says_nothing", "mine", "grounding_rewards.rewards.MeanIoUReward"]
-    assert main(["audit", "--rewards", *words, "--dataset", films, "--box-format", "qwen2.5-vl"]) == 0
+    assert main(["audit", "--rewards", *words, "--dataset", images, "--box-format", "qwen2.5-vl"]) == 0
     printed = capsys.readouterr().out
     assert all(name in printed for name in ("says_nothing", "mine", "MeanIoUReward", "Written in qwen2.5-vl"))
 
@@ -91,7 +91,7 @@ def test_one_mapping_is_for_every_reward():
         (["--rewards", "R3", "--reward-kwargs", "beta"], "Expected a JSON object for --reward-kwargs"),
         (["--rewards", "R3", "--reward-kwargs", "[{}, {}]"], "for reward_kwargs, got [{}, {}]"),
         (["--rewards", "R1", "--reward-kwargs", '{"betta": 1}'], "Expected known parameters for reward `R1`"),
-        (["--rewards", "R3", "--films", "0"], "Expected at least 1 for --films, got 0"),
+        (["--rewards", "R3", "--images", "0"], "Expected at least 1 for --images, got 0"),
         (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
         (
             ["--rewards", "tests.commands.test_audit.says_nothing", "--reward-kwargs", '{"beta": 1}'],

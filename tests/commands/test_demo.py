@@ -30,13 +30,13 @@ def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     return calls
 
 
-def test_a_smoke_run_leaves_a_page_a_card_and_figures(
+def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from datasets import DatasetDict
 
-    splits = {"train": load_split("synthetic", "train", films=8), "test": load_split("synthetic", "test", films=5)}
-    DatasetDict(splits).save_to_disk(str(tmp_path / "films"))
+    splits = {"train": load_split("synthetic", "train", images=8), "test": load_split("synthetic", "test", images=5)}
+    DatasetDict(splits).save_to_disk(str(tmp_path / "images"))
     launched = []
 
     def call(words: list[str], **_: Any) -> int:
@@ -47,12 +47,12 @@ def test_a_smoke_run_leaves_a_page_a_card_and_figures(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(demo.subprocess, "call", call)
     out = tmp_path / "out"
-    few = ["--dataset", "films", "--output_dir", str(out), "--disable_tqdm", "true"]
+    few = ["--dataset", "images", "--output_dir", str(out), "--disable_tqdm", "true"]
     assert main(["demo", "--smoke", *few, "--reward", "R2"]) == 0
     assert launched[1][1:3] == ["-m", "accelerate.commands.launch"]
     assert Path(launched[1][launched[1].index("--config_file") + 1]).is_file()
     assert {path.name for path in out.iterdir()} >= {
-        *("before", "after", "checkpoint", "index.html", "films.png", "curves.png", "diff.json", "log.jsonl"),
+        *("before", "after", "checkpoint", "index.html", "images.png", "curves.png", "diff.json", "log.jsonl"),
     }
     printed = capsys.readouterr().out
     for row in ("before ", "after ", "after − before ", "constant box ", "nothing found ", "whole image "):
@@ -66,7 +66,7 @@ def test_a_smoke_run_leaves_a_page_a_card_and_figures(
     assert "trained by GRPO with\ngrounding_rewards" in card
     assert "R2: " in card
     content = json.loads((out / "diff.json").read_text(encoding="utf-8"))
-    assert content["figures"]["sampled_reward"]["heading"] == "sampled reward"
+    assert content["metrics"]["sampled_reward"]["heading"] == "sampled reward"
     assert content["baselines"]["nothing found"]["label_accuracy"][0] is None
     facts = json.loads((out / "after" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
     assert "at most 24 new tokens" in facts["decoding"]
@@ -82,8 +82,8 @@ def test_several_rewards_are_refused_before_anything_runs(
     assert not Path("runs").exists()
 
 
-def test_the_warm_start_comes_first_on_the_same_films(called: list[list[str]], tmp_path: Path) -> None:
-    options = ["--config", "configs/demo/real_films.yaml", "--warm_start", "configs/demo/sft_real_films.yaml"]
+def test_the_warm_start_comes_first_on_the_same_images(called: list[list[str]], tmp_path: Path) -> None:
+    options = ["--config", "configs/demo/real_images.yaml", "--warm_start", "configs/demo/sft_real_images.yaml"]
     assert main(["demo", *options, "--output_dir", str(tmp_path), "--dataset", "mine"]) == 0
     assert [words[0] for words in called] == ["sft", "evaluate", "train", "evaluate", "diff"]
     warm, start = tmp_path / "warm_start", str(tmp_path / "warm_start" / "checkpoint")

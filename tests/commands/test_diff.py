@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from grounding_rewards.commands.diff import add_arguments, run
-from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
+from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 
 HOSTILE = "<b>mass</b>|[red]x"
 
 
 def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) -> Path:
     folder.mkdir()
-    films = [
-        AnsweredFilm(
-            f"film {i}",
+    images = [
+        AnsweredImage(
+            f"image {i}",
             100,
             100,
             gt=[[0, 0, 10, 10]],
@@ -31,7 +31,7 @@ def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) ->
         )
         for i in range(14)
     ]
-    write_answered(folder / "films.jsonl", films)
+    write_answered(folder / "images.jsonl", images)
     if facts is not None:
         (folder / "evaluation.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
     return folder
@@ -56,7 +56,7 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 200)
     for shown in (printed, page):
         assert f"A = {a}" in shown
-        assert "14 films of 7 patients in both; 0 only in A and 0 only in B play no part" in shown
+        assert "14 images of 7 patients in both; 0 only in A and 0 only in B play no part" in shown
         assert "200 draws of patients, seed 3" in shown
         assert "reward: A has R4, B has R5" in shown
         assert 'decoding: A has {"samples": 16}, B has {"samples": 8}' in shown
@@ -71,9 +71,9 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
 
-def test_files_and_the_figure_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_and_the_metric_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = write_run(tmp_path / "a", 0.6), write_run(tmp_path / "b", 0.8)
-    assert call(a / "films.jsonl", b, "--figure", "reward_R4") == 0
+    assert call(a / "images.jsonl", b, "--metric", "reward_R4") == 0
     assert "B is better than A: reward R4 is 0.800 against 0.600" in capsys.readouterr().out
 
 
@@ -92,8 +92,8 @@ def test_a_broken_evaluation_is_named(tmp_path: Path, facts: str, message: str) 
         call(a, b)
 
 
-def test_a_folder_without_films_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected the folder of an evaluation, got .* without films.jsonl"):
+def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected the folder of an evaluation, got .* without images.jsonl"):
         call(tmp_path, tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_labels_may_be_compared(tmp_path: Path) -> None:
     assert call(a, b, "--label-matching", "exact", "--json", tmp_path / "diff.json") == 0
     # the answers state no labels
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
-    assert found["figures"]["f1_50"]["b"][0] == 0.0
+    assert found["metrics"]["f1_50"]["b"][0] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_labels_are_compared_as_in_the_evaluations(
     given = [] if option is None else ["--label-matching", option]
     assert call(a, b, *given, "--json", tmp_path / "diff.json") == 0
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
-    assert (found["label_matching"], found["figures"]["f1_50"]["b"][0]) == expected
+    assert (found["label_matching"], found["metrics"]["f1_50"]["b"][0]) == expected
     assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
 
 
@@ -167,20 +167,20 @@ def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytes
     assert next(line for line in lines if line.startswith("| mean IoU ")).endswith("| – |")
 
 
-@pytest.mark.parametrize("other", ["labels", "films"])
+@pytest.mark.parametrize("other", ["labels", "images"])
 def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, Path], other: str) -> None:
     with_baselines(runs[1])
-    if other == "films":
-        lines = (runs[0] / "films.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        (runs[0] / "films.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    if other == "images":
+        lines = (runs[0] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (runs[0] / "images.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
     options = ["--label-matching", "exact"] if other == "labels" else []
     assert call(*runs, *options, "--json", runs[1] / "diff.json") == 0
     assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
 
 
-def test_chosen_figures_are_columns_with_intervals(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_chosen_metrics_are_columns_with_intervals(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with_baselines(runs[1])
-    assert call(*runs, "--figures", "f1_50", "mean_iou", "label_accuracy") == 0
+    assert call(*runs, "--metrics", "f1_50", "mean_iou", "label_accuracy") == 0
     printed = capsys.readouterr().out
     assert re.search(r"before +0\.000 +0\.400", printed)
     assert re.search(r"after − before +\+1\.000 +\+0\.400\s+\[\+1\.000, \+1\.000\]", printed)
@@ -190,9 +190,9 @@ def test_chosen_figures_are_columns_with_intervals(runs: tuple[Path, Path], caps
     assert "right label" not in printed  # nobody has it
 
 
-def test_unknown_figures_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected figures of both runs for --figures, got 'iou'. They have: reward"):
-        call(*runs, "--figures", "iou")
+def test_unknown_metrics_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected metrics of both runs for --metrics, got 'iou'. They have: reward"):
+        call(*runs, "--metrics", "iou")
     with pytest.raises(ValueError, match=r"Expected a reward .* for --reward, got 'R1'. They have: R4"):
         call(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
 
@@ -201,13 +201,13 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "checkpoint").mkdir()
     lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    with_baselines(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/films", split="")
+    with_baselines(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/images", split="")
     assert call(*runs, "--html", tmp_path / "out" / "page.html") == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html", "films.png", "curves.png"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html", "images.png", "curves.png"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
     assert "<h1>after compared with before</h1>" in page
-    assert "14 films of films" in page
+    assert "14 images of images" in page
     assert "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000" in page
     assert "<h3>Largest gains</h3>" in page
     assert "<h3>Training</h3>" in page
@@ -225,15 +225,15 @@ def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) ->
         call(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
 
 
-def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from PIL import Image
 
     from grounding_rewards.data.load import load_split
 
     def write(folder: Path, reward: float, image: str | None) -> Path:
         folder.mkdir()
-        films = [
-            AnsweredFilm(
+        images = [
+            AnsweredImage(
                 row["id"],
                 row["width"],
                 row["height"],
@@ -242,25 +242,25 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
                 image=image,
                 rewards={"R4": reward},
             )
-            for row in load_split("synthetic", "test", films=3)
+            for row in load_split("synthetic", "test", images=3)
         ]
-        write_answered(folder / "films.jsonl", films)
+        write_answered(folder / "images.jsonl", images)
         return folder
 
     a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)
-    with_baselines(b, dataset="synthetic", split="test", films=3)
+    with_baselines(b, dataset="synthetic", split="test", images=3)
     assert call(a, b, "--html", tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
-    # without its dataset the films are drawn as boxes, and a warning names why
-    with_baselines(b, dataset=str(tmp_path / "a"), split="test", films=3)
+    # without its dataset the images are drawn as boxes, and a warning names why
+    with_baselines(b, dataset=str(tmp_path / "a"), split="test", images=3)
     capsys.readouterr()
     assert call(a, b, "--html", tmp_path / "page.html") == 0
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
-    Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
-    c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
-    # of another folder than the run's: only where it is allowed; the films of a log have no folder
-    with_baselines(c, dataset="the log's own films")
+    assert "images are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
+    Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
+    c = write(tmp_path / "c", 0.4, str(tmp_path / "image.png"))
+    # of another folder than the run's: only where it is allowed; the images of a log have no folder
+    with_baselines(c, dataset="the log's own images")
     capsys.readouterr()
     assert call(a, c, "--html", tmp_path / "page.html") == 0
     assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
@@ -269,10 +269,10 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
 
 
-def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
+def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
     from PIL import Image
 
-    root = tmp_path / "films"
+    root = tmp_path / "images"
     root.mkdir()
     lines = []
     for k in range(6):
@@ -280,14 +280,14 @@ def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path
         line = {"file": f"{k}.png", "id": f"{k}", "split": "test", "boxes": [[8, 8, 40, 40]], "labels": ["mass"]}
         lines.append(json.dumps(line if k else {**line, "labels": []}) + "\n")
     (root / "annotations.jsonl").write_text("".join(lines), encoding="utf-8")
-    # The first line is no film; of the others the last three were evaluated.
-    films = [
-        AnsweredFilm(f"{k}", 64, 64, gt=[[8, 8, 40, 40]], gt_labels=["mass"], rewards={"R4": 0.5}) for k in (3, 4, 5)
+    # The first line is no image; of the others the last three were evaluated.
+    images = [
+        AnsweredImage(f"{k}", 64, 64, gt=[[8, 8, 40, 40]], gt_labels=["mass"], rewards={"R4": 0.5}) for k in (3, 4, 5)
     ]
     for name, rows in (("a", "refused"), ("b", "left out")):
         (tmp_path / name).mkdir()
-        write_answered(tmp_path / name / "films.jsonl", films)
-        with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "films": 3, "bad rows": rows})
+        write_answered(tmp_path / name / "images.jsonl", images)
+        with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})
     with pytest.warns(UserWarning, match="1 of 6 lines"):
         assert call(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -295,17 +295,17 @@ def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path
     assert "bad rows: A has refused, B has left out" in page
 
 
-def test_names_of_figures_are_not_squeezed(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_of_metrics_are_not_squeezed(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """Baselines that have no room beside both runs stand in a table of their own."""
     with_baselines(runs[1])
     content = json.loads((runs[1] / "evaluation.json").read_text(encoding="utf-8"))
-    names = ("reference as answer", "constant box of these films", "nothing found", "whole image")
-    figures = content["systems"][HOSTILE]
-    content["systems"] = {"model": {}, **dict.fromkeys(names, figures)}
+    names = ("reference as answer", "constant box of these images", "nothing found", "whole image")
+    metrics = content["systems"][HOSTILE]
+    content["systems"] = {"model": {}, **dict.fromkeys(names, metrics)}
     (runs[1] / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
     assert call(*runs) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    beneath = lines[lines.index("all films, baselines") :]
+    beneath = lines[lines.index("all images, baselines") :]
     assert all(name in beneath[2] for name in names)
     for shown in (lines, beneath):
         assert any(re.match(r"AP at IoU 0.5 to 0.95, boxes tied +[\d–]", line) for line in shown)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.metrics.answered_film import read_answered
+from grounding_rewards.metrics.answered_image import read_answered
 from tests.parsing.test_reading import FAMILIES
 
-FILES = {"report.html", "evaluation.json", "films.jsonl", "figures"}
+FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def evaluate(*arguments: Any) -> int:
     return main(["evaluate", "--resamples", "20", *map(str, arguments)])
 
 
-def figures(folder: Path) -> dict[str, Any]:
+def metrics(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "evaluation.json").read_text(encoding="utf-8"))
 
 
@@ -39,10 +39,10 @@ def log_of(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--model", checkpoint, "--dataset", "synthetic", "--films", 6, "--max-new-tokens", 4, "--samples", 2]
+    options = ["--model", checkpoint, "--dataset", "synthetic", "--images", 6, "--max-new-tokens", 4, "--samples", 2]
     assert evaluate(*options, "--reward", "R2", "--out", tmp_path) == 0
     assert {path.name for path in tmp_path.iterdir()} >= FILES | {"completions.jsonl", "samples.jsonl"}
-    found = figures(tmp_path)
+    found = metrics(tmp_path)
     assert list(found["systems"]) == [
         checkpoint.name,
         "reference as answer",
@@ -52,24 +52,24 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
-    assert found["facts"]["films"] == 6
-    films = read_answered(tmp_path)
-    assert [len(film.sampled_rewards) for film in films] == [2] * 6
-    assert set(films[0].rewards) == {"R1", "R2", "R3", "R4", "R5"}
+    assert found["facts"]["images"] == 6
+    images = read_answered(tmp_path)
+    assert [len(image.sampled_rewards) for image in images] == [2] * 6
+    assert set(images[0].rewards) == {"R1", "R2", "R3", "R4", "R5"}
     printed = capsys.readouterr().out
     assert "constant box" in printed
     assert (tmp_path / "report.html").as_uri() in printed
 
 
-def folder_with_bad_films(root: Path) -> Path:
-    """Six films: the second line has no labels, the third film a box outside, the fourth one without area."""
+def folder_with_bad_images(root: Path) -> Path:
+    """Six images: the second line has no labels, the third image a box outside, the fourth one without area."""
     from PIL import Image
 
     root.mkdir()
     lines = []
     for k in range(6):
         Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
-        line = {"file": f"{k}.png", "id": f"film {k}", "split": "test", "width": 64, "height": 64}
+        line = {"file": f"{k}.png", "id": f"image {k}", "split": "test", "width": 64, "height": 64}
         lines.append(line | {"boxes": [[8.0, 8.0, 40.0, 40.0]], "labels": ["mass"]})
     lines[1]["labels"] = []
     lines[2]["boxes"] = [[8.0, 8.0, 90.0, 40.0]]
@@ -79,36 +79,36 @@ def folder_with_bad_films(root: Path) -> Path:
 
 
 @pytest.mark.parametrize("of_a_log", [False, True])
-def test_bad_films_are_refused_or_left_out_and_named(
+def test_bad_images_are_refused_or_left_out_and_named(
     of_a_log: bool, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = folder_with_bad_films(tmp_path / "films")
+    root = folder_with_bad_images(tmp_path / "images")
     options = ["--dataset", root, "--train-split", "none", "--out", tmp_path / "out"]
     if of_a_log:
         answer = '[{"bbox_2d": [125, 125, 625, 625], "label": "mass"}]'
-        rows = [{"id": f"film {k}", "completion": answer} for k in range(6) if k != 1]
+        rows = [{"id": f"image {k}", "completion": answer} for k in range(6) if k != 1]
         log = log_of(tmp_path / "answers.jsonl", rows)
         options += ["--completions", log, "--box-format", "qwen3-vl"]
     else:
         options += ["--model", checkpoint, "--max-new-tokens", 4]
     assert evaluate(*options) == 2
-    assert "line 2 (id film 1)" in capsys.readouterr().err
+    assert "line 2 (id image 1)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     with pytest.warns(UserWarning, match="dropped") as said:
         assert evaluate(*options, "--bad-rows", "drop") == 0
     words = " ".join(str(one.message) for one in said)
-    assert all(f"film {k}" in words for k in (1, 2, 3))
-    assert not any(f"film {k}" in words for k in (0, 4, 5))
-    assert [film.id for film in read_answered(tmp_path / "out")] == ["film 0", "film 4", "film 5"]
-    facts = figures(tmp_path / "out")["facts"]
-    assert (facts["films"], facts["bad rows"]) == (3, "left out")
+    assert all(f"image {k}" in words for k in (1, 2, 3))
+    assert not any(f"image {k}" in words for k in (0, 4, 5))
+    assert [image.id for image in read_answered(tmp_path / "out")] == ["image 0", "image 4", "image 5"]
+    facts = metrics(tmp_path / "out")["facts"]
+    assert (facts["images"], facts["bad rows"]) == (3, "left out")
     assert "left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_same_command_again_asks_nothing_and_says_the_same(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = ["--model", checkpoint, "--dataset", "synthetic", "--films", 4, "--max-new-tokens", 4, "--out", tmp_path]
+    options = ["--model", checkpoint, "--dataset", "synthetic", "--images", 4, "--max-new-tokens", 4, "--out", tmp_path]
     assert evaluate(*options) == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
     from grounding_rewards.models import resumable
@@ -123,10 +123,10 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
 
 def test_answers_of_a_model_can_be_evaluated_again_without_it(checkpoint: Path, tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
-    films = ["--dataset", "synthetic", "--films", 4]
-    assert evaluate("--model", checkpoint, "--max-new-tokens", 4, *films, "--out", first) == 0
-    assert evaluate("--completions", first / "completions.jsonl", *films, "--out", again) == 0
-    one, other = figures(first)["systems"], figures(again)["systems"]
+    images = ["--dataset", "synthetic", "--images", 4]
+    assert evaluate("--model", checkpoint, "--max-new-tokens", 4, *images, "--out", first) == 0
+    assert evaluate("--completions", first / "completions.jsonl", *images, "--out", again) == 0
+    one, other = metrics(first)["systems"], metrics(again)["systems"]
     assert other["completions"] == one[checkpoint.name]
     assert other["constant box"] == one["constant box"]
 
@@ -136,11 +136,11 @@ def test_a_bar_shows_the_rates(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "160")
-    options = ["--dataset", "synthetic", "--films", 2, "--max-new-tokens", 2, "--out", tmp_path]
+    options = ["--dataset", "synthetic", "--images", 2, "--max-new-tokens", 2, "--out", tmp_path]
     assert evaluate("--model", checkpoint, *options) == 0
     shown = capsys.readouterr().err
     assert "greedy answers" in shown
-    assert "films/s" in shown
+    assert "images/s" in shown
     assert "tokens/s" in shown
 
 
@@ -152,23 +152,23 @@ def test_an_adapter(checkpoint: Path, tmp_path: Path) -> None:
     adapter = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], init_lora_weights=False))
     adapter.save_pretrained(tmp_path / "adapter")
     AutoProcessor.from_pretrained(checkpoint).save_pretrained(tmp_path / "adapter")
-    options = ["--dataset", "synthetic", "--films", 2, "--max-new-tokens", 4, "--out", tmp_path / "out"]
+    options = ["--dataset", "synthetic", "--images", 2, "--max-new-tokens", 4, "--out", tmp_path / "out"]
     assert evaluate("--model", tmp_path / "adapter", *options) == 0
-    assert next(iter(figures(tmp_path / "out")["systems"])) == "adapter"
+    assert next(iter(metrics(tmp_path / "out")["systems"])) == "adapter"
 
 
 def test_how_fragile_a_model_is(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--dataset", "synthetic", "--films", 2, "--max-new-tokens", 2, "--robustness", "corruptions", "pgd"]
-    assert evaluate("--model", checkpoint, *options, "--robustness-films", 1, "--out", tmp_path) == 0
-    points = figures(tmp_path)["robustness"]
+    options = ["--dataset", "synthetic", "--images", 2, "--max-new-tokens", 2, "--robustness", "corruptions", "pgd"]
+    assert evaluate("--model", checkpoint, *options, "--robustness-images", 1, "--out", tmp_path) == 0
+    points = metrics(tmp_path)["robustness"]
     assert [point["strength"] for point in points if point["name"] == "noise"] == [0, 1, 2, 3, 4, 5]
     at_zero = next(point for point in points if point["family"] == "pgd" and point["strength"] == 0)
     assert at_zero["attack_success_rate"]["value"] == 0
-    assert (tmp_path / "figures" / "robustness_pgd.pdf").is_file()
+    assert (tmp_path / "metrics" / "robustness_pgd.pdf").is_file()
     assert "robust accuracy" in capsys.readouterr().out
     facts = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))["facts"]
     assert facts["robustness"] == (
-        "the first 1 films, corruptions of strengths 1 to 5, projected gradient, 10 steps of 2.5·ε/10, against the "
+        "the first 1 images, corruptions of strengths 1 to 5, projected gradient, 10 steps of 2.5·ε/10, against the "
         "gold answer, seed 0"
     )
 
@@ -181,7 +181,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
         box = {"bbox_2d": [x, y, x + 300, y + 300], "label": "mass", "score": round(float(rng.uniform()), 2)}
         boxes = [[x, y, x + 300, y + int(rng.integers(150, 400))]] if i % 3 else []
         rows.append(
-            {"id": f"film {i}", "completion": json.dumps([box, box]), "boxes": boxes, "labels": ["mass"] * len(boxes),
+            {"id": f"image {i}", "completion": json.dumps([box, box]), "boxes": boxes, "labels": ["mass"] * len(boxes),
              "width": 1000, "height": 1000, "patient_id": f"p{i // 2}"}
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
@@ -189,9 +189,9 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     options += ["--interpolation", "all"]
     options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
-    found = figures(tmp_path / "out")
+    found = metrics(tmp_path / "out")
     assert next(iter(found["systems"])) == "log"
-    assert "constant box of these films" in found["systems"]
+    assert "constant box of these images" in found["systems"]
     assert found["headings"]["map_50"] == "mAP at IoU 0.5"
     assert found["headings"]["ap_65"] == "AP at IoU 0.65"
     assert "ap_30" not in found["headings"]
@@ -199,39 +199,39 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert found["systems"]["log"]["hallucination_rate"]["value"] == 1
     assert found["facts"]["patients"] == 15
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
-    assert all(len(film.pred) == 1 for film in read_answered(tmp_path / "out"))
-    assert {path.stem for path in (tmp_path / "out" / "figures").iterdir()} >= {"froc", "calibration", "per_label"}
+    assert all(len(image.pred) == 1 for image in read_answered(tmp_path / "out"))
+    assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "calibration", "per_label"}
 
 
 def test_the_readers_of_a_prepared_folder_are_in_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: Any
 ) -> None:
     from datasets import DatasetDict
 
-    from grounding_rewards.data.prepare import manifest
+    from grounding_rewards.prepare import manifest
 
-    DatasetDict({"test": films}).save_to_disk(str(tmp_path / "data"))
+    DatasetDict({"test": images}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
     monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
     options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
-    assert figures(tmp_path / "out")["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
+    assert metrics(tmp_path / "out")["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
 
 
-def test_figures_by_source_of_a_mixed_dataset(tmp_path: Path, films: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str]) -> None:
     """Also where the log alone knows the source."""
     from datasets import DatasetDict
 
     sources = ["clinic", "clinic", "<b>abroad", "<b>abroad"]
-    DatasetDict({"test": films.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
+    DatasetDict({"test": images.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
     options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
     printed = capsys.readouterr().out
     assert "By source" in printed
     assert "clinic (" in printed
-    assert list(figures(tmp_path / "out")["per_source"]) == ["<b>abroad", "clinic"]
+    assert list(metrics(tmp_path / "out")["per_source"]) == ["<b>abroad", "clinic"]
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "By label, size and source" in page
     assert "Sources as a table" in page
@@ -239,16 +239,16 @@ def test_figures_by_source_of_a_mixed_dataset(tmp_path: Path, films: Any, capsys
     row = {"completion": "[]", "boxes": [[0, 0, 9, 9]], "labels": ["mass"], "width": 99, "height": 99}
     log = log_of(tmp_path / "own.jsonl", [{**row, "id": name, "source": name} for name in ("a", "b")])
     assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
-    assert list(figures(tmp_path / "own")["per_source"]) == ["a", "b"]
+    assert list(metrics(tmp_path / "own")["per_source"]) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--model", "m"], "Expected films for --dataset, got none"),
+        (["--model", "m"], "Expected images for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
         (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
-        (["--model", "m", "--dataset", "d", "--films", "0"], "Expected at least 1 for --films, got 0"),
+        (["--model", "m", "--dataset", "d", "--images", "0"], "Expected at least 1 for --images, got 0"),
         (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
         (
             ["--model", "m", "--dataset", "d", "--samples", "2", "--temperature", "0"],
@@ -296,10 +296,10 @@ def test_mistakes_are_named_in_one_line(
         (["--split", "tset"], "tset"),
         (["--train-split", "x"], "`none` does without"),
         (
-            ["--dataset", "{off the film}"],
-            "row 1 (id b): box 0 is [0, 0, 5, 11], outside the film",
+            ["--dataset", "{off the image}"],
+            "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image",
         ),
-        (["--dataset", "{two of one name}"], "Expected a name of its own for every film, got `id` 'a' 2 times"),
+        (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
         (["--out", "{taken}"], "Expected a folder without another evaluation for --out"),
     ],
 )
@@ -314,7 +314,7 @@ def test_nothing_is_wrong_when_the_model_is_loaded(
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr(load, "load_later", refuse)
-    changes = {"sound": {}, "off the film": {"boxes": [[], [[0, 0, 5, 11]]]}, "two of one name": {"id": ["a", "a"]}}
+    changes = {"sound": {}, "off the image": {"boxes": [[], [[0, 0, 5, 11]]]}, "two of one name": {"id": ["a", "a"]}}
     for name, change in changes.items():
         columns = {"id": ["a", "b"], "boxes": [[], [[0, 0, 5, 5]]], "width": [9, 9], "height": [9, 9]} | change
         DatasetDict({"test": Dataset.from_dict(columns)}).save_to_disk(str(tmp_path / name))
@@ -337,12 +337,12 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
     log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
     assert evaluate(*options) == 0
-    (out / "figures" / "of_before.png").write_bytes(b"")
+    (out / "metrics" / "of_before.png").write_bytes(b"")
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert evaluate(*options) == 0
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
-    # diagrams of figures that there are no more
-    assert not (out / "figures" / "of_before.png").exists()
+    # plots of metrics that there are no more
+    assert not (out / "metrics" / "of_before.png").exists()
     capsys.readouterr()
     assert evaluate(*options, "--label-matching", "exact") == 2
     refused = capsys.readouterr().err
@@ -352,7 +352,7 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
     assert "Name another folder, or replace what is there with --overwrite." in refused
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
-    assert figures(out)["facts"]["label matching"] == "exact"
+    assert metrics(out)["facts"]["label matching"] == "exact"
 
 
 def test_a_full_disk_leaves_the_evaluation_of_before(
@@ -378,8 +378,8 @@ def test_a_full_disk_leaves_the_evaluation_of_before(
 @pytest.mark.parametrize(
     ("confidence", "expected"),
     [
-        ('"85%"', "1 of 2 films has a box whose stated confidence is no number, the first 'a'"),
-        ("85", "1 of 2 films has a box whose stated confidence is not between 0 and 1, the first 'a'"),
+        ('"85%"', "1 of 2 images has a box whose stated confidence is no number, the first 'a'"),
+        ("85", "1 of 2 images has a box whose stated confidence is not between 0 and 1, the first 'a'"),
         ("0.85", ""),
     ],
 )
@@ -425,14 +425,14 @@ def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> 
         boxes = boxes[valid_boxes(boxes)].tolist()
         rows.append({"id": record["id"], "text": record["text"], "box_format": fmt.name, "boxes": boxes, **sizes})
     assert evaluate("--completions", log_of(tmp_path / "log.jsonl", rows), "--out", tmp_path / "out") == 0
-    found = figures(tmp_path / "out")["systems"]["log"]
+    found = metrics(tmp_path / "out")["systems"]["log"]
     # two records whose space is open to argument aside, every box is where the collector read it
     assert found["recall_50"]["value"] >= 0.99
     assert found["mean_iou"]["value"] >= 0.99
     assert found["precision_50"]["value"] >= 0.9
 
 
-def test_real_films(shared_dir: Path, tmp_path: Path) -> None:
+def test_real_images(shared_dir: Path, tmp_path: Path) -> None:
     """The constant box is as strong on lungs as the dataset's own notes say: mean IoU 0.670, 89 % above IoU 0.5."""
     from grounding_rewards.data.load import load_split
     from grounding_rewards.data.prompts import gold_answer
@@ -445,7 +445,7 @@ def test_real_films(shared_dir: Path, tmp_path: Path) -> None:
     log = log_of(tmp_path / "log.jsonl", rows)
     options = ["--dataset", folder, "--box-format", "qwen3-vl", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
-    found = figures(tmp_path / "out")
+    found = metrics(tmp_path / "out")
     constant = found["systems"]["constant box"]
     assert constant["mean_iou"]["value"] == pytest.approx(0.670, abs=5e-4)
     assert constant["recall_50"]["value"] == pytest.approx(0.892, abs=5e-4)
@@ -453,5 +453,5 @@ def test_real_films(shared_dir: Path, tmp_path: Path) -> None:
     assert found["facts"]["patients"] > 1
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "data:image/jpeg;base64," in page
-    # a page may be passed on: its heading does not say where the films lie
+    # a page may be passed on: its heading does not say where the images lie
     assert "log on cxr_lungs</title>" in page

@@ -9,19 +9,19 @@ import sys
 import pytest
 
 from grounding_rewards.commands import export as command
-from grounding_rewards.metrics.answered_film import write_answered
-from tests.exchange.conftest import films
+from grounding_rewards.metrics.answered_image import write_answered
+from tests.exchange.conftest import images
 
-__all__ = ["films"]
+__all__ = ["images"]
 
 
 @pytest.fixture
-def evaluation(films, tmp_path):
+def evaluation(images, tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    write_answered(folder / "films.jsonl", films)
-    figures = {"mean_iou": {"value": 0.5, "low": 0.4, "high": 0.6}}
-    content = {"systems": {"model": figures}, "facts": {"model": "runs/mine", "dataset": "vindr", "split": "test"}}
+    write_answered(folder / "images.jsonl", images)
+    metrics = {"mean_iou": {"value": 0.5, "low": 0.4, "high": 0.6}}
+    content = {"systems": {"model": metrics}, "facts": {"model": "runs/mine", "dataset": "vindr", "split": "test"}}
     (folder / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
     return folder
 
@@ -44,23 +44,23 @@ def test_a_folder_is_written(to, files, evaluation, tmp_path, capsys):
     out = tmp_path / "exports" / to
     assert export(evaluation, "--to", to, "--out", out) == 0
     assert {path.name for path in out.iterdir()} == files
-    assert capsys.readouterr().out == f"wrote 4 films to {out}\n"
+    assert capsys.readouterr().out == f"wrote 4 images to {out}\n"
     with pytest.raises(ValueError, match="Expected a new or empty place for --out"):
         export(evaluation, "--to", to, "--out", out)
 
 
-def test_films_alone_are_enough(evaluation, tmp_path):
+def test_images_alone_are_enough(evaluation, tmp_path):
     (evaluation / "evaluation.json").unlink()
-    assert export(evaluation / "films.jsonl", "--to", "label-studio", "--out", tmp_path / "out") == 0
+    assert export(evaluation / "images.jsonl", "--to", "label-studio", "--out", tmp_path / "out") == 0
     assert '"model_version": "model"' in (tmp_path / "out/tasks.json").read_text(encoding="utf-8")
 
 
 def test_the_model_is_named(evaluation, tmp_path):
-    export(evaluation, "--to", "label-studio", "--image-root", "s3://films/", "--out", tmp_path / "a")
+    export(evaluation, "--to", "label-studio", "--image-root", "s3://images/", "--out", tmp_path / "a")
     export(evaluation, "--to", "label-studio", "--name", "other", "--out", tmp_path / "b")
     tasks = [json.loads((tmp_path / name / "tasks.json").read_text(encoding="utf-8"))[0] for name in "ab"]
     assert [task["predictions"][0]["model_version"] for task in tasks] == ["mine", "other"]
-    assert [task["data"]["image"] for task in tasks] == ["s3://films/one.png", "/data/local-files/?d=one.png"]
+    assert [task["data"]["image"] for task in tasks] == ["s3://images/one.png", "/data/local-files/?d=one.png"]
 
 
 def test_a_model_card(evaluation, tmp_path, capsys):
@@ -77,18 +77,18 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     from pydicom import dcmread
     from pydicom.uid import generate_uid
 
-    from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+    from grounding_rewards.synthetic import draw_radiograph, write_dicom
 
     folder = tmp_path / "dicom"
-    film = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
+    image = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
     for name in ("three", "four"):
-        film.Columns, film.Rows, film.SOPInstanceUID = 100, 100, generate_uid()
-        film.save_as(folder / f"{name}.dcm")
+        image.Columns, image.Rows, image.SOPInstanceUID = 100, 100, generate_uid()
+        image.save_as(folder / f"{name}.dcm")
     assert export(evaluation, "--to", "dicom-sr", "--dicom", folder, "--out", tmp_path / "out") == 0
     assert capsys.readouterr().out == (
-        f"1 of 4 films have a report in {tmp_path / 'out'}\n"
+        f"1 of 4 images have a report in {tmp_path / 'out'}\n"
         "left out because there is no DICOM file: 2, the first 'one'\n"
-        "left out because the answer has neither a box nor a stated negative: 1, the first 'four'\n"
+        "left out because the answer has neither a box nor a no-finding statement: 1, the first 'four'\n"
     )
 
 
@@ -97,8 +97,8 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     [
         (["--to", "coco", "--dicom", "x"], "Expected --dicom with --to dicom-sr only, got --to coco"),
         (["--to", "coco", "--name", "x"], "Expected --name with --to label-studio or dicom-sr or model-card only"),
-        (["--to", "dicom-sr"], "Expected DICOM files called after the films' ids or images"),
-        (["--to", "fiftyone"], "Expected the image of every film, got 4 of 4 without"),
+        (["--to", "dicom-sr"], "Expected DICOM files called after the images' ids or images"),
+        (["--to", "fiftyone"], "Expected the image, got 4 of 4 without"),
     ],
 )
 def test_wrong_arguments(arguments, message, evaluation, tmp_path):
@@ -117,7 +117,7 @@ def test_wrong_arguments(arguments, message, evaluation, tmp_path):
 def test_a_missing_library_is_named(library, arguments, advice, evaluation, tmp_path, monkeypatch):
     if arguments[-1] == "--dicom":
         pytest.importorskip("pydicom", reason="needs the extra dicom")
-        from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        from grounding_rewards.synthetic import draw_radiograph, write_dicom
 
         write_dicom(draw_radiograph(3, "pa-256"), tmp_path / "dicom").rename(tmp_path / "dicom" / "three.dcm")
         arguments = [*arguments, tmp_path / "dicom"]
@@ -127,7 +127,7 @@ def test_a_missing_library_is_named(library, arguments, advice, evaluation, tmp_
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]"])
-def test_a_model_card_needs_figures(content, evaluation, tmp_path):
+def test_a_model_card_needs_metrics(content, evaluation, tmp_path):
     (evaluation / "evaluation.json").unlink()
     if content is not None:
         (evaluation / "evaluation.json").write_text(content, encoding="utf-8")

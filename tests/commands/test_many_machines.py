@@ -62,8 +62,8 @@ def test_the_array_of_the_page(tmp_path: Path) -> None:
     assert lines == [2, 3]
 
 
-def test_preparing_in_shards(tmp_path: Path, make_films: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    root, records = make_films(6)
+def test_preparing_in_shards(tmp_path: Path, make_images: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    root, records = make_images(6)
     lines = [
         {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
         for one in records
@@ -72,12 +72,12 @@ def test_preparing_in_shards(tmp_path: Path, make_films: Any, capsys: pytest.Cap
     out = tmp_path / "out"
     command = ["prepare", "jsonl", "--root", str(root), "--out", str(out), *FORMAT]
     assert main([*command, "--shard", "2/2"]) == 0
-    assert "out-00002-of-00002.films.parquet: 3 films of shard 2/2" in capsys.readouterr().out
+    assert "out-00002-of-00002.images.parquet: 3 images of shard 2/2" in capsys.readouterr().out
     assert main([*command, "--join"]) == 2
     assert "Run --shard 1/2 again, then --join." in capsys.readouterr().err
     assert main([*command, "--shard", "1/2"]) == 0
     assert main([*command, "--join"]) == 0
-    assert "6 films, 6 rows" in capsys.readouterr().out
+    assert "6 images, 6 rows" in capsys.readouterr().out
     assert main(["prepare", "--verify", "--out", str(out)]) == 0
 
 
@@ -89,11 +89,11 @@ def test_answering_in_shards(
     checkpoint, out = tmp_path / "model", tmp_path / "run"
     for part in tiny_model:
         part.save_pretrained(checkpoint)
-    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--films", "7", "--batch-size", "2"]
+    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--images", "7", "--batch-size", "2"]
     command += ["--max-new-tokens", "4", "--resamples", "20", "--out", str(out)]
     assert main([*command, "--shard", "2/2"]) == 0
-    assert "4 films of shard 2/2 answered" not in (printed := capsys.readouterr().out)
-    assert "3 films of shard 2/2 answered" in printed
+    assert "4 images of shard 2/2 answered" not in (printed := capsys.readouterr().out)
+    assert "3 images of shard 2/2 answered" in printed
     assert sorted(path.name for path in out.iterdir()) == [
         "completions.part-00002-of-00002.jsonl",
         "completions.settings.json",
@@ -108,13 +108,13 @@ def test_answering_in_shards(
     # In the order of the dataset, as one machine writes them.
     assert (out / "completions.jsonl").read_bytes() == parts
     assert not list(out.glob("*.part-*"))
-    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]["films"] == 7
+    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]["images"] == 7
     # How it was shared out is no other evaluation.
     assert main(command) == 0
 
 
 SCORE = ("score", "log.jsonl", "--rewards", "R3", "--out", "scored.jsonl")
-PREPARE = ("prepare", "jsonl", "--root", "films", "--out", "out", *FORMAT)
+PREPARE = ("prepare", "jsonl", "--root", "images", "--out", "out", *FORMAT)
 EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out")
 
 
@@ -128,7 +128,10 @@ EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out
         ((*SCORE, "--shard", "1/2", "--engine", "ray"), "Expected --shard without --engine, got --engine ray"),
         ((*PREPARE, "--join", "--engine", "ray"), "Expected --join without --engine, got --engine ray"),
         ((*PREPARE, "--shard", "1/2", "--dry-run"), "Expected --shard without --dry-run, got both"),
-        ((*PREPARE, "--shard", "1/2", "--push-to-hub", "me/films"), "Expected --shard without --push-to-hub, got both"),
+        (
+            (*PREPARE, "--shard", "1/2", "--push-to-hub", "me/images"),
+            "Expected --shard without --push-to-hub, got both",
+        ),
         (("prepare", "--verify", "--out", "out", "--shard", "1/2"), "Expected --verify without --shard"),
         ((*EVALUATE, "--shard", "1/2", "--overwrite"), "Expected --shard without --overwrite, got both"),
         ((*EVALUATE, "--engine", "ray", "--robustness", "pgd"), "Expected --robustness without --engine"),

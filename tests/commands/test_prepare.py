@@ -16,8 +16,8 @@ from grounding_rewards.cli import main
 from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.prepare import read_manifest
 from grounding_rewards.doctor.examine import CHECKS
+from grounding_rewards.prepare import read_manifest
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -28,8 +28,8 @@ def parse(*words):
 
 
 @pytest.fixture
-def folder(make_films):
-    root, records = make_films(6)
+def folder(make_images):
+    root, records = make_images(6)
     lines = [
         {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
         | {"patient_id": one.patient_id}
@@ -44,9 +44,9 @@ def test_one_command(folder, tmp_path, capsys):
     words = ("jsonl", "--root", folder, "--out", out, "--box-format", "qwen3-vl", "--side", 48, "--task", "finding")
     assert run(parse(*words, "--split-shares", "train=1", "--labels", "mass", "--negatives", "0.5")) == 0
     printed = capsys.readouterr().out
-    # Films 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
+    # Images 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
     assert re.search(
-        r"^train: \d films, \d rows, \d without boxes \(50.0%\), \d boxes, 1 shards$", printed, re.MULTILINE
+        r"^train: \d images, \d rows, \d without boxes \(50.0%\), \d boxes, 1 shards$", printed, re.MULTILINE
     )
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]
@@ -58,21 +58,21 @@ def test_one_command(folder, tmp_path, capsys):
     assert "1 problems" in capsys.readouterr().out
 
 
-def test_three_readers_of_dicom_films(tmp_path, write_dicom_film, monkeypatch):
-    """VinDr-CXR as on Kaggle: two of three agree on one box, the third drew another; a normal film."""
+def test_three_readers_of_dicom_images(tmp_path, write_dicom_image, monkeypatch):
+    """VinDr-CXR as on Kaggle: two of three agree on one box, the third drew another; a normal image."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     pixels = np.full((120, 160), 3000)
     # Dark as stored, bright as shown
     pixels[20:80, 40:100] = 100
     lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
     for k in range(4):
-        write_dicom_film(tmp_path / f"root/train/{k}.dicom", pixels)
+        write_dicom_image(tmp_path / f"root/train/{k}.dicom", pixels)
         drawn = ["Nodule/Mass,8,R1,40,20,100,80", "Nodule/Mass,8,R2,42,20,100,80", "Cardiomegaly,3,R3,1,1,30,30"]
         normal = [f"No finding,14,R{reader},,,," for reader in (1, 2, 3)]
         lines += [f"{k},{row}" for row in (normal if k == 3 else drawn)]
     (tmp_path / "root/train.csv").write_text("\n".join(lines) + "\n")
     words = ("vindr-cxr", "--root", tmp_path / "root", "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    with pytest.raises(ValueError, match="Expected a policy for readers, because 3 people read film 0"):
+    with pytest.raises(ValueError, match="Expected a policy for readers, because 3 people read image 0"):
         run(parse(*words))
     assert run(parse(*words, "--readers", "ignore", "--side", 80, "--normalize-labels")) == 0
     first, _, _, normal = load_split(str(tmp_path / "out"), "train")
@@ -86,8 +86,8 @@ def test_three_readers_of_dicom_films(tmp_path, write_dicom_film, monkeypatch):
     check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
 
 
-def test_options_reach_the_reader(tmp_path, make_films):
-    root, _ = make_films(3)
+def test_options_reach_the_reader(tmp_path, make_images):
+    root, _ = make_images(3)
     coco = {
         "images": [{"id": k, "file_name": f"{k}.png", "width": 96, "height": 64} for k in range(3)],
         "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 8, 30, 22]}],
@@ -96,16 +96,16 @@ def test_options_reach_the_reader(tmp_path, make_films):
     (root / "mine.json").write_text(json.dumps(coco))
     words = ("coco", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
     assert run(parse(*words, "--option", "annotations=mine.json", "--option", "images=.")) == 0
-    assert read_manifest(tmp_path / "out")["films"]["count"] == 3
+    assert read_manifest(tmp_path / "out")["images"]["count"] == 3
 
 
 def test_options_that_are_no_words(shared_dir, tmp_path):
-    """NIH's own film list, whose films are not here: that all of its films are read is seen in what is missing."""
+    """NIH's own image list, whose images are not here: that all of its images are read is seen in what is missing."""
     root = shared_dir / "data" / "annotations" / "nih_chestxray14"
     words = ("nih-chestxray14", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    with pytest.raises(ValueError, match="Expected a film that can be used"):
+    with pytest.raises(ValueError, match="Expected an image that can be used"):
         run(parse(*words, "--option", "negatives=false"))
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["films"]["count"] == 880
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["images"]["count"] == 880
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grounding_rewards.commands.prepare.prepare_films", stop)
+    monkeypatch.setattr("grounding_rewards.commands.prepare.prepare_images", stop)
     monkeypatch.setattr("grounding_rewards.commands.inspect.read_completions", stop)
     more = ("--root", str(folder), "--out", str(tmp_path / "out"), "--box-format", "qwen3-vl")
     assert main([*words, *(more if words[0] == "prepare" else ())]) == 130
@@ -175,7 +175,7 @@ def test_licence_and_source(folder, tmp_path):
 
 
 def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
-    """Kaggle's table alone: three readers, a speck of one of them, a normal film."""
+    """Kaggle's table alone: three readers, a speck of one of them, a normal image."""
     lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
     for k in range(30):
         drawn = [f"{k},Nodule/Mass,8,R{reader},40,20,100,80" for reader in (1, 2)]
@@ -185,10 +185,10 @@ def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
     words = ("vindr-cxr", "--root", tmp_path, "--box-format", "qwen3-vl", "--readers", "majority", "--split", "train")
     assert run(parse(*words, "--dry-run", "--negatives", 0.2, "--smallest-box", 5)) == 0
     printed = capsys.readouterr().out
-    # 10 films with a nodule, and 2 or 3 of 20 without findings: 10 * 0.2 / 0.8 = 2.5 is rounded to even
-    assert "train: 12 films, 12 rows, 2 without boxes (16.7%), 10 boxes\n" in printed
-    assert "18 films without findings are left out of train" in printed
-    assert "10 boxes on 10 films are too small (--smallest-box) and left out; 0 of these films" in printed
+    # 10 images with a nodule, and 2 or 3 of 20 without findings: 10 * 0.2 / 0.8 = 2.5 is rounded to even
+    assert "train: 12 images, 12 rows, 2 without boxes (16.7%), 10 boxes\n" in printed
+    assert "18 images without findings are left out of train" in printed
+    assert "10 boxes on 10 images are too small (--smallest-box) and left out; 0 of these images" in printed
     assert re.search(r"^Nodule/Mass +10, 10$", printed, re.MULTILINE)
     assert "Nothing was written" in printed
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
@@ -201,7 +201,7 @@ def test_dry_run_counts_what_is_then_written(folder, tmp_path, capsys):
     assert run(parse(*words, "--out", tmp_path / "out")) == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{counted}, 1 shards"
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "1 films without findings are left out of train" in card
+    assert "1 images without findings are left out of train" in card
 
 
 def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
@@ -235,10 +235,10 @@ def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
     assert pushed == []
     mixed = tmp_path / "mixed"
     assert run(parse("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed)) == 0
-    assert "train: 9 films, 9 rows" in capsys.readouterr().out
-    assert run(parse("--push-to-hub", "me/films", "--out", mixed)) == 0
-    assert pushed == [((mixed, "me/films"), {"licence_allows": False})]
-    assert "uploaded to me/films, a private dataset" in capsys.readouterr().out
+    assert "train: 9 images, 9 rows" in capsys.readouterr().out
+    assert run(parse("--push-to-hub", "me/images", "--out", mixed)) == 0
+    assert pushed == [((mixed, "me/images"), {"licence_allows": False})]
+    assert "uploaded to me/images, a private dataset" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for --mix"):
         run(parse("--mix", "one=much", "two", "--out", tmp_path / "out"))
 
@@ -285,7 +285,7 @@ def test_the_table_of_another_trainer(folder, tmp_path, capsys):
 
 
 WRONG_FOR_A_TABLE = [
-    (("--for", "verl", "synthetic", "--root", "films", "--out", "x"), "Expected --for without --root, got"),
+    (("--for", "verl", "synthetic", "--root", "images", "--out", "x"), "Expected --for without --root, got"),
     (("--for", "verl", "--out", "x"), "Expected dataset, got none"),
     (
         ("jsonl", "--root", ".", "--out", "x", "--box-format", "qwen3-vl", "--max-pixels", "9"),

@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.data import completion_logs, score_file
-from grounding_rewards.data.prepare import pipeline
-from grounding_rewards.data.ray_engine import TOO_SLOW
-from grounding_rewards.data.workers import map_in_workers
+from grounding_rewards.common.workers import map_in_workers
+from grounding_rewards.logs import completion_logs, score_file
+from grounding_rewards.logs.ray_engine import TOO_SLOW
 from grounding_rewards.models import resumable
+from grounding_rewards.prepare import pipeline
 
 ray = pytest.importorskip("ray", reason="needs the extra ray")
 
@@ -159,8 +159,8 @@ class DyingWork(pipeline._Work):
         return super().store(file)
 
 
-def test_preparing(tmp_path: Path, killed: Path, make_films: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, records = make_films(12)
+def test_preparing(tmp_path: Path, killed: Path, make_images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, records = make_images(12)
     lines = [
         {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
         for one in records
@@ -191,7 +191,7 @@ def test_generating(tmp_path: Path, killed: Path, tiny_model: tuple[Any, Any], m
     checkpoint = tmp_path / "model"
     for part in tiny_model:
         part.save_pretrained(checkpoint)
-    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--films", "9", "--batch-size", "2"]
+    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--images", "9", "--batch-size", "2"]
     command += ["--max-new-tokens", "4", "--resamples", "20", "--max-image-pixels", "10000", "--out"]
     assert main([*command, str(tmp_path / "here")]) == 0
     monkeypatch.setattr(resumable, "_Asking", DyingAnswers)

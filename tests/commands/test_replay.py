@@ -1,4 +1,4 @@
-"""`grounding-rewards replay` from a log to tables, figures and a page."""
+"""`grounding-rewards replay` from a log to tables, metrics and a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "replay.md").read_text(encoding="utf-8")
-FILM = {"width": 100, "height": 100, "box_format": "qwen3-vl"}
+IMAGE = {"width": 100, "height": 100, "box_format": "qwen3-vl"}
 BOX = [0, 0, 50, 50]
 
 
@@ -25,22 +25,22 @@ def text(*shares):
 
 @pytest.fixture
 def log(tmp_path):
-    """Three films with four answers each, the last film normal."""
+    """Three images with four answers each, the last image normal."""
     answers = {"a": (0.9, 0.6, 0.4, 0.2), "b": (0.3, 0.8, 0.55, 0.1)}
     rows = [
         *({"id": name, "boxes": [BOX], "completion": text(one)} for name, shares in answers.items() for one in shares),
         *({"id": "n", "boxes": [], "completion": one} for one in ("[]", "[]", text(1), "?")),
     ]
     path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps({**FILM, **row}) + "\n" for row in rows), encoding="utf-8")
+    path.write_text("".join(json.dumps({**IMAGE, **row}) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
-def test_tables_figures_and_page(log, tmp_path, capsys):
+def test_tables_metrics_and_page(log, tmp_path, capsys):
     words = ["replay", str(log), "--rewards", "R3", "R3:iou_threshold=0.3", "soft_f1"]
     assert main([*words, "--json", str(tmp_path / "found.json"), "--html", str(tmp_path / "page.html")]) == 0
     out = capsys.readouterr().out
-    assert "12 answers to 3 films, 3 groups of several answers to one film; intervals over 3 films" in out
+    assert "12 answers to 3 images, 3 groups of several answers to one image; intervals over 3 images" in out
     for words in (
         "R3:iou_threshold=0.3",
         "sensitivity at 1 false box",
@@ -51,7 +51,7 @@ def test_tables_figures_and_page(log, tmp_path, capsys):
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["rewards"]["R3"]["zero"] == pytest.approx(6 / 12)
     assert found["within_groups"]["soft_f1"]["mean_iou"] == {"value": 1, "low": 1, "high": 1, "of": 2}
-    # of both films with findings the answers differ in mean IoU, and in R3
+    # of both images with findings the answers differ in mean IoU, and in R3
     assert found["silent"]["R3"]["mean_iou"] == 0
     assert not {"a", "b", "n"} & set(json.dumps(found).split('"'))
     assert "Rewards on the same answers" in (tmp_path / "page.html").read_text()
@@ -87,7 +87,7 @@ def test_controls_show_the_floor_and_no_disagreement(log, capsys):
         (["--rewards", "R3:tau=1"], "Expected known parameters for reward `R3`, got 'tau'"),
         (["--rewards", "R3:{"], "Expected parameters as name=value"),
         (["--rewards", "R3:iou_threshold=7"], "Expected"),
-        (["--rewards", "R3", "--films", "-1"], "Expected at least 0 for --films, got -1"),
+        (["--rewards", "R3", "--images", "-1"], "Expected at least 0 for --images, got -1"),
         (["--rewards", "R3", "R4:on_truncated=zero"], "Expected one `on_truncated` for all rewards"),
     ],
 )
@@ -107,14 +107,14 @@ def test_a_wrong_space_is_a_warning_and_no_format_an_error(monkeypatch, capsys):
     assert "Expected a box format, got none in the log. Say with --box-format" in capsys.readouterr().err
 
 
-def test_one_answer_a_film_is_no_group_and_no_error(log, capsys):
+def test_one_answer_an_image_is_no_group_and_no_error(log, capsys):
     lines = log.read_text().splitlines()
     log.write_text("\n".join((lines[0], lines[5], lines[8])))
     assert main(["replay", str(log), "--rewards", "R3", "soft_f1", "--correlation", "kendall"]) == 0
     out = capsys.readouterr().out
     assert "Kendall of rewards, over all answers" in out
     assert "within groups, mean" not in out
-    assert "No coefficient: no film has several answers." in out
+    assert "No coefficient: no image has several answers." in out
 
 
 def test_score_names_rewards_in_the_same_way(log, tmp_path, capsys):

@@ -19,7 +19,7 @@ GT = [10, 10, 30, 30]
 
 
 def write_log(path: Path, *, images: bool = False, **columns: Any) -> Path:
-    """Six films of 100 x 100 with four answers each: below τ, spread, all unread, hallucinated, perfect, empty."""
+    """Six images of 100 x 100 with four answers each: below τ, spread, all unread, hallucinated, perfect, empty."""
     rng = np.random.default_rng(0)
     answers = [
         [[200, 100, 400, 300], [220, 100, 420, 300], [260, 100, 460, 300], [210, 100, 410, 300]],
@@ -30,16 +30,16 @@ def write_log(path: Path, *, images: bool = False, **columns: Any) -> Path:
         ["[]"] * 4,
     ]
     rows = []
-    for film, boxes in enumerate(answers):
+    for image, boxes in enumerate(answers):
         for k, box in enumerate(boxes):
             text = "what?" if box is None else box if isinstance(box, str) else json.dumps([{"bbox_2d": box}])
-            found = [] if film in (3, 4) else [GT]
-            row = {"id": f"film {film}", "completion": text, "boxes": found, "labels": ["mass"] * len(found)}
+            found = [] if image in (3, 4) else [GT]
+            row = {"id": f"image {image}", "completion": text, "boxes": found, "labels": ["mass"] * len(found)}
             row |= {
                 "width": 100,
                 "height": 100,
                 "box_format": "qwen3-vl",
-                "image": f"{film}.png",
+                "image": f"{image}.png",
                 "sample": k,
                 **columns,
             }
@@ -47,7 +47,7 @@ def write_log(path: Path, *, images: bool = False, **columns: Any) -> Path:
         if images:
             from PIL import Image
 
-            Image.fromarray(rng.integers(0, 256, (100, 100), dtype=np.uint8)).save(path.parent / f"{film}.png")
+            Image.fromarray(rng.integers(0, 256, (100, 100), dtype=np.uint8)).save(path.parent / f"{image}.png")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
@@ -61,10 +61,10 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert words in printed
     assert re.search(r"Logged as R4: 100 % of the groups without spread; \d+ % of them differ", printed)
     assert "Another reward alone would not do: 83 % of the groups are without spread under R4, 67 % under" in printed
-    figures = json.loads(found.read_text(encoding="utf-8"))
-    assert figures["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
-    assert [one["name"] for one in figures["tried"]][:3:2] == ["R4 at τ 0.3", "soft_f1"]
-    assert "film 0" not in found.read_text(encoding="utf-8")
+    metrics = json.loads(found.read_text(encoding="utf-8"))
+    assert metrics["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
+    assert [one["name"] for one in metrics["tried"]][:3:2] == ["R4 at τ 0.3", "soft_f1"]
+    assert "image 0" not in found.read_text(encoding="utf-8")
 
 
 def test_strict_tells_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,7 +74,7 @@ def test_strict_tells_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "Expected the same" in capsys.readouterr().err
 
 
-def test_the_page_holds_everything_and_films_only_where_they_may_be(tmp_path: Path) -> None:
+def test_the_page_holds_everything_and_images_only_where_they_may_be(tmp_path: Path) -> None:
     pytest.importorskip("PIL.Image", reason="needs the train extra")
     log, page = write_log(tmp_path / "log.jsonl", images=True), tmp_path / "signal.html"
     assert main(["signal", str(log), "--html", str(page)]) == 0
@@ -84,13 +84,13 @@ def test_the_page_holds_everything_and_films_only_where_they_may_be(tmp_path: Pa
         "Why groups have no spread",
         "What would have given signal",
         "By finding",
-        "film 0",
+        "image 0",
         "data:image/jpeg",
     ):
         assert words in html
-    assert main(["signal", str(log), "--html", str(page), "--no-films"]) == 0
+    assert main(["signal", str(log), "--html", str(page), "--no-images"]) == 0
     assert "data:image" not in page.read_text(encoding="utf-8")
-    assert "film 0" not in page.read_text(encoding="utf-8")
+    assert "image 0" not in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_the_page_holds_everything_and_films_only_where_they_may_be(tmp_path: Pa
     [
         ([], "Expected a log of completions or --model, got neither"),
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
-        (["--model", "m"], "Expected films for --dataset, got none"),
+        (["--model", "m"], "Expected images for --dataset, got none"),
         (["--model", "m", "--dataset", "synthetic", "--samples", "1"], "Expected at least 2 for --samples, got 1"),
         (
             ["--model", "m", "--dataset", "synthetic", "--temperatures", "0"],
@@ -106,8 +106,8 @@ def test_the_page_holds_everything_and_films_only_where_they_may_be(tmp_path: Pa
         ),
         (["LOG", "--reward", "R6"], "Expected a known name for `name`, got 'R6'"),
         (["LOG", "--try", "R6"], "Expected a known name for `name`, got 'R6'"),
-        (["SINGLE"], "Expected several completions to the same film, got one to each of 2"),
-        (["LOG", "--dataset", "synthetic"], "Expected the `id` of a film of the dataset in every row of the log"),
+        (["SINGLE"], "Expected several completions to the same image, got one to each of 2"),
+        (["LOG", "--dataset", "synthetic"], "Expected the `id` of an image of the dataset in every row of the log"),
     ],
 )
 def test_mistakes_are_named(
@@ -121,14 +121,14 @@ def test_mistakes_are_named(
     assert message in capsys.readouterr().err
 
 
-def test_bad_films_are_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_images_are_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = write_log(tmp_path / "log.jsonl")
     log.write_text(
         log.read_text(encoding="utf-8").replace('"boxes": [[10, 10, 30, 30]]', '"boxes": [[10, 10, 30, 300]]', 4)
     )
     assert main(["signal", str(log)]) == 2
-    assert "outside the film" in capsys.readouterr().err
-    with pytest.warns(UserWarning, match="1 of 6 films"):
+    assert "outside the image" in capsys.readouterr().err
+    with pytest.warns(UserWarning, match="1 of 6 images"):
         assert main(["signal", str(log), "--bad-rows", "drop"]) == 0
     assert "5 groups, 20 completions" in capsys.readouterr().out
 
@@ -143,10 +143,10 @@ def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFi
     logged = [entry["frac_reward_zero_std"] for entry in trainer.state.log_history if "frac_reward_zero_std" in entry]
     found = tmp_path / "signal.json"
     assert main(["signal", str(tmp_path / "run" / "completions"), "--json", str(found)]) == 0
-    figures = json.loads(found.read_text(encoding="utf-8"))
-    assert figures["configured"]["no_spread"][0] == pytest.approx(np.mean(logged))
-    assert figures["logged"][0]["name"] == "R4"
-    assert figures["logged"][0]["differs"] == 0.0
+    metrics = json.loads(found.read_text(encoding="utf-8"))
+    assert metrics["configured"]["no_spread"][0] == pytest.approx(np.mean(logged))
+    assert metrics["logged"][0]["name"] == "R4"
+    assert metrics["logged"][0]["differs"] == 0.0
 
 
 @pytest.mark.training
@@ -159,7 +159,7 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
         str(ASSET),
         "--dataset",
         "synthetic",
-        "--films",
+        "--images",
         "3",
         "--samples",
         "2",

@@ -32,20 +32,20 @@ def no_weights(tmp_path_factory):
 def places(no_weights, tmp_path_factory):
     """Folders that wrong values name."""
     root = tmp_path_factory.mktemp("places")
-    film = {"boxes": [[10, 20, 60, 80]], "labels": ["mass"], "width": 120, "height": 90}
+    image = {"boxes": [[10, 20, 60, 80]], "labels": ["mass"], "width": 120, "height": 90}
 
-    def films(name, rows):
+    def images(name, rows):
         folder = root / name
         folder.mkdir()
-        Image.new("L", (120, 90)).save(folder / "film.png")
+        Image.new("L", (120, 90)).save(folder / "image.png")
         (folder / "broken.png").write_bytes(b"not an image")
-        lines = [json.dumps({"file": "film.png", "id": f"{name}-{k}", **film, **row}) for k, row in enumerate(rows)]
+        lines = [json.dumps({"file": "image.png", "id": f"{name}-{k}", **image, **row}) for k, row in enumerate(rows)]
         (folder / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         return folder
 
     from datasets import Dataset, DatasetDict
 
-    from grounding_rewards.data.synthetic import synthetic_dataset
+    from grounding_rewards.synthetic import synthetic_dataset
 
     whole = synthetic_dataset("train", 4)
     DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
@@ -67,12 +67,12 @@ def places(no_weights, tmp_path_factory):
     (root / "empty").mkdir()
     return {
         "root": root,
-        "unsplit": films("unsplit", [{}] * 4),
-        "outside": films("outside", [{"split": "train"}, {"split": "train", "boxes": [[10, 20, 60, 800]]}]),
-        "upside_down": films("upside_down", [{"split": "train", "boxes": [[60, 20, 10, 80]]}] * 2),
-        "unreadable": films("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
-        "missing": films("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
-        "few": films("few", [{"split": "train"}]),
+        "unsplit": images("unsplit", [{}] * 4),
+        "outside": images("outside", [{"split": "train"}, {"split": "train", "boxes": [[10, 20, 60, 800]]}]),
+        "upside_down": images("upside_down", [{"split": "train", "boxes": [[60, 20, 10, 80]]}] * 2),
+        "unreadable": images("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
+        "missing": images("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
+        "few": images("few", [{"split": "train"}]),
     }
 
 
@@ -91,21 +91,21 @@ TRAIN = [
     ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
     ({"reward_weights": [0.0]}, "Expected a weight other than 0 for reward_weights"),
     ({"box_format": "qwen9"}, "qwen9"),
-    # films
+    # images
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
     ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, a prepared or a saved dataset"),
     ({"train_split": "trane"}, "Expected a known word for `split`, got 'trane'. Use one of: train, validation, test"),
     ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
     ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),
     ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
-    ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the film"),
+    ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
     ({"dataset": "{root}/missing"}, "line 2 (id missing-1): no such image: no.png"),
     ({"dataset": "{root}/columnless"}, "Expected a prompt, or labels and a box format to make one of, in every row"),
     ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
-    ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 films for train_dataset"),
-    ({"train_films": 0}, "Expected a number from 1 up for train_films"),
+    ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 images for train_dataset"),
+    ({"train_images": 0}, "Expected a number from 1 up for train_images"),
     ({"max_image_pixels": 0}, "Expected a number from 1 up for max_image_pixels"),
     ({"max_image_pixels": 100}, "Expected at least 784 for max_image_pixels"),
     # the folder
@@ -171,8 +171,8 @@ SFT = [
     ({"crop": 0.7}, "Expected a number in [0, 0.5) for crop"),
     ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
-    ({"max_length": 20}, "Expected films whose prompt and answer fit into max_length 20 in every row"),
-    ({"dataset": "{root}/outside"}, "outside the film"),
+    ({"max_length": 20}, "Expected images whose prompt and answer fit into max_length 20 in every row"),
+    ({"dataset": "{root}/outside"}, "outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "image cannot be read"),
     ({"dataset": "{root}/columnless"}, "Expected a prompt, or labels and a box format to make one of, in every row"),
@@ -267,7 +267,7 @@ def test_help_has_our_options_first(capsys, command, shown):
     printed = capsys.readouterr().out
     assert shown in printed
     options = (
-        printed[printed.index("options:") :] if "options:" in printed else printed[printed.index("reward and films") :]
+        printed[printed.index("options:") :] if "options:" in printed else printed[printed.index("reward and images") :]
     )
     assert options.index("--dataset") < options.index("--learning_rate") < options.index("--lora_r")
     assert "iou_threshold=0.5" in printed or command == "sft"
@@ -334,7 +334,7 @@ def test_sigterm_saves_and_ends(tmp_path):
 
 
 def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
-    values = {**GRPO, "train_films": 16, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no"}
+    values = {**GRPO, "train_images": 16, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no"}
     log, output = tmp_path / "run" / "log.jsonl", tmp_path / "output.txt"
     with started(command, "train", *words(values), output=output, processes=2) as both:
         wait_until(lambda: log.is_file() and log.read_text().count("\n") >= 2, both, output)
@@ -349,17 +349,18 @@ def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
     assert not (tmp_path / "run" / "checkpoint").exists()
 
 
-def test_a_folder_of_large_films_says_its_size(tmp_path, capsys, no_weights):
-    films = tmp_path / "films"
-    films.mkdir()
-    Image.fromarray(np.zeros((300, 250), dtype=np.uint8)).save(films / "a.png")
+def test_a_folder_of_large_images_says_its_size(tmp_path, capsys, no_weights):
+    images = tmp_path / "images"
+    images.mkdir()
+    Image.fromarray(np.zeros((300, 250), dtype=np.uint8)).save(images / "a.png")
     row = {"file": "a.png", "boxes": [[10, 20, 200, 280]], "labels": ["mass"], "width": 250, "height": 300}
     lines = [json.dumps({**row, "id": str(k), "split": "train"}) for k in range(4)]
-    (films / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    options = {**GRPO, "model_name_or_path": ASSET, "dataset": films, "max_image_pixels": 15000, "max_steps": 1}
+    (images / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    options = {**GRPO, "model_name_or_path": ASSET, "dataset": images, "max_image_pixels": 15000, "max_steps": 1}
     assert main(["train", *words({**options, "output_dir": tmp_path / "run"})]) == 0
     # By hand: sqrt(250 * 300 / 15000) = 2.236, so 111.8 x 134.2, down to whole tokens of 28: 84 x 112, 12 tokens.
     printed = capsys.readouterr().err
     assert (
-        "at most 15000 pixels (max_image_pixels); the largest film, 250 x 300, is seen as 84 x 112, 12 image" in printed
+        "at most 15000 pixels (max_image_pixels); the largest image, 250 x 300, is seen as 84 x 112, 12 image"
+        in printed
     )

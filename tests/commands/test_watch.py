@@ -10,7 +10,7 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands.watch import course
-from grounding_rewards.data.run_log import read_run
+from grounding_rewards.logs.run_log import read_run
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 
 
@@ -51,7 +51,7 @@ def test_one_frame_has_reward_signal_with_its_remedy_and_how_far_the_run_is(run,
     # latest value, mean of the latest, course
     assert row.split() == ["reward", "0.400", "0.250", "▁▃▆█"]
     assert "hallucination" not in page
-    assert "R4: 75% of the films had answers that all earned the same: all empty 50%, all equal 25%." in page
+    assert "R4: 75% of the images had answers that all earned the same: all empty 50%, all equal 25%." in page
     assert "The model does not dare" in " ".join(page.split())
     assert "log_completions: true" in page
 
@@ -72,7 +72,7 @@ def test_the_last_answers_with_reward_reason_and_text(run, capsys):
 
     (run / "log.jsonl").write_text(lines(entry(1)))
     (run / "completions").mkdir()
-    said = json.dumps({"id": "film 7", "boxes": [], "width": 9, "height": 9})
+    said = json.dumps({"id": "image 7", "boxes": [], "width": 9, "height": 9})
     columns = {
         "step": [1, 1], "completion": ["first", "\x1b[2J[bold]last"], "R4": [0.5, 0.25], "R4/row": [said] * 2,
         "R4/reason": ["no", "1 of 2 found"],
@@ -81,7 +81,7 @@ def test_the_last_answers_with_reward_reason_and_text(run, capsys):
     # The trainer is writing the next one.
     (run / "completions" / "completions_00002.parquet").write_bytes(b"PAR1")
     page = shown(capsys, run, "--once", "--answers", 1)
-    assert "film film 7, R4 0.250: 1 of 2 found\n  \\x1b[2J[bold]last" in page
+    assert "image image 7, R4 0.250: 1 of 2 found\n  \\x1b[2J[bold]last" in page
     assert "first" not in page.rpartition("Last answers")[2]
     assert "Last answers" not in shown(capsys, run, "--once", "--answers", 0)
 

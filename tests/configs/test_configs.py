@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from grounding_rewards.data.config_files import read_config
+from grounding_rewards.common.config_files import read_config
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs"
@@ -39,7 +39,7 @@ def test_there_are_files():
         FILES
     )
     assert {"models", "tuning", "generation"} == {name.split("/")[0] for name in OVERLAYS}
-    assert {"demo/grpo.yaml", "demo/real_films.yaml"} <= set(FILES)
+    assert {"demo/grpo.yaml", "demo/real_images.yaml"} <= set(FILES)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -71,8 +71,8 @@ def test_experiments_differ_in_the_reward_only(name):
 
 
 @pytest.mark.parametrize("name", TRAININGS)
-def test_films_of_patients_stay_here(name):
-    """TRL would show films in its completion tables and make repositories public."""
+def test_images_of_patients_stay_here(name):
+    """TRL would show images in its completion tables and make repositories public."""
     config = read_config(CONFIGS / name)
     assert config["report_to"] == "none"
     assert not config.get("push_to_hub")

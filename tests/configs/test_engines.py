@@ -125,7 +125,7 @@ def test_generation(file, mode):
     if mode is None:
         return
     assert config.vllm_mode == mode
-    # A prompt with its film and the longest answer fit.
+    # A prompt with its image and the longest answer fit.
     assert config.vllm_max_model_length >= 1280 + config.max_completion_length
     if find_spec("vllm") is None:
         from grounding_rewards.training.model import check_installed

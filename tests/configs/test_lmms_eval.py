@@ -1,4 +1,4 @@
-"""The task folder for lmms-eval: loaded by its TaskManager, asked, answered and scored, on films that were prepared.
+"""The task folder for lmms-eval: loaded by its TaskManager, asked, answered and scored, on images that were prepared.
 
 lmms-eval itself is not among the development dependencies, because it pins some of theirs: `make .venv/.lmms-eval`.
 """
@@ -22,7 +22,7 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 BOXES = [[[10, 8, 50, 56]], [[5, 8, 45, 32], [50, 40, 90, 56]], []]
 LABELS = [["mass"], ["mass", "effusion"], []]
-#: The first film found exactly; one of two boxes of the second; a hallucination on the third; in parts of 1000.
+#: The first image found exactly; one of two boxes of the second; a hallucination on the third; in parts of 1000.
 ANSWERS = [
     '[{"bbox_2d": [100, 125, 500, 875], "label": "mass"}]',
     '[{"bbox_2d": [50, 125, 450, 500], "label": "effusion"}]',
@@ -32,7 +32,7 @@ ANSWERS = [
 
 @pytest.fixture(autouse=True, scope="module")
 def _pillow_as_it_was():
-    """lmms-eval tells Pillow, for the whole process, to take films that break off for whole ones."""
+    """lmms-eval tells Pillow, for the whole process, to take images that break off for whole ones."""
     from PIL import ImageFile
 
     before = ImageFile.LOAD_TRUNCATED_IMAGES
@@ -49,21 +49,21 @@ def utils():
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
-    """Three films as `grounding-rewards prepare` writes them, and a task of one's own beside them."""
-    from grounding_rewards.data.prepare import PrepareSettings, prepare_films
-    from grounding_rewards.data.readers import FilmRecord
+    """Three images as `grounding-rewards prepare` writes them, and a task of one's own beside them."""
+    from grounding_rewards.prepare import PrepareSettings, prepare_images
+    from grounding_rewards.sources import AnnotatedImage
 
     root = tmp_path_factory.mktemp("lmms")
-    films = []
+    images = []
     for number, (boxes, labels) in enumerate(zip(BOXES, LABELS, strict=True)):
         pixels = np.random.default_rng(number).integers(0, 255, (64, 100), dtype=np.uint8)
         Image.fromarray(pixels).save(root / f"{number}.png")
-        films.append(FilmRecord(str(number), f"{number}.png", boxes, labels, patient_id=str(number), split="test"))
-    prepare_films(lambda: films, root, root / "films", PrepareSettings("jsonl", "qwen3-vl"))
+        images.append(AnnotatedImage(str(number), f"{number}.png", boxes, labels, patient_id=str(number), split="test"))
+    prepare_images(lambda: images, root, root / "images", PrepareSettings("jsonl", "qwen3-vl"))
     (root / "tasks").mkdir()
     (root / "tasks" / "mine.yaml").write_text(
-        f"include: {TASK}\ntask: my_films\n"
-        f"dataset_kwargs: {{data_files: {{test: {root}/films/data/test-*.parquet}}}}\n",
+        f"include: {TASK}\ntask: my_images\n"
+        f"dataset_kwargs: {{data_files: {{test: {root}/images/data/test-*.parquet}}}}\n",
         encoding="utf-8",
     )
     return root
@@ -73,7 +73,7 @@ def prepared(tmp_path_factory):
 def rows(prepared):
     from grounding_rewards.data.load import load_split
 
-    return utils().checked_films(load_split(str(prepared / "films"), "test"))
+    return utils().checked_images(load_split(str(prepared / "images"), "test"))
 
 
 def test_the_header_says_how_to_launch_and_override():
@@ -82,7 +82,7 @@ def test_the_header_says_how_to_launch_and_override():
     assert "overridden" in header
 
 
-def test_the_prompt_is_the_films_own_and_the_gold_answer_earns_everything(rows):
+def test_the_prompt_is_the_images_own_and_the_gold_answer_earns_everything(rows):
     module = utils()
     for row in rows:
         assert "<image>" not in module.prompt_text(row)
@@ -95,23 +95,23 @@ def test_the_prompt_is_the_films_own_and_the_gold_answer_earns_everything(rows):
             assert scored[name][0] == pytest.approx(1.0 if row["boxes"] else 0.2)
 
 
-def test_figures_are_pooled_over_films(rows):
-    """By hand: IoU 1, 1 and 0 of three boxes; TP 2, FP 1, FN 1; the one normal film has a box; 1 of 2 labels right."""
+def test_metrics_are_pooled_over_images(rows):
+    """By hand: IoU 1, 1 and 0 of three boxes; TP 2, FP 1, FN 1; the one normal image has a box; 1 of 2 labels right."""
     module = utils()
     scored = [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]
-    figures = {name: module.pooled([one[name] for one in scored]) for name in scored[0]}
-    assert figures["mean_iou"] == pytest.approx(2 / 3)
-    assert figures["f1_50"] == pytest.approx(4 / 6)
-    assert figures["precision_50"] == pytest.approx(2 / 3)
-    assert figures["recall_50"] == pytest.approx(2 / 3)
-    assert figures["false_per_film"] == pytest.approx(1 / 3)
-    assert figures["hallucination_rate"] == 1
-    assert figures["unparseable_share"] == 0
-    assert figures["label_accuracy"] == 0.5
+    metrics = {name: module.pooled([one[name] for one in scored]) for name in scored[0]}
+    assert metrics["mean_iou"] == pytest.approx(2 / 3)
+    assert metrics["f1_50"] == pytest.approx(4 / 6)
+    assert metrics["precision_50"] == pytest.approx(2 / 3)
+    assert metrics["recall_50"] == pytest.approx(2 / 3)
+    assert metrics["false_per_film"] == pytest.approx(1 / 3)
+    assert metrics["hallucination_rate"] == 1
+    assert metrics["unparseable_share"] == 0
+    assert metrics["label_accuracy"] == 0.5
     assert math.isnan(module.pooled([(0.0, 0.0)]))
 
 
-def test_they_are_the_figures_of_our_own_evaluation(rows):
+def test_they_are_the_metrics_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
     from grounding_rewards.data.load import light_rows
     from grounding_rewards.metrics.answers import read_answers
@@ -120,28 +120,28 @@ def test_they_are_the_figures_of_our_own_evaluation(rows):
     module = utils()
     # letters of another case, and white space, are no other label
     answers = [ANSWERS[0].replace("mass", " Mass"), *ANSWERS[1:]]
-    films = read_answers(light_rows(rows), [[answer] for answer in answers], get_reward("R4"))
-    ours = evaluate({"model": films}, Measures("R4", resamples=1)).systems["model"]
+    images = read_answers(light_rows(rows), [[answer] for answer in answers], get_reward("R4"))
+    ours = evaluate({"model": images}, Measures("R4", resamples=1)).systems["model"]
     theirs = [module.score(row, [answer]) for row, answer in zip(rows, answers, strict=True)]
-    for name in module.FIGURES:
+    for name in module.METRICS:
         assert module.pooled([one[name] for one in theirs]) == pytest.approx(ours[name].value), name
     for name in ("R1", "R2", "R3", "R4", "R5"):
         assert module.pooled([one[name] for one in theirs]) == pytest.approx(ours[f"reward_{name}"].value)
 
 
-def test_every_figure_is_among_the_metrics_of_the_task():
+def test_every_metric_is_among_the_metrics_of_the_task():
     text = TASK.read_text(encoding="utf-8")
     listed = set(re.findall(r"metric: (\w+)", text))
-    assert listed == {"R1", "R2", "R3", "R4", "R5", *utils().FIGURES}
+    assert listed == {"R1", "R2", "R3", "R4", "R5", *utils().METRICS}
 
 
 def test_what_cannot_be_scored_is_refused_before_anything_is_generated(rows):
     module = utils()
     with pytest.raises(ValueError, match="none called boxes, box_format"):
-        module.checked_films(rows.remove_columns(["boxes", "box_format"]))
+        module.checked_images(rows.remove_columns(["boxes", "box_format"]))
     special = rows.remove_columns("box_format").add_column("box_format", ["minicpm-v"] * len(rows))
     with pytest.raises(ValueError, match="plain text, got minicpm-v"):
-        module.checked_films(special)
+        module.checked_images(special)
 
 
 @pytest.fixture(scope="module")
@@ -184,12 +184,12 @@ def test_lmms_eval_runs_the_task(lmms_eval, prepared, tmp_path, monkeypatch):
 
     manager = lmms_eval.TaskManager(include_path=str(prepared / "tasks"), include_defaults=False)
     found = simple_evaluate(
-        Sayer(), tasks=["my_films"], task_manager=manager, batch_size=1, bootstrap_iters=0, log_samples=True
+        Sayer(), tasks=["my_images"], task_manager=manager, batch_size=1, bootstrap_iters=0, log_samples=True
     )
-    figures = {name.split(",")[0]: value for name, value in found["results"]["my_films"].items()}
-    assert figures["f1_50"] == pytest.approx(4 / 6)
-    assert figures["hallucination_rate"] == 1
-    assert figures["R4"] == pytest.approx(np.mean([one["R4"][0] for one in _scored(prepared)]))
+    metrics = {name.split(",")[0]: value for name, value in found["results"]["my_images"].items()}
+    assert metrics["f1_50"] == pytest.approx(4 / 6)
+    assert metrics["hallucination_rate"] == 1
+    assert metrics["R4"] == pytest.approx(np.mean([one["R4"][0] for one in _scored(prepared)]))
     assert [size for _, _, size in asked] == [(100, 64)] * 3
     assert all("bbox_2d" in context and until == [] for context, until, _ in asked)
     json.dumps(found["samples"], default=str)
@@ -199,5 +199,5 @@ def _scored(prepared):
     from grounding_rewards.data.load import load_split
 
     module = utils()
-    rows = load_split(str(prepared / "films"), "test")
+    rows = load_split(str(prepared / "images"), "test")
     return [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]

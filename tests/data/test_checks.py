@@ -6,7 +6,7 @@ import re
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.data.checks import check_dataset, check_films
+from grounding_rewards.data.checks import check_dataset, check_images
 from grounding_rewards.parsing import get_box_format
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
@@ -20,51 +20,51 @@ SOUND = {
     "labels": ["mass"],
     "width": 100,
     "height": 200,
-    "id": "film-1",
+    "id": "image-1",
 }
 
 
 def dataset_of(*changes):
     """A dataset of sound rows, each with one change."""
-    rows = [{**SOUND, "id": f"film-{number}", **change} for number, change in enumerate(changes)]
+    rows = [{**SOUND, "id": f"image-{number}", **change} for number, change in enumerate(changes)]
     return datasets.Dataset.from_list(rows)
 
 
 def with_images(*sizes, **change):
-    films = dataset_of(*[change for _ in sizes])
+    annotated_images = dataset_of(*[change for _ in sizes])
     images = [datasets.Image().encode_example(Image.new("L", size)) for size in sizes]
-    return films.add_column("image", images).cast_column("image", datasets.Image())
+    return annotated_images.add_column("image", images).cast_column("image", datasets.Image())
 
 
 def test_a_missing_image_is_named():
-    films = with_images((100, 200), (100, 200))
-    films = films.map(lambda row, k: {"image": None if k else row["image"]}, with_indices=True)
+    images = with_images((100, 200), (100, 200))
+    images = images.map(lambda row, k: {"image": None if k else row["image"]}, with_indices=True)
     with pytest.raises(ValueError, match=r"row 1 .*image is missing"):
-        check_films(films)
+        check_images(images)
 
 
 @pytest.mark.filterwarnings("ignore:The box format .* cannot hold some boxes")
 @pytest.mark.parametrize("reward", gr.list_rewards())
 @pytest.mark.parametrize("box_format", gr.list_box_formats())
 def test_sound_rows_pass(reward, box_format):
-    # A format that sees only the middle of a film can name all of a square one.
+    # A format that sees only the middle of an image can name all of a square one.
     height = 100.0 if get_box_format(box_format).space.frame == "cropped" else 200.0
-    films = dataset_of(
+    images = dataset_of(
         {},
         {"boxes": [], "labels": []},
-        {"boxes": [[0.0, 0.0, 100.0, height], [1.3, 2.7, 33.3, 44.9]], "labels": ["a", "b"]},  # the whole film
+        {"boxes": [[0.0, 0.0, 100.0, height], [1.3, 2.7, 33.3, 44.9]], "labels": ["a", "b"]},  # the whole image
         {"boxes": [[3.0, 5.5, 51.0, 50.0]] * 2, "labels": ["a", "b"]},  # two findings in one place
     )
-    films = films.remove_columns("height").add_column("height", [height] * 4)
-    films = films.add_column("resized_width", [112] * 4).add_column("resized_height", [196] * 4)
-    check_dataset(films, gr.get_reward(reward, box_format=box_format))
+    images = images.remove_columns("height").add_column("height", [height] * 4)
+    images = images.add_column("resized_width", [112] * 4).add_column("resized_height", [196] * 4)
+    check_dataset(images, gr.get_reward(reward, box_format=box_format))
 
 
 BAD_ROWS = [
     ({"boxes": [[60.0, 20.0, 10.0, 80.0]]}, "box 0 is [60.0, 20.0, 10.0, 80.0], which has no area"),
     ({"boxes": [[10.0, 20.0, 10.0, 80.0]]}, "which has no area"),  # a line
-    ({"boxes": [[10.0, 20.0, 101.0, 80.0]]}, "outside the film of 100 x 200"),
-    ({"boxes": [[-1.0, 20.0, 10.0, 80.0]]}, "outside the film"),
+    ({"boxes": [[10.0, 20.0, 101.0, 80.0]]}, "outside the image of 100 x 200"),
+    ({"boxes": [[-1.0, 20.0, 10.0, 80.0]]}, "outside the image"),
     ({"boxes": [[10.0, 20.0, float("nan"), 80.0]]}, "not four finite numbers"),
     ({"boxes": [[10.0, 20.0, float("inf"), 80.0]]}, "not four finite numbers"),
     ({"boxes": [[10.0, 20.0, 60.0]]}, "box 0 is [10.0, 20.0, 60.0], not four numbers"),
@@ -79,28 +79,28 @@ BAD_ROWS = [
 
 @pytest.mark.parametrize(("change", "reason"), BAD_ROWS)
 def test_bad_row_is_named(change, reason):
-    films = dataset_of({}, change, {})
+    images = dataset_of({}, change, {})
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
-        check_dataset(films, R4)
-    assert "row 1 (id film-1): " in str(caught.value)
+        check_dataset(images, R4)
+    assert "row 1 (id image-1): " in str(caught.value)
     assert "1 bad row of 3" in str(caught.value)
 
 
 def test_all_bad_rows_at_once():
-    films = dataset_of(*[change for change, _ in BAD_ROWS])
+    images = dataset_of(*[change for change, _ in BAD_ROWS])
     with pytest.raises(ValueError, match=f"{len(BAD_ROWS)} bad rows of {len(BAD_ROWS)}") as caught:
-        check_dataset(films, R4, name="eval_dataset")
+        check_dataset(images, R4, name="eval_dataset")
     lines = str(caught.value).splitlines()
     assert "for eval_dataset" in lines[0]
     for number, ((_, reason), line) in enumerate(zip(BAD_ROWS, lines[1:], strict=True)):
-        assert line.startswith(f"row {number} (id film-{number}): ")
+        assert line.startswith(f"row {number} (id image-{number}): ")
         assert reason in line
 
 
 def test_a_row_may_be_bad_in_several_ways():
-    films = dataset_of({"boxes": [[10.0, 20.0, 10.0, 80.0], [0.0, 0.0, 500.0, 10.0]]})
+    images = dataset_of({"boxes": [[10.0, 20.0, 10.0, 80.0], [0.0, 0.0, 500.0, 10.0]]})
     with pytest.raises(ValueError, match=r"1 labels for 2 boxes; box 0 .* no area.*; box 1 .* outside"):
-        check_dataset(films, R4)
+        check_dataset(images, R4)
 
 
 @pytest.mark.parametrize(
@@ -121,14 +121,14 @@ def test_no_rows():
 
 
 def test_rows_without_id():
-    films = dataset_of({"width": None}).remove_columns("id")
+    images = dataset_of({"width": None}).remove_columns("id")
     with pytest.raises(ValueError, match=r"row 0 \(id -\)"):
-        check_dataset(films, R4)
+        check_dataset(images, R4)
 
 
 def test_images_stand_for_sizes():
-    films = with_images((100, 200), (100, 200)).remove_columns(["width", "height"])
-    check_dataset(films, R4)
+    images = with_images((100, 200), (100, 200)).remove_columns(["width", "height"])
+    check_dataset(images, R4)
 
 
 def test_image_of_another_shape():
@@ -154,7 +154,7 @@ class TestBoxFormat:
 
     def test_unknown(self):
         with pytest.raises(ValueError, match=r"(?s)row 0 .*got 'qwen9'.*row 1 .*box_format is missing") as caught:
-            check_dataset(dataset_of({"box_format": "qwen9"}, {"box_format": None}), self.ANY, name="films")
+            check_dataset(dataset_of({"box_format": "qwen9"}, {"box_format": None}), self.ANY, name="images")
         assert "radvlm" in str(caught.value)
 
     def test_a_column_holds_names_only(self):
@@ -174,14 +174,14 @@ class TestBoxFormat:
 
 def test_rounding_depends_on_the_format():
     """By hand: 10.6 and 11.4 of 100 pixels are both 0.11 in two decimals, and 0.106 and 0.114 in three."""
-    films = dataset_of({"boxes": [[10.6, 20.0, 11.4, 22.0]]})
-    check_dataset(films, gr.get_reward("R4", box_format="qwen3-vl"))
+    images = dataset_of({"boxes": [[10.6, 20.0, 11.4, 22.0]]})
+    check_dataset(images, gr.get_reward("R4", box_format="qwen3-vl"))
     with pytest.raises(ValueError, match=r"box 0 \(0.8 x 2 pixels\) does not survive the rounding of radvlm"):
-        check_dataset(films, gr.get_reward("R4", box_format="radvlm"))
+        check_dataset(images, gr.get_reward("R4", box_format="radvlm"))
 
 
 class TestCoarseFormats:
-    """Formats with few numbers cannot hold a small box, and some see only a part of the film."""
+    """Formats with few numbers cannot hold a small box, and some see only a part of the image."""
 
     MAIRA = gr.get_reward("R3", box_format="maira-2")  # 100 bins a side of the square in the middle
     CHEXAGENT = gr.get_reward("R3", box_format="chexagent")  # 0 to 100
@@ -189,40 +189,40 @@ class TestCoarseFormats:
     @pytest.mark.parametrize(
         ("box", "reason"),
         [
-            # of the film of 100 x 200 the rows 50 to 150 are seen
+            # of the image of 100 x 200 the rows 50 to 150 are seen
             ([10.0, 0.0, 60.0, 40.0], "(50 x 40 pixels) lies 100% outside [0.0, 50.0, 100.0, 150.0], all that maira-2"),
             ([10.0, 160.0, 60.0, 200.0], "(50 x 40 pixels) lies 100% outside"),
             # by hand: y from 50 to 65 is left, from bin centre to bin centre 50.5 to 65.5; x is 20.5 to 60.5;
             # 39.5 · 14.5 / (40 · 60 + 40 · 15 - 39.5 · 14.5) = 0.236
             ([20.0, 5.0, 60.0, 65.0], "(40 x 60 pixels) lies 75% outside [0.0, 50.0, 100.0, 150.0]"),
-            ([20.0, 5.0, 60.0, 65.0], "sees of the film, IoU 0.24 with itself"),
+            ([20.0, 5.0, 60.0, 65.0], "sees of the image, IoU 0.24 with itself"),
             # both ends in one bin
             ([20.1, 60.1, 20.7, 90.0], "(0.6 x 29.9 pixels) does not survive the rounding of maira-2, IoU 0.00"),
         ],
     )
     def test_what_cannot_be_said_is_named(self, box, reason):
-        films = dataset_of({"boxes": [[20.0, 60.0, 60.0, 100.0]]}, {"boxes": [box]})
+        images = dataset_of({"boxes": [[20.0, 60.0, 60.0, 100.0]]}, {"boxes": [box]})
         with pytest.raises(ValueError, match=re.escape(reason)) as caught:
-            check_dataset(films, self.MAIRA)
+            check_dataset(images, self.MAIRA)
         assert "its own boxes written in maira-2 earn 0 of 1" in str(caught.value)
-        assert "row 1 (id film-1): box 0 " in str(caught.value)
+        assert "row 1 (id image-1): box 0 " in str(caught.value)
         assert "row 0" not in str(caught.value)
 
     def test_what_the_others_still_earn(self):
         """By hand: one of two boxes found, F1.5 = 3.25 · 1/2 · 1/2 / (2.25 · 1/2 + 1/2) = 1/2, mean IoU 1."""
-        films = dataset_of({"boxes": [[10.0, 20.0, 60.0, 80.0], [10.0, 20.0, 10.3, 20.3]], "labels": ["a", "b"]})
+        images = dataset_of({"boxes": [[10.0, 20.0, 60.0, 80.0], [10.0, 20.0, 10.3, 20.3]], "labels": ["a", "b"]})
         with pytest.raises(ValueError, match=r"its own boxes written in chexagent earn 0\.5 of 1"):
-            check_dataset(films, self.CHEXAGENT)
+            check_dataset(images, self.CHEXAGENT)
 
     def test_one_warning_says_what_the_grid_costs(self):
         """By hand: 5.2 to 7.2 of 100 is written as 5 to 7, so IoU 1.8² / (2 · 2² - 1.8²) = 0.68."""
-        films = dataset_of({}, {"boxes": [[5.2, 10.4, 7.2, 14.4]]}, {"boxes": [], "labels": []})
+        images = dataset_of({}, {"boxes": [[5.2, 10.4, 7.2, 14.4]]}, {"boxes": [], "labels": []})
         with pytest.warns(UserWarning, match="chexagent") as caught:
-            check_dataset(films, self.CHEXAGENT, name="eval_dataset")
+            check_dataset(images, self.CHEXAGENT, name="eval_dataset")
         (message,) = (str(one.message) for one in caught)
         assert "some boxes of eval_dataset" in message
         assert "in 1 of 3 rows" in message
-        assert "at worst 0.68 of 1 in row 1 (id film-1), where a box has IoU 0.68 with itself" in message
+        assert "at worst 0.68 of 1 in row 1 (id image-1), where a box has IoU 0.68 with itself" in message
 
     def test_no_warning_where_little_is_lost(self, recwarn):
         check_dataset(dataset_of({"boxes": [[10.2, 20.4, 60.2, 80.4]]}), self.CHEXAGENT)
@@ -230,9 +230,9 @@ class TestCoarseFormats:
 
 
 def test_only_the_lost_box_is_named():
-    films = dataset_of({"boxes": [[0.0, 0.0, 50.0, 50.0], [10.2, 20.2, 10.23, 20.23]], "labels": ["a", "b"]})
+    images = dataset_of({"boxes": [[0.0, 0.0, 50.0, 50.0], [10.2, 20.2, 10.23, 20.23]], "labels": ["a", "b"]})
     with pytest.raises(ValueError, match="box 1 ") as caught:
-        check_dataset(films, R4)
+        check_dataset(images, R4)
     assert "box 0 " not in str(caught.value)
 
 
@@ -247,14 +247,14 @@ class Constant:
 
 
 def test_full_marks_of_a_reward_are_its_own():
-    films = dataset_of({}, {"boxes": [], "labels": []})
-    check_dataset(films, gr.get_reward(f"{__name__}.Constant", value=0.5, box_format="qwen3-vl"))
+    images = dataset_of({}, {"boxes": [], "labels": []})
+    check_dataset(images, gr.get_reward(f"{__name__}.Constant", value=0.5, box_format="qwen3-vl"))
 
 
 def test_a_reward_that_the_truth_cannot_earn():
-    films = dataset_of({}, {"boxes": [], "labels": []})
+    images = dataset_of({}, {"boxes": [], "labels": []})
     with pytest.raises(ValueError, match="its own boxes earn 0, so that nothing could be learned") as caught:
-        check_dataset(films, gr.get_reward(f"{__name__}.Constant", value=0.0, box_format="qwen3-vl"))
+        check_dataset(images, gr.get_reward(f"{__name__}.Constant", value=0.0, box_format="qwen3-vl"))
     assert "row 1" not in str(caught.value)  # a bonus of 0 for negatives is legal
 
 
@@ -267,14 +267,14 @@ def test_no_bonus_for_negatives_is_legal():
     [
         ({"width": None}, "width is missing"),
         ({"width": 0}, "width is 0"),
-        ({"boxes": [[0.0, 0.0, 500.0, 50.0]]}, "outside the film"),
+        ({"boxes": [[0.0, 0.0, 500.0, 50.0]]}, "outside the image"),
         ({"labels": []}, "0 labels for 1 boxes"),
     ],
 )
-def test_films_are_checked_without_a_reward(row, named):
-    check_films(dataset_of({}))
+def test_images_are_checked_without_a_reward(row, named):
+    check_images(dataset_of({}))
     with pytest.raises(ValueError, match="row 1 ") as caught:
-        check_films(dataset_of({}, row))
+        check_images(dataset_of({}, row))
     assert named in str(caught.value)
 
 
@@ -293,7 +293,7 @@ class TestReferenceColumns:
     @pytest.mark.parametrize("label_matching", ["ignore", "exact", "synonyms"])
     def test_sound_rows_pass(self, reward, label_matching):
         parameters = {"label_matching": label_matching} if gr.get_reward(reward).judges_boxes else {}
-        films = dataset_of(
+        images = dataset_of(
             {**NONE, **SEVERAL},
             {**NONE, **REGIONS},
             {**NONE, **SEVERAL, **REGIONS},
@@ -302,8 +302,8 @@ class TestReferenceColumns:
             # two readers who drew the same, in a region that nobody judged
             {**NONE, **REGIONS, "reader_boxes": [REGIONS["ignore_boxes"]] * 2, "reader_labels": [["mass"]] * 2},
         )
-        check_films(films)
-        check_dataset(films, gr.get_reward(reward, **parameters, box_format="qwen3-vl"))
+        check_images(images)
+        check_dataset(images, gr.get_reward(reward, **parameters, box_format="qwen3-vl"))
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -325,27 +325,27 @@ class TestReferenceColumns:
         ],
     )
     def test_bad_row_is_named(self, change, reason):
-        films = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
-        for check in (check_films, lambda films: check_dataset(films, R4)):
+        images = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
+        for check in (check_images, lambda images: check_dataset(images, R4)):
             with pytest.raises(ValueError, match=re.escape(reason)) as caught:
-                check(films)
-            assert "row 1 (id film-1): " in str(caught.value)
+                check(images)
+            assert "row 1 (id image-1): " in str(caught.value)
             assert "1 bad row of 2" in str(caught.value)
 
     def test_the_boxes_of_every_reader_have_to_be_sayable(self):
         small = [[10.0, 20.0, 10.02, 20.02]]
-        films = dataset_of({**SEVERAL}, {"reader_boxes": [SOUND["boxes"], small], "reader_labels": [["mass"]] * 2})
-        with pytest.raises(ValueError, match=r"row 1 \(id film-1\): reader 1: box 0 .* does not survive") as caught:
-            check_dataset(films, R4)
+        images = dataset_of({**SEVERAL}, {"reader_boxes": [SOUND["boxes"], small], "reader_labels": [["mass"]] * 2})
+        with pytest.raises(ValueError, match=r"row 1 \(id image-1\): reader 1: box 0 .* does not survive") as caught:
+            check_dataset(images, R4)
         assert "reader 1: its own boxes written in qwen3-vl earn 0 of 1" in str(caught.value)
         assert "reader 0" not in str(caught.value)
 
     def test_a_coarse_row_counts_once(self):
         """The row of `test_one_warning_says_what_the_grid_costs`, drawn by two readers."""
         coarse = [[5.2, 10.4, 7.2, 14.4]]
-        films = dataset_of({"reader_boxes": None}, {"reader_boxes": [coarse, SOUND["boxes"], coarse]})
-        with pytest.warns(UserWarning, match=r"in 1 of 2 rows .* at worst 0\.68 of 1 in row 1 \(id film-1\)"):
-            check_dataset(films, gr.get_reward("R3", box_format="chexagent"))
+        images = dataset_of({"reader_boxes": None}, {"reader_boxes": [coarse, SOUND["boxes"], coarse]})
+        with pytest.warns(UserWarning, match=r"in 1 of 2 rows .* at worst 0\.68 of 1 in row 1 \(id image-1\)"):
+            check_dataset(images, gr.get_reward("R3", box_format="chexagent"))
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -358,29 +358,29 @@ class TestReferenceColumns:
         ],
     )
     def test_labels_that_the_reward_compares(self, change, reason):
-        films = dataset_of({**NONE}, {**NONE, **change})
-        check_dataset(films, R4)
+        images = dataset_of({**NONE}, {**NONE, **change})
+        check_dataset(images, R4)
         with pytest.raises(ValueError, match=re.escape(reason)) as caught:
-            check_dataset(films, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
-        assert "row 1 (id film-1): " in str(caught.value)
+            check_dataset(images, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
+        assert "row 1 (id image-1): " in str(caught.value)
         assert "row 0" not in str(caught.value)
 
     def test_no_labels_at_all(self):
-        films = dataset_of({}).remove_columns("labels")
+        images = dataset_of({}).remove_columns("labels")
         with pytest.raises(ValueError, match=r"row 0 .*labels is missing"):
-            check_dataset(films, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
+            check_dataset(images, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
 
     def test_a_label_that_the_format_cannot_hold(self):
-        films = dataset_of({"labels": ["mass"]}, {"labels": ["mass</ref> or so"]})
+        images = dataset_of({"labels": ["mass"]}, {"labels": ["mass</ref> or so"]})
         reward = gr.get_reward("R4", label_matching="exact", box_format="internvl")
         with pytest.raises(ValueError, match=r"row 1 .*label 'mass</ref> or so' read back as 'mass'"):
-            check_dataset(films, reward)
-        check_dataset(films, gr.get_reward("R4", box_format="internvl"))
+            check_dataset(images, reward)
+        check_dataset(images, gr.get_reward("R4", box_format="internvl"))
 
     def test_a_format_without_labels(self):
-        films = dataset_of({"box_format": "qwen3-vl"}, {"box_format": "llava"})
+        images = dataset_of({"box_format": "qwen3-vl"}, {"box_format": "llava"})
         with pytest.raises(ValueError, match=r"row 1 .*the box format llava has no labels, which the reward compares"):
-            check_dataset(films, gr.get_reward("R4", label_matching="exact"))
+            check_dataset(images, gr.get_reward("R4", label_matching="exact"))
 
 
 SPOILED = [
@@ -397,32 +397,32 @@ SPOILED = [
 
 
 @pytest.mark.parametrize("row", SPOILED, ids=str)
-@pytest.mark.parametrize("check", [check_films, lambda films, **how: check_dataset(films, R4, **how)])
+@pytest.mark.parametrize("check", [check_images, lambda images, **how: check_dataset(images, R4, **how)])
 def test_bad_rows_can_be_dropped_and_are_named(check, row):
     """Today one speck among 317 boxes ends a training that could go on without it."""
-    films = dataset_of({"id": "good", **dict.fromkeys(row.keys() - SOUND.keys())}, {"id": "bad", **row})
-    if check is not check_films and "prompt" in row:
+    images = dataset_of({"id": "good", **dict.fromkeys(row.keys() - SOUND.keys())}, {"id": "bad", **row})
+    if check is not check_images and "prompt" in row:
         return
-    with pytest.raises(ValueError, match=r"or go on without them by bad_rows: drop .of prepare: --bad-films skip"):
-        check(films)
+    with pytest.raises(ValueError, match=r"or go on without them by bad_rows: drop .of prepare: --bad-images skip"):
+        check(images)
     with pytest.warns(
         UserWarning, match=r"^1 of 2 rows of train_dataset is dropped \(bad_rows: drop\):\nrow 1 \(id bad"
     ):
-        assert check(films, bad_rows="drop")["id"][:] == ["good"]
+        assert check(images, bad_rows="drop")["id"][:] == ["good"]
     with pytest.raises(ValueError, match="2 bad rows of 2"):
-        check(films.select([1, 1]), bad_rows="drop")
+        check(images.select([1, 1]), bad_rows="drop")
 
 
 def test_a_box_too_small_for_the_format_can_be_dropped():
     # Of 400 pixels, 1000 steps are 0.4 pixels each.
-    films = dataset_of({"id": "good"}, {"id": "speck", "boxes": [[10.1, 10.0, 10.2, 50.0]], "width": 400})
+    images = dataset_of({"id": "good"}, {"id": "speck", "boxes": [[10.1, 10.0, 10.2, 50.0]], "width": 400})
     with pytest.warns(
         UserWarning, match=r"(?s)1 of 2 rows .*row 1 \(id speck\): box 0 .* does not survive the rounding"
     ):
-        assert check_dataset(films, R4, bad_rows="drop").num_rows == 1
+        assert check_dataset(images, R4, bad_rows="drop").num_rows == 1
 
 
 def test_good_rows_stay_and_nothing_is_said(recwarn):
-    films = dataset_of({}, {"boxes": [], "labels": []})
-    assert check_films(check_dataset(films, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
+    images = dataset_of({}, {"boxes": [], "labels": []})
+    assert check_images(check_dataset(images, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
     assert not recwarn.list

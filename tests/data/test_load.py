@@ -15,54 +15,54 @@ ROWS = {"boxes": [[[1, 2, 3, 4]]], "width": [9], "height": [9]}
 
 class TestSavedDatasets:
     def test_without_splits(self, tmp_path):
-        """Today it answers to any name, and an evaluation measures on training films."""
-        datasets.Dataset.from_dict(ROWS).save_to_disk(str(tmp_path / "films"))
+        """Today it answers to any name, and an evaluation measures on training images."""
+        datasets.Dataset.from_dict(ROWS).save_to_disk(str(tmp_path / "images"))
         for split in ("test", "trane"):
             with pytest.raises(ValueError, match=f"Expected one of train or all .*, got '{split}'") as caught:
-                load_split(str(tmp_path / "films"), split)
+                load_split(str(tmp_path / "images"), split)
             assert "DatasetDict(" in str(caught.value)
 
     @pytest.mark.parametrize("split", [None, "train"])
     def test_where_nothing_is_held_out_patients_are_drawn(self, tmp_path, split):
         rows = {name: values * 100 for name, values in ROWS.items()} | {"patient_id": [k // 2 for k in range(100)]}
-        films = datasets.Dataset.from_dict(rows, split=split)
-        (films if split is None else datasets.DatasetDict({split: films})).save_to_disk(str(tmp_path / "films"))
+        images = datasets.Dataset.from_dict(rows, split=split)
+        (images if split is None else datasets.DatasetDict({split: images})).save_to_disk(str(tmp_path / "images"))
         drawn = {}
         for name in ("train", "validation", "test"):
             with pytest.warns(UserWarning, match="80 % of its patients are drawn for train"):
-                drawn[name] = set(load_split(str(tmp_path / "films"), name)["patient_id"])
+                drawn[name] = set(load_split(str(tmp_path / "images"), name)["patient_id"])
         assert all(drawn.values())
         assert sum(map(len, drawn.values())) == len(set.union(*drawn.values())) == 50
-        assert load_split(str(tmp_path / "films"), "all").num_rows == 100
+        assert load_split(str(tmp_path / "images"), "all").num_rows == 100
 
     def test_one_split_of_a_larger_dataset_knows_its_name(self, tmp_path):
-        films = datasets.Dataset.from_dict(ROWS, split="validation")
-        films.save_to_disk(str(tmp_path / "films"))
-        assert load_split(str(tmp_path / "films"), "validation").num_rows == 1
+        images = datasets.Dataset.from_dict(ROWS, split="validation")
+        images.save_to_disk(str(tmp_path / "images"))
+        assert load_split(str(tmp_path / "images"), "validation").num_rows == 1
         with pytest.raises(ValueError, match=r"Expected one of validation or all for the split of .*, got 'train'"):
-            load_split(str(tmp_path / "films"), "train")
+            load_split(str(tmp_path / "images"), "train")
 
     def test_with_splits(self, tmp_path):
-        films = datasets.Dataset.from_dict(ROWS)
-        datasets.DatasetDict({"train": films, "test": films}).save_to_disk(str(tmp_path / "films"))
-        assert load_split(str(tmp_path / "films"), "test").num_rows == 1
+        images = datasets.Dataset.from_dict(ROWS)
+        datasets.DatasetDict({"train": images, "test": images}).save_to_disk(str(tmp_path / "images"))
+        assert load_split(str(tmp_path / "images"), "test").num_rows == 1
         with pytest.raises(ValueError, match=r"Expected one of train, test or all for the split of .*, got 'trane'"):
-            load_split(str(tmp_path / "films"), "trane")
+            load_split(str(tmp_path / "images"), "trane")
 
 
 def test_a_dataset_of_the_hub_is_read_as_a_saved_one(monkeypatch):
-    films = datasets.Dataset.from_dict({name: values * 60 for name, values in ROWS.items()})
-    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict({"train": films}))
-    with pytest.warns(UserWarning, match="somebody/films holds no film out: 80 % of its films"):
-        assert 0 < load_split("somebody/films", "test").num_rows < 30
+    images = datasets.Dataset.from_dict({name: values * 60 for name, values in ROWS.items()})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict({"train": images}))
+    with pytest.warns(UserWarning, match="somebody/images holds no image out: 80 % of its images"):
+        assert 0 < load_split("somebody/images", "test").num_rows < 30
     with pytest.raises(ValueError, match="Expected one of train, validation, test or all"):
-        load_split("somebody/films", "tset")
+        load_split("somebody/images", "tset")
 
 
 @pytest.mark.parametrize("name", ["synthetic", "synthetic:mixed-512"])
-def test_drawn_films(name):
+def test_drawn_images(name):
     with pytest.raises(ValueError, match="got 'trane'"):
-        load_split(name, "trane", films=1)
+        load_split(name, "trane", images=1)
 
 
 def test_an_empty_folder(tmp_path):
@@ -71,7 +71,7 @@ def test_an_empty_folder(tmp_path):
 
 
 def test_rows_name_the_files_of_their_images(shared_dir):
-    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", films=2)
+    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", images=2)
     row = light_rows(dataset)[0]
     assert Path(row["image_path"]).is_file()
     assert {"prompt", "image"}.isdisjoint(row)
@@ -79,6 +79,6 @@ def test_rows_name_the_files_of_their_images(shared_dir):
 
 
 def test_images_that_are_no_files_have_no_path():
-    dataset = load_split("synthetic", "test", films=1)
+    dataset = load_split("synthetic", "test", images=1)
     assert "image_path" not in light_rows(dataset)[0]
     assert load_dataset_image(dataset.remove_columns("image"), 0) is None

@@ -6,20 +6,20 @@ from PIL import Image
 from transformers import Qwen2VLImageProcessor
 
 from grounding_rewards.data.model_columns import add_columns, add_prompts
-from grounding_rewards.data.resize import resized_size
+from grounding_rewards.images.resize import resized_size
 
 pytestmark = pytest.mark.training
 
 PROCESSOR = Qwen2VLImageProcessor()
 
 
-def films(sizes, **columns):
+def images(sizes, **columns):
     widths, heights = zip(*sizes, strict=True)
     return datasets.Dataset.from_dict({"width": list(widths), "height": list(heights), **columns})
 
 
 def test_every_row_gets_the_size_that_the_processor_feeds():
-    rows = add_columns(films([(512, 400), (30, 2000)]), PROCESSOR, None)
+    rows = add_columns(images([(512, 400), (30, 2000)]), PROCESSOR, None)
     got = list(zip(rows["resized_width"], rows["resized_height"], strict=True))
     assert got == [resized_size(PROCESSOR, 512, 400), resized_size(PROCESSOR, 30, 2000)]
 
@@ -43,7 +43,7 @@ def test_the_image_decides_where_there_is_one():
     ],
 )
 def test_rows_that_the_processor_refuses_are_all_named(bad, reason):
-    rows = films([(512, 400), bad, (400, 512), bad], id=["a", "b", "c", "d"])
+    rows = images([(512, 400), bad, (400, 512), bad], id=["a", "b", "c", "d"])
     with pytest.raises(ValueError, match="got 2 bad rows of 4") as error:
         add_columns(rows, PROCESSOR, None)
     first, second = str(error.value).splitlines()[1:]
@@ -55,7 +55,7 @@ def test_rows_that_the_processor_refuses_are_all_named(bad, reason):
 
 def test_a_refused_row_without_an_id_is_named_by_its_number():
     with pytest.raises(ValueError, match=r"1 bad row of 2.*\nrow 1 \(id -\): "):
-        add_columns(films([(512, 400), (1, 201)]), PROCESSOR, None)
+        add_columns(images([(512, 400), (1, 201)]), PROCESSOR, None)
 
 
 def test_a_missing_image_is_named():
@@ -65,7 +65,7 @@ def test_a_missing_image_is_named():
 
 
 def test_a_ratio_of_200_is_still_resized():
-    rows = add_columns(films([(2, 400)]), PROCESSOR, None)
+    rows = add_columns(images([(2, 400)]), PROCESSOR, None)
     assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 2, 400)
 
 
@@ -77,7 +77,7 @@ def test_all_other_columns_stay_as_they_are():
         "reader_boxes": [[[[1.0, 2.0, 3.0, 4.0]], []], None],
         "reader_labels": [[["mass"], []], None],
     }
-    rows = add_columns(films([(512, 400), (400, 512)], **columns), PROCESSOR, "qwen2.5-vl")
+    rows = add_columns(images([(512, 400), (400, 512)], **columns), PROCESSOR, "qwen2.5-vl")
     assert {name: rows[name][:] for name in columns} == columns
 
 
@@ -86,7 +86,7 @@ def text_of(row):
 
 
 def test_a_text_becomes_conversational_and_a_prompt_of_its_own_stays():
-    """A text alone reaches a model without its film."""
+    """A text alone reaches a model without its image."""
     rows = [{"prompt": "Where is it?", "labels": ["mass"]}, {"prompt": None, "labels": ["nodule"]}]
     first, second = add_prompts(datasets.Dataset.from_list(rows), "qwen3-vl")
     assert [part["type"] for part in first["prompt"][0]["content"]] == ["image", "text"]
@@ -107,5 +107,5 @@ def test_nothing_to_ask_for_is_refused(row):
 
 def test_a_row_that_cannot_be_asked_about_is_left_to_the_checks():
     rows = [{"prompt": " ", "box_format": "paligemma"}, {"prompt": None, "box_format": "unknown"}]
-    films = datasets.Dataset.from_list([{**row, "labels": ["mass"]} for row in rows])
-    assert add_prompts(films, None)["prompt"][:] == [None, None]
+    images = datasets.Dataset.from_list([{**row, "labels": ["mass"]} for row in rows])
+    assert add_prompts(images, None)["prompt"][:] == [None, None]

@@ -41,13 +41,13 @@ def test_every_format_reads_its_gold_answer_back(box_format):
 
 
 @pytest.mark.parametrize("box_format", list_box_formats())
-def test_a_normal_film_has_a_stated_negative(box_format):
+def test_a_normal_image_has_a_stated_negative(box_format):
     answer = gold_answer({**ROW, "boxes": [], "labels": []}, box_format)
     assert parse_boxes(answer, box_format, **SIZES).status == "empty"
 
 
 def test_qwen_2_5_counts_in_resized_pixels():
-    # By hand: the film is shrunk to half.
+    # By hand: the image is shrunk to half.
     assert '"bbox_2d": [50, 20, 150, 100], "label": "mass"' in gold_answer(ROW, "qwen2.5-vl")
 
 
@@ -138,7 +138,7 @@ def test_prompts_that_ask_nothing(prompt, problem):
     assert re.search(problem, prompt_problem(prompt))
 
 
-def test_the_film_is_asked_about_in_the_first_turn_of_the_user():
+def test_the_image_is_asked_about_in_the_first_turn_of_the_user():
     asked = conversation([{"role": "system", "content": "Be brief."}, {"role": "user", "content": ["Where?"]}])
     assert [[part["type"] for part in turn["content"]] for turn in asked] == [["text"], ["image", "text"]]
     assert conversation(asked) == asked

@@ -7,20 +7,20 @@ import warnings
 
 import pytest
 
-from grounding_rewards.data.checks import check_films
-from grounding_rewards.data.film_folder import load_films
-from grounding_rewards.data.held_out import film_split
+from grounding_rewards.data.checks import check_images
+from grounding_rewards.data.held_out import image_split
+from grounding_rewards.data.image_folder import load_images
 from grounding_rewards.data.model_columns import add_prompts
-from grounding_rewards.data.prepare import PrepareSettings, prepare_films
-from grounding_rewards.data.prepare.survey import survey_films
-from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.survey import survey_images
+from grounding_rewards.sources.jsonl import read_jsonl
 
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
 
-FILM = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
+IMAGE = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
 OTHER = {"file": "b.png", "width": 40, "height": 30, "boxes": [], "labels": [], "split": "test"}
 TWO_READERS = {"reader_boxes": [[[1, 2, 20, 25]], []], "reader_labels": [["mass"], []]}
 # Of one name in every process, as the names of the tests have to be.
@@ -29,7 +29,7 @@ GONE = type("GONE", (), {})
 SOUND = [
     {},
     {"boxes": [], "labels": []},
-    # the whole film, and past its edge by rounding alone
+    # the whole image, and past its edge by rounding alone
     {"boxes": [[0, 0, 40, 30.0000001]]},
     {"patient_id": None},
     {"patient_id": float("nan")},
@@ -42,7 +42,7 @@ SOUND = [
     {"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}]},
     {"width": 40.0},
     {"width": GONE, "height": GONE},
-    # the film was twice as large
+    # the image was twice as large
     {"width": 80, "height": 60},
     {"ignore_boxes": [[0, 0, 5, 5]]},
     {"ignore_boxes": None, "reader_boxes": None, "phrases": None, "readers": None, "read_by": None},
@@ -133,8 +133,8 @@ def verdicts(root):
     }
     settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
     steps = {
-        "loader": lambda: check_films(add_prompts(load_films(root), "qwen3-vl")),
-        "prepare": lambda: prepare_films(lambda: read_jsonl(root), root, root / "out", settings),
+        "loader": lambda: check_images(add_prompts(load_images(root), "qwen3-vl")),
+        "prepare": lambda: prepare_images(lambda: read_jsonl(root), root, root / "out", settings),
     }
     for name, step in steps.items():
         try:
@@ -154,14 +154,14 @@ def folder(tmp_path):
 
     def write(change):
         row = (
-            {key: value for key, value in (FILM | change).items() if value is not GONE}
+            {key: value for key, value in (IMAGE | change).items() if value is not GONE}
             if isinstance(change, dict)
             else change
         )
         lines = [
             row if isinstance(row, str) else json.dumps(row),
             json.dumps(OTHER),
-            json.dumps({**FILM, "id": "good"}),
+            json.dumps({**IMAGE, "id": "good"}),
         ]
         (tmp_path / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
         return tmp_path
@@ -183,19 +183,19 @@ def test_bad_rows_pass_nowhere(folder, row):
 
 @pytest.mark.parametrize("own", [(None,), ("train",), ("train", None), ("train", "test", None)], ids=str)
 @pytest.mark.parametrize("patients", [9, 19, 20, 40])
-@pytest.mark.filterwarnings("ignore:.*holds no film out")
+@pytest.mark.filterwarnings("ignore:.*holds no image out")
 def test_one_rule_of_splits(tmp_path, patients, own):
-    """A film is in the same split whether its folder is prepared or used as it is."""
+    """An image is in the same split whether its folder is prepared or used as it is."""
     Image.linear_gradient("L").resize((40, 30)).save(tmp_path / "a.png")
     lines = []
     for k in range(2 * patients):
         line = {"file": "a.png", "id": f"{k}", "patient_id": f"p{k // 2}", "split": own[k // 2 % len(own)]}
-        lines.append(json.dumps({**FILM, **line}))
+        lines.append(json.dumps({**IMAGE, **line}))
     (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
-    loaded = load_films(tmp_path)
-    survey = survey_films(read_jsonl(tmp_path), PrepareSettings("jsonl", "qwen3-vl"))
+    loaded = load_images(tmp_path)
+    survey = survey_images(read_jsonl(tmp_path), PrepareSettings("jsonl", "qwen3-vl"))
     prepared = {
-        film.id: film_split(film.split, film.patient_id, survey.patient_splits.get(film.patient_id), survey.rule)
-        for film in read_jsonl(tmp_path)
+        image.id: image_split(image.split, image.patient_id, survey.patient_splits.get(image.patient_id), survey.rule)
+        for image in read_jsonl(tmp_path)
     }
     assert prepared == dict(zip(loaded["id"], loaded["split"], strict=True))

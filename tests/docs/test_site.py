@@ -21,7 +21,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.cli import COMMANDS, TRAINING  # noqa: E402
-from grounding_rewards.data.readers import list_datasets  # noqa: E402
+from grounding_rewards.sources import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
 
@@ -40,7 +40,7 @@ WIDEST = [
     "formats",
     "audit",
 ]
-WIDEST += ["api/scoring", "api/figures", "api/training"]
+WIDEST += ["api/scoring", "api/metrics", "api/training"]
 
 
 @pytest.fixture(scope="module")

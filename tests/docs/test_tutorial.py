@@ -19,7 +19,7 @@ TUTORIAL = REPOSITORY / "docs" / "tutorial.md"
 # What a reader runs, and what is enough here; every one of them has to be on the page.
 SMALLER = {
     '{"train": 2000, "test": 100}': '{"train": 12, "test": 5}',
-    "--train_films 2000": "--train_films 8",
+    "--train_images 2000": "--train_images 8",
     "--max_steps 100": "--max_steps 1",
     "--samples 8": "--samples 2",
 }
@@ -43,14 +43,14 @@ def test_the_tutorial_arrives(
     monkeypatch.chdir(tmp_path)
     # The command line puts the working directory there.
     monkeypatch.setattr(sys, "path", [*sys.path])
-    [films] = [one.code for one in blocks(TUTORIAL) if one.language == "python"]
-    exec(smaller(films), {})
+    [images] = [one.code for one in blocks(TUTORIAL) if one.language == "python"]
+    exec(smaller(images), {})
     printed = []
     for words in shell_commands(TUTORIAL):
         command = shlex.split(smaller(shlex.join(words)))
         given = ours(command)
         assert given is not None, words
-        # The doctor and signal end with 1 under --strict alone; the films are few and may earn warnings.
+        # The doctor and signal end with 1 under --strict alone; the images are few and may earn warnings.
         assert main([*given, *(FEW if given[0] == "train" else ())]) == 0, words
         printed.append(capsys.readouterr().out)
     assert len(printed) == 9

@@ -10,7 +10,7 @@ from grounding_rewards.doctor.model import Model
 from grounding_rewards.parsing import get_box_format
 
 BOXES = [[691, 1375, 1653, 1831], [1264, 743, 1611, 1019]]
-FILM = {"width": 2080, "height": 2336, "resized_width": 924, "resized_height": 1036}
+IMAGE = {"width": 2080, "height": 2336, "resized_width": 924, "resized_height": 1036}
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_pieces_counted_by_hand(text, box_format, tokens):
 )
 def test_the_estimate_is_at_most_a_quarter_above_the_tokenizer_and_not_below(box_format, tokens):
     fmt = get_box_format(box_format)
-    answer = gold_answer({"boxes": BOXES, "labels": ["pleural effusion", "cardiomegaly"], **FILM}, fmt)
+    answer = gold_answer({"boxes": BOXES, "labels": ["pleural effusion", "cardiomegaly"], **IMAGE}, fmt)
     assert tokens <= estimated_tokens(answer, fmt) <= 1.25 * tokens
 
 
-def test_a_film_of_eight_findings_does_not_fit_into_the_usual_limit():
+def test_an_image_of_eight_findings_does_not_fit_into_the_usual_limit():
     """Eight findings take 295 tokens of Qwen3's tokenizer; 3.5 characters a token gave 154."""
     fmt = get_box_format("qwen2.5-vl")
-    answer = gold_answer({"boxes": BOXES * 4, "labels": ["pleural effusion"] * 8, **FILM}, fmt)
+    answer = gold_answer({"boxes": BOXES * 4, "labels": ["pleural effusion"] * 8, **IMAGE}, fmt)
     assert Model().tokens(answer, fmt) > 256

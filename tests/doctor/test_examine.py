@@ -27,24 +27,24 @@ from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 
 LABELS = ("pleural effusion", "lung nodule", "cardiomegaly")
-FILMS = 60
+IMAGES = 60
 QWEN3 = Model(get_box_format("qwen3-vl"))
 
-Film = dict
-Folder = Callable[[list[Film]], str]
+DrawnImage = dict
+Folder = Callable[[list[DrawnImage]], str]
 
 
-def clean_films() -> list[Film]:
-    """Sixty films of thirty patients, a quarter without findings, in three splits; no two have a size in common."""
+def clean_images() -> list[DrawnImage]:
+    """Sixty images of thirty patients, a quarter without findings, in three splits; no two have a size in common."""
     rng = np.random.default_rng(7)
-    films = []
-    for k in range(FILMS):
+    annotated_images = []
+    for k in range(IMAGES):
         width, height = 256 + k, 330 + 2 * k
         n = 0 if k % 4 == 0 else 1 + k % 3
         sides = rng.uniform(0.08, 0.3, (n, 2)) * (width, height)
         starts = rng.uniform(0, 1, (n, 2)) * ((width, height) - sides)
         boxes = np.round(np.concatenate([starts, starts + sides], axis=1), 1)
-        films.append(
+        annotated_images.append(
             {
                 "file": f"{k:03}.png",
                 "width": width,
@@ -56,27 +56,27 @@ def clean_films() -> list[Film]:
                 "box_format": "qwen3-vl",
             }
         )
-    return films
+    return annotated_images
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The films' images, each another one."""
+    """The images, each another one."""
     folder = tmp_path_factory.mktemp("images")
-    for k, film in enumerate(clean_films()):
+    for k, image in enumerate(clean_images()):
         greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
-        Image.fromarray(greys).resize((film["width"], film["height"])).save(folder / film["file"])
+        Image.fromarray(greys).resize((image["width"], image["height"])).save(folder / image["file"])
     return folder
 
 
 @pytest.fixture
 def folder(images: Path, tmp_path: Path) -> Folder:
-    """Writes films as a folder that `load_films` reads; their images are hard links."""
+    """Writes images as a folder that `load_images` reads; their images are hard links."""
 
-    def write(films: list[Film]) -> str:
-        for film in clean_films():
-            (tmp_path / film["file"]).hardlink_to(images / film["file"])
-        lines = [json.dumps(film) if isinstance(film, dict) else film for film in films]
+    def write(annotated_images: list[DrawnImage]) -> str:
+        for image in clean_images():
+            (tmp_path / image["file"]).hardlink_to(images / image["file"])
+        lines = [json.dumps(image) if isinstance(image, dict) else image for image in annotated_images]
         (tmp_path / "annotations.jsonl").write_text("\n".join(lines) + "\n")
         return str(tmp_path)
 
@@ -87,202 +87,202 @@ def found(checkup: Checkup, *severities: str) -> list[str]:
     return [defect.name for defect in checkup.defects if defect.severity in (severities or SEVERITIES)]
 
 
-def with_findings(films: list[Film]) -> list[Film]:
-    return [film for film in films if film["boxes"]]
+def with_findings(annotated_images: list[DrawnImage]) -> list[DrawnImage]:
+    return [image for image in annotated_images if image["boxes"]]
 
 
-# What is planted, one function each; it changes the films in place and returns how many units it spoiled.
+# What is planted, one function each; it changes the images in place and returns how many units it spoiled.
 
 
-def as_xywh(films):
-    for film in films:
-        film["boxes"] = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in film["boxes"]]
+def as_xywh(annotated_images):
+    for image in annotated_images:
+        image["boxes"] = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def as_xywh_in_one_source(films):
-    as_xywh(films[1::2])
+def as_xywh_in_one_source(annotated_images):
+    as_xywh(annotated_images[1::2])
 
 
-def as_xywh_in_one_split(films):
-    as_xywh([film for film in films if film["split"] == "train"])
+def as_xywh_in_one_split(annotated_images):
+    as_xywh([image for image in annotated_images if image["split"] == "train"])
 
 
-def as_centres(films):
-    for film in films:
-        film["boxes"] = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for x1, y1, x2, y2 in film["boxes"]]
+def as_centres(annotated_images):
+    for image in annotated_images:
+        image["boxes"] = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def converted_twice(films):
-    for film in films:
-        film["boxes"] = [[x1, y1, x1 + x2, y1 + y2] for x1, y1, x2, y2 in film["boxes"]]
+def converted_twice(annotated_images):
+    for image in annotated_images:
+        image["boxes"] = [[x1, y1, x1 + x2, y1 + y2] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def exchanged_axes(films):
-    for film in films:
-        film["boxes"] = [[y1, x1, y2, x2] for x1, y1, x2, y2 in film["boxes"]]
+def exchanged_axes(annotated_images):
+    for image in annotated_images:
+        image["boxes"] = [[y1, x1, y2, x2] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def on_1024(films):
-    for film in films:
-        sx, sy = 1024 / film["width"], 1024 / film["height"]
-        film["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in film["boxes"]]
+def on_1024(annotated_images):
+    for image in annotated_images:
+        sx, sy = 1024 / image["width"], 1024 / image["height"]
+        image["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def on_100(films):
-    for film in films:
-        sx, sy = 100 / film["width"], 100 / film["height"]
-        film["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in film["boxes"]]
+def on_100(annotated_images):
+    for image in annotated_images:
+        sx, sy = 100 / image["width"], 100 / image["height"]
+        image["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def normalised(films):
-    for film in films:
-        w, h = film["width"], film["height"]
-        film["boxes"] = [[x1 / w, y1 / h, x2 / w, y2 / h] for x1, y1, x2, y2 in film["boxes"]]
+def normalised(annotated_images):
+    for image in annotated_images:
+        w, h = image["width"], image["height"]
+        image["boxes"] = [[x1 / w, y1 / h, x2 / w, y2 / h] for x1, y1, x2, y2 in image["boxes"]]
 
 
-def normalised_in_three(films):
-    normalised(with_findings(films)[:3])
+def normalised_in_three(annotated_images):
+    normalised(with_findings(annotated_images)[:3])
 
 
-def swapped_x(films):
-    for film in with_findings(films)[:5]:
-        x1, y1, x2, y2 = film["boxes"][0]
-        film["boxes"][0] = [x2, y1, x1, y2]
+def swapped_x(annotated_images):
+    for image in with_findings(annotated_images)[:5]:
+        x1, y1, x2, y2 = image["boxes"][0]
+        image["boxes"][0] = [x2, y1, x1, y2]
 
 
-def not_a_number(films):
-    with_findings(films)[0]["boxes"][0][2] = math.nan
+def not_a_number(annotated_images):
+    with_findings(annotated_images)[0]["boxes"][0][2] = math.nan
 
 
-def three_numbers(films):
-    del with_findings(films)[0]["boxes"][0][3]
+def three_numbers(annotated_images):
+    del with_findings(annotated_images)[0]["boxes"][0][3]
 
 
-def a_line(films):
-    box = with_findings(films)[0]["boxes"][0]
+def a_line(annotated_images):
+    box = with_findings(annotated_images)[0]["boxes"][0]
     box[2] = box[0]
 
 
-def over_the_edge(films):
-    for film in with_findings(films)[:4]:
-        film["boxes"][0] = [film["width"] - 40, 10, film["width"] + 3, 60]
+def over_the_edge(annotated_images):
+    for image in with_findings(annotated_images)[:4]:
+        image["boxes"][0] = [image["width"] - 40, 10, image["width"] + 3, 60]
 
 
-def far_away(films):
-    film = with_findings(films)[3]
-    film["boxes"][0] = [film["width"] + 10, 10, film["width"] + 50, 60]
+def far_away(annotated_images):
+    image = with_findings(annotated_images)[3]
+    image["boxes"][0] = [image["width"] + 10, 10, image["width"] + 50, 60]
 
 
-def image_of_others(films):
-    films[3]["file"] = "../film.png"
+def image_of_others(annotated_images):
+    annotated_images[3]["file"] = "../image.png"
     return 1
 
 
-def lost_image(films):
-    films[3]["file"] = "gone.png"
+def lost_image(annotated_images):
+    annotated_images[3]["file"] = "gone.png"
 
 
-def no_size(films):
-    films[5]["width"] = None
+def no_size(annotated_images):
+    annotated_images[5]["width"] = None
 
 
-def height_first(films):
-    for film in films:
-        film["width"], film["height"] = film["height"], film["width"]
+def height_first(annotated_images):
+    for image in annotated_images:
+        image["width"], image["height"] = image["height"], image["width"]
 
 
-def another_shape(films):
-    films[9]["width"] *= 2
+def another_shape(annotated_images):
+    annotated_images[9]["width"] *= 2
 
 
-def same_box_twice(films):
-    film = with_findings(films)[2]
-    film["boxes"].append(film["boxes"][0])
-    film["labels"].append(film["labels"][0])
+def same_box_twice(annotated_images):
+    image = with_findings(annotated_images)[2]
+    image["boxes"].append(image["boxes"][0])
+    image["labels"].append(image["labels"][0])
 
 
-def unmerged_readers(films):
-    for film in with_findings(films)[:6]:
-        x1, y1, x2, y2 = film["boxes"][0]
-        film["boxes"].append([x1, y1, x2, y2 - 0.3])
-        film["labels"].append(film["labels"][0])
+def unmerged_readers(annotated_images):
+    for image in with_findings(annotated_images)[:6]:
+        x1, y1, x2, y2 = image["boxes"][0]
+        image["boxes"].append([x1, y1, x2, y2 - 0.3])
+        image["labels"].append(image["labels"][0])
 
 
-def same_id(films):
-    films[7]["id"] = films[6]["id"] = "film"
+def same_id(annotated_images):
+    annotated_images[7]["id"] = annotated_images[6]["id"] = "image"
 
 
-def same_film(films):
-    films.insert(12, {**films[11], "id": "copy"})
+def same_image(annotated_images):
+    annotated_images.insert(12, {**annotated_images[11], "id": "copy"})
 
 
-def leaked_film(films):
-    films.append({**films[11], "id": "copy", "split": "test"})
+def leaked_image(annotated_images):
+    annotated_images.append({**annotated_images[11], "id": "copy", "split": "test"})
 
 
-def patient_leaked_in_another_spelling(films):
-    for film, spelling in ((films[3], "0003"), (films[45], 3)):
-        film["patient_id"] = spelling
+def patient_leaked_in_another_spelling(annotated_images):
+    for image, spelling in ((annotated_images[3], "0003"), (annotated_images[45], 3)):
+        image["patient_id"] = spelling
     return 1
 
 
-def leaked_patient(films):
-    films[45]["patient_id"] = "p3"
+def leaked_patient(annotated_images):
+    annotated_images[45]["patient_id"] = "p3"
 
 
-def too_few_labels(films):
-    with_findings(films)[4]["labels"].pop()
+def too_few_labels(annotated_images):
+    with_findings(annotated_images)[4]["labels"].pop()
 
 
-def blank(films):
-    with_findings(films)[4]["labels"][0] = " "
+def blank(annotated_images):
+    with_findings(annotated_images)[4]["labels"][0] = " "
 
 
-def another_case(films):
-    for film in films[:20]:
-        film["labels"] = [label.title() for label in film["labels"]]
+def another_case(annotated_images):
+    for image in annotated_images[:20]:
+        image["labels"] = [label.title() for label in image["labels"]]
 
 
-def plural(films):
-    with_findings(films)[0]["labels"][0] = "Pleural_effusions"
+def plural(annotated_images):
+    with_findings(annotated_images)[0]["labels"][0] = "Pleural_effusions"
 
 
-def typo(films):
-    with_findings(films)[0]["labels"][0] = "cardiomegally"
+def typo(annotated_images):
+    with_findings(annotated_images)[0]["labels"][0] = "cardiomegally"
 
 
-def other_word(films):
-    for film in films[::2]:
-        film["labels"] = ["enlarged heart" if label == "cardiomegaly" else label for label in film["labels"]]
+def other_word(annotated_images):
+    for image in annotated_images[::2]:
+        image["labels"] = ["enlarged heart" if label == "cardiomegaly" else label for label in image["labels"]]
 
 
-def no_negatives(films):
-    films[:] = with_findings(films)
+def no_negatives(annotated_images):
+    annotated_images[:] = with_findings(annotated_images)
 
 
-def hardly_a_finding(films):
-    for film in films[2:]:
-        film["boxes"], film["labels"] = [], []
+def hardly_a_finding(annotated_images):
+    for image in annotated_images[2:]:
+        image["boxes"], image["labels"] = [], []
 
 
-def specks(films):
-    for film in with_findings(films)[:5]:
-        x1, y1, *_ = film["boxes"][0]
-        film["boxes"][0] = [x1, y1, x1 + 3, y1 + 20]
+def specks(annotated_images):
+    for image in with_findings(annotated_images)[:5]:
+        x1, y1, *_ = image["boxes"][0]
+        image["boxes"][0] = [x1, y1, x1 + 3, y1 + 20]
 
 
-def unknown_format(films):
-    films[0]["box_format"] = "gpt-9"
+def unknown_format(annotated_images):
+    annotated_images[0]["box_format"] = "gpt-9"
 
 
-def endless(films):
-    film = with_findings(films)[0]
-    film["boxes"] = [[5 * k, 5 * k, 5 * k + 40, 5 * k + 40] for k in range(40)]
-    film["labels"] = ["lung nodule"] * 40
+def endless(annotated_images):
+    image = with_findings(annotated_images)[0]
+    image["boxes"] = [[5 * k, 5 * k, 5 * k + 40, 5 * k + 40] for k in range(40)]
+    image["labels"] = ["lung nodule"] * 40
 
 
-def not_json(films):
-    films[4] = "{broken"  # type: ignore[call-overload]
+def not_json(annotated_images):
+    annotated_images[4] = "{broken"  # type: ignore[call-overload]
 
 
 PLANTED = [
@@ -300,8 +300,8 @@ PLANTED = [
     (not_a_number, "not-finite"),
     (three_numbers, "not-finite"),
     (a_line, "no-area"),
-    (over_the_edge, "partly-off-film"),
-    (far_away, "off-film"),
+    (over_the_edge, "partly-off-image"),
+    (far_away, "off-image"),
     (lost_image, "missing-image"),
     (image_of_others, "outside-image"),
     (no_size, "missing-size"),
@@ -310,8 +310,8 @@ PLANTED = [
     (same_box_twice, "duplicate-boxes"),
     (unmerged_readers, "near-duplicate-boxes"),
     (same_id, "repeated-id"),
-    (same_film, "repeated-film"),
-    (leaked_film, "film-leak"),
+    (same_image, "repeated-image"),
+    (leaked_image, "image-leak"),
     (leaked_patient, "patient-leak"),
     (patient_leaked_in_another_spelling, "patient-leak"),
     (too_few_labels, "label-count"),
@@ -330,20 +330,20 @@ PLANTED = [
 
 
 def test_the_clean_set_passes(folder):
-    checkup = examine(open_rows(folder(clean_films())))
+    checkup = examine(open_rows(folder(clean_images())))
     assert found(checkup) == []
     assert list(checkup.unchecked) == ["no-signal"]
     # Training writes the prompts of a folder that has none.
     assert any("60 of 60 rows have no prompt" in assumption for assumption in checkup.assumptions)
-    assert checkup.figures.films == {"train": 40, "validation": 10, "test": 10}
-    assert checkup.figures.negatives == FILMS // 4
+    assert checkup.metrics.images == {"train": 40, "validation": 10, "test": 10}
+    assert checkup.metrics.negatives == IMAGES // 4
 
 
 @pytest.mark.parametrize(("plant", "name"), PLANTED, ids=lambda value: getattr(value, "__name__", value))
 def test_a_planted_defect_is_found_alone(folder, plant, name):
-    films = clean_films()
-    plant(films)
-    checkup = examine(open_rows(folder(films)))
+    annotated_images = clean_images()
+    plant(annotated_images)
+    checkup = examine(open_rows(folder(annotated_images)))
     assert found(checkup, "error", "warning") == [name]
     (defect,) = checkup.defects
     assert defect.fix
@@ -355,10 +355,10 @@ def test_a_planted_defect_is_found_alone(folder, plant, name):
 
 
 def test_counts_shares_and_examples_point_to_the_rows(folder):
-    films = clean_films()
-    over_the_edge(films)
-    (defect,) = examine(open_rows(folder(films))).defects
-    boxes = sum(len(film["boxes"]) for film in films)
+    annotated_images = clean_images()
+    over_the_edge(annotated_images)
+    (defect,) = examine(open_rows(folder(annotated_images))).defects
+    boxes = sum(len(image["boxes"]) for image in annotated_images)
     assert (defect.count, defect.of, defect.unit) == (4, boxes, "boxes")
     assert defect.share == 4 / boxes
     assert [(one.split, one.row, one.id) for one in defect.examples] == [
@@ -381,33 +381,33 @@ def test_counts_shares_and_examples_point_to_the_rows(folder):
     ],
 )
 def test_the_mistake_that_all_boxes_share_is_named(folder, plant, words):
-    films = clean_films()
-    plant(films)
-    assert words in examine(open_rows(folder(films))).defects[0].found
+    annotated_images = clean_images()
+    plant(annotated_images)
+    assert words in examine(open_rows(folder(annotated_images))).defects[0].found
 
 
 def test_only_the_split_with_the_mistake_is_blamed(folder):
-    films = clean_films()
-    as_xywh_in_one_split(films)
-    (defect,) = examine(open_rows(folder(films))).defects
+    annotated_images = clean_images()
+    as_xywh_in_one_split(annotated_images)
+    (defect,) = examine(open_rows(folder(annotated_images))).defects
     assert {example.split for example in defect.examples} == {"train"}
 
 
 @pytest.mark.parametrize(
     ("scale", "count", "severity"),
     [
-        (0.5, FILMS, "error"),
+        (0.5, IMAGES, "error"),
         # beyond the quarter
-        (0.58, FILMS, "warning"),
+        (0.58, IMAGES, "warning"),
         # 25 boxes may lie there by chance
         (0.5, 17, "warning"),
     ],
 )
 def test_boxes_in_one_corner_that_fit_no_usual_size(folder, scale, count, severity):
-    films = clean_films()[:count]
-    for film in films:
-        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
-    (defect,) = examine(open_rows(folder(films))).defects
+    annotated_images = clean_images()[:count]
+    for image in annotated_images:
+        image["boxes"] = [[scale * value for value in box] for box in image["boxes"]]
+    (defect,) = examine(open_rows(folder(annotated_images))).defects
     assert (defect.name, defect.severity) == ("one-corner", severity)
 
 
@@ -427,35 +427,35 @@ def test_one_kind_of_finding_may_be_at_home_in_a_quarter(labels, certain):
 # Several readers, whose boxes are in columns of their own.
 
 
-def by_readers(films: list[Film]) -> list[Film]:
+def by_readers(annotated_images: list[DrawnImage]) -> list[DrawnImage]:
     """Two readers who drew almost the same; `boxes` is empty, as under `any-of`."""
-    for film in films:
-        film["reader_boxes"] = [film["boxes"], [[x1, y1, x2 - 1, y2] for x1, y1, x2, y2 in film["boxes"]]]
-        film["reader_labels"] = [film["labels"], list(film["labels"])]
-        film["ignore_boxes"] = [[0, 0, 30, 20]]
-        film["boxes"], film["labels"] = [], []
-    return films
+    for image in annotated_images:
+        image["reader_boxes"] = [image["boxes"], [[x1, y1, x2 - 1, y2] for x1, y1, x2, y2 in image["boxes"]]]
+        image["reader_labels"] = [image["labels"], list(image["labels"])]
+        image["ignore_boxes"] = [[0, 0, 30, 20]]
+        image["boxes"], image["labels"] = [], []
+    return annotated_images
 
 
 def test_sound_readers_pass_and_are_counted(folder):
-    films = by_readers(clean_films())
-    checkup = examine(open_rows(folder(films)))
+    annotated_images = by_readers(clean_images())
+    checkup = examine(open_rows(folder(annotated_images)))
     assert found(checkup) == []
-    boxes = sum(len(one) for film in films for one in film["reader_boxes"])
-    assert checkup.figures.boxes == checkup.figures.areas.sum() == sum(checkup.figures.labels.values()) == boxes
-    assert checkup.figures.negatives == FILMS // 4
-    assert checkup.figures.longest_gold > 0
+    boxes = sum(len(one) for image in annotated_images for one in image["reader_boxes"])
+    assert checkup.metrics.boxes == checkup.metrics.areas.sum() == sum(checkup.metrics.labels.values()) == boxes
+    assert checkup.metrics.negatives == IMAGES // 4
+    assert checkup.metrics.longest_gold > 0
 
 
-def test_a_film_on_which_one_reader_drew_nothing_is_no_negative(folder):
-    films = by_readers(clean_films())
-    for film in films:
-        film["reader_boxes"][0], film["reader_labels"][0] = [], []
-    assert examine(open_rows(folder(films))).figures.negatives == FILMS // 4
+def test_an_image_on_which_one_reader_drew_nothing_is_no_negative(folder):
+    annotated_images = by_readers(clean_images())
+    for image in annotated_images:
+        image["reader_boxes"][0], image["reader_labels"][0] = [], []
+    assert examine(open_rows(folder(annotated_images))).metrics.negatives == IMAGES // 4
 
 
-def test_a_film_of_readers_is_not_shown_as_empty(folder):
-    checkup = examine(open_rows(folder(by_readers(clean_films())[1:2])), thumbnails=32)
+def test_an_image_of_readers_is_not_shown_as_empty(folder):
+    checkup = examine(open_rows(folder(by_readers(clean_images())[1:2])), thumbnails=32)
     assert len(checkup.sample[0].boxes) == 2 * 2 + 1
     assert checkup.sample[0].labels[0].startswith("reader 0: ")
 
@@ -466,38 +466,38 @@ def test_a_film_of_readers_is_not_shown_as_empty(folder):
         ([math.nan, 0, 9, 9], "not-finite"),
         ([30, 30, 20, 60], "swapped-corners"),
         ([30, 30, 30, 60], "no-area"),
-        ([900, 30, 950, 60], "off-film"),
-        ([200, 30, 950, 60], "partly-off-film"),
+        ([900, 30, 950, 60], "off-image"),
+        ([200, 30, 950, 60], "partly-off-image"),
         ([0.1, 0.1, 0.5, 0.5], "normalised-boxes"),
     ],
 )
 @pytest.mark.parametrize("column", ["boxes", "reader 1", "ignore_boxes"])
 def test_a_bad_box_of_any_column_is_found(folder, box, name, column):
-    films = by_readers(clean_films())
-    film = films[1]
+    annotated_images = by_readers(clean_images())
+    image = annotated_images[1]
     if column == "reader 1":
-        film["reader_boxes"][1][0] = box
+        image["reader_boxes"][1][0] = box
     elif column == "boxes":
-        film["boxes"], film["labels"] = [box], ["lung nodule"]
+        image["boxes"], image["labels"] = [box], ["lung nodule"]
     else:
-        film["ignore_boxes"].append(box)
-    (defect,) = examine(open_rows(folder(films))).defects
+        image["ignore_boxes"].append(box)
+    (defect,) = examine(open_rows(folder(annotated_images))).defects
     assert (defect.name, defect.count) == (name, 1)
     assert defect.examples[0].detail.startswith("box 0" if column == "boxes" else f"{column}: box ")
-    assert list(row_problems(film)) or name == "normalised-boxes"
+    assert list(row_problems(image)) or name == "normalised-boxes"
 
 
 @pytest.mark.parametrize(("plant", "name"), [(as_xywh, "box-order"), (on_1024, "wrong-frame")])
 def test_the_reader_who_drew_otherwise_is_named(folder, plant, name):
-    films = by_readers(clean_films())
-    second = [{**film, "boxes": film["reader_boxes"][1]} for film in films]
+    annotated_images = by_readers(clean_images())
+    second = [{**image, "boxes": image["reader_boxes"][1]} for image in annotated_images]
     plant(second)
-    for film, drawn in zip(films, second, strict=True):
-        film["reader_boxes"][1] = drawn["boxes"]
+    for image, drawn in zip(annotated_images, second, strict=True):
+        image["reader_boxes"][1] = drawn["boxes"]
     # Some 25 boxes of a split are enough to tell an order, a frame needs 20.
-    for film in films:
-        film["split"] = "train"
-    (defect,) = examine(open_rows(folder(films))).defects
+    for image in annotated_images:
+        image["split"] = "train"
+    (defect,) = examine(open_rows(folder(annotated_images))).defects
     assert defect.name == name
     assert defect.found.startswith("train, reader 1: ")
     assert all("reader 1: " in example.detail for example in defect.examples)
@@ -518,20 +518,20 @@ def test_the_reader_who_drew_otherwise_is_named(folder, plant, name):
     ],
 )
 def test_columns_of_readers_that_do_not_fit(folder, change, name):
-    film = clean_films()[4]
+    image = clean_images()[4]
     boxes = [[20, 20, 90, 90]]
-    film |= {"boxes": [], "labels": [], "reader_boxes": [boxes, boxes], "reader_labels": [["mass"], ["mass"]]}
-    (defect,) = examine(open_rows(folder([film | change]))).defects
+    image |= {"boxes": [], "labels": [], "reader_boxes": [boxes, boxes], "reader_labels": [["mass"], ["mass"]]}
+    (defect,) = examine(open_rows(folder([image | change]))).defects
     assert (defect.name, defect.count) == (name, 1)
 
 
 # Sizes of the image's shape, and not of its size.
 
 
-def declared(films: list[Film], scale: float) -> None:
-    for film in films:
-        film["width"], film["height"] = scale * film["width"], scale * film["height"]
-        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
+def declared(annotated_images: list[DrawnImage], scale: float) -> None:
+    for image in annotated_images:
+        image["width"], image["height"] = scale * image["width"], scale * image["height"]
+        image["boxes"] = [[scale * value for value in box] for box in image["boxes"]]
 
 
 @pytest.mark.parametrize(
@@ -543,29 +543,29 @@ def declared(films: list[Film], scale: float) -> None:
         ({3: 1.02}, 1),
         ({3: 0.5}, 1),
         # all are copies, of one scale or of several
-        (dict.fromkeys(range(FILMS), 2.0), 0),
-        (dict.fromkeys(range(FILMS), 1.03), 0),
-        ({k: 1.5 + 0.05 * k for k in range(FILMS)}, 0),
+        (dict.fromkeys(range(IMAGES), 2.0), 0),
+        (dict.fromkeys(range(IMAGES), 1.03), 0),
+        ({k: 1.5 + 0.05 * k for k in range(IMAGES)}, 0),
         # one of the copies is hardly smaller
-        ({**dict.fromkeys(range(FILMS), 2.0), 5: 1.03}, 1),
+        ({**dict.fromkeys(range(IMAGES), 2.0), 5: 1.03}, 1),
         # images that are larger than declared
-        (dict.fromkeys(range(FILMS), 0.5), FILMS),
+        (dict.fromkeys(range(IMAGES), 0.5), IMAGES),
     ],
 )
 def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count):
-    films = clean_films()
+    annotated_images = clean_images()
     for k, scale in scales.items():
-        declared([films[k]], scale)
-    defects = [one for one in examine(open_rows(folder(films))).defects if one.name == "image-scale"]
-    assert [(one.severity, one.count, one.of) for one in defects] == [("warning", count, FILMS)] * (count > 0)
+        declared([annotated_images[k]], scale)
+    defects = [one for one in examine(open_rows(folder(annotated_images))).defects if one.name == "image-scale"]
+    assert [(one.severity, one.count, one.of) for one in defects] == [("warning", count, IMAGES)] * (count > 0)
 
 
 def test_a_border_is_no_scale(tmp_path):
-    films = []
+    annotated_images = []
     for k in range(3):
         Image.linear_gradient("L").rotate(90 * k).resize((640, 512)).save(tmp_path / f"{k}.png")
-        films.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
-    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, films)))
+        annotated_images.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, annotated_images)))
     (defect,) = examine(open_rows(str(tmp_path))).defects
     assert (defect.name, defect.count) == ("image-scale", 3)
     assert defect.examples[0].detail == "width 648, height 520; the image is 640 x 512"
@@ -585,7 +585,7 @@ def test_a_border_is_no_scale(tmp_path):
 @pytest.mark.parametrize("has_shards", [True, False])
 def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has_shards):
     text = manifest if isinstance(manifest, str) else json.dumps(manifest)
-    root = as_parquet(prompted(clean_films(), images), tmp_path) if has_shards else str(tmp_path)
+    root = as_parquet(prompted(clean_images(), images), tmp_path) if has_shards else str(tmp_path)
     (Path(root) / "manifest.json").write_text(text)
     if not words and not has_shards:
         with pytest.raises(ValueError, match="without any"):
@@ -599,75 +599,75 @@ def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has
 # Near misses: nothing is wrong with these.
 
 
-def touching_the_edge(films):
-    for k, film in enumerate(with_findings(films)):
-        film["boxes"][0] = [0, 0, 60, 70 + k]
-        film["boxes"][-1] = [film["width"] - 60.0 - k, film["height"] - 70.0, film["width"], film["height"]]
+def touching_the_edge(annotated_images):
+    for k, image in enumerate(with_findings(annotated_images)):
+        image["boxes"][0] = [0, 0, 60, 70 + k]
+        image["boxes"][-1] = [image["width"] - 60.0 - k, image["height"] - 70.0, image["width"], image["height"]]
 
 
-def whole_film(films):
-    for film in with_findings(films)[:5]:
-        film["boxes"], film["labels"] = [[0, 0, film["width"], film["height"]]], ["cardiomegaly"]
+def whole_image(annotated_images):
+    for image in with_findings(annotated_images)[:5]:
+        image["boxes"], image["labels"] = [[0, 0, image["width"], image["height"]]], ["cardiomegaly"]
 
 
-def small_nodules(films):
-    for film in with_findings(films):
-        x1, y1, *_ = film["boxes"][0]
-        film["boxes"][0] = [x1, y1, x1 + 6, y1 + 7]
+def small_nodules(annotated_images):
+    for image in with_findings(annotated_images):
+        x1, y1, *_ = image["boxes"][0]
+        image["boxes"][0] = [x1, y1, x1 + 6, y1 + 7]
 
 
-def two_findings_in_one_place(films):
-    for film in with_findings(films):
-        film["boxes"], film["labels"] = [film["boxes"][0]] * 2, ["pleural effusion", "lung nodule"]
+def two_findings_in_one_place(annotated_images):
+    for image in with_findings(annotated_images):
+        image["boxes"], image["labels"] = [image["boxes"][0]] * 2, ["pleural effusion", "lung nodule"]
 
 
-def overlapping_twins(films):
-    # IoU 0.9: two findings, or one drawn twice, which cannot be told from a few films
-    for film in with_findings(films)[:4]:
-        x1, y1, x2, y2 = film["boxes"][0]
-        film["boxes"], film["labels"] = [[x1, y1, x2, y2], [x1, y1, x2, y1 + 0.9 * (y2 - y1)]], ["lung nodule"] * 2
+def overlapping_twins(annotated_images):
+    # IoU 0.9: two findings, or one drawn twice, which cannot be told from a few images
+    for image in with_findings(annotated_images)[:4]:
+        x1, y1, x2, y2 = image["boxes"][0]
+        image["boxes"], image["labels"] = [[x1, y1, x2, y2], [x1, y1, x2, y1 + 0.9 * (y2 - y1)]], ["lung nodule"] * 2
 
 
-def sides_of_one_finding(films):
-    for film in films:
-        film["labels"] = [f"{side} lung" for side, _ in zip(("left", "right", "left"), film["labels"], strict=False)]
+def sides_of_one_finding(annotated_images):
+    for image in annotated_images:
+        image["labels"] = [f"{side} lung" for side, _ in zip(("left", "right", "left"), image["labels"], strict=False)]
 
 
-def findings_that_sound_alike(films):
+def findings_that_sound_alike(annotated_images):
     words = ("hyperinflation", "hypoinflation", "pneumothorax", "hemothorax", "rib 1", "rib 2")
-    for k, film in enumerate(films):
-        film["labels"] = [words[k % 2] if k % 9 == 0 else words[2 + k % 4] for _ in film["labels"]]
+    for k, image in enumerate(annotated_images):
+        image["labels"] = [words[k % 2] if k % 9 == 0 else words[2 + k % 4] for _ in image["labels"]]
 
 
-def smaller_copies(films):
+def smaller_copies(annotated_images):
     # The boxes and sizes are of the original, the image is a third of it.
-    for film in films:
-        film["boxes"] = [[3 * value for value in box] for box in film["boxes"]]
-        film["width"], film["height"] = 3 * film["width"] + 1, 3 * film["height"] - 1
+    for image in annotated_images:
+        image["boxes"] = [[3 * value for value in box] for box in image["boxes"]]
+        image["width"], image["height"] = 3 * image["width"] + 1, 3 * image["height"] - 1
 
 
-def ids_that_start_anew(films):
+def ids_that_start_anew(annotated_images):
     numbers: dict[str, int] = {}
-    for film in films:
-        film["id"] = str(numbers.setdefault(film["split"], 0))
-        numbers[film["split"]] += 1
+    for image in annotated_images:
+        image["id"] = str(numbers.setdefault(image["split"], 0))
+        numbers[image["split"]] += 1
 
 
-def one_split(films):
-    for film in films:
-        film["split"] = "train"
+def one_split(annotated_images):
+    for image in annotated_images:
+        image["split"] = "train"
 
 
-def without_patients(films):
-    for film in films:
-        del film["patient_id"]
+def without_patients(annotated_images):
+    for image in annotated_images:
+        del image["patient_id"]
 
 
 @pytest.mark.parametrize(
     "change",
     [
         touching_the_edge,
-        whole_film,
+        whole_image,
         small_nodules,
         two_findings_in_one_place,
         overlapping_twins,
@@ -680,39 +680,41 @@ def without_patients(films):
     ],
 )
 def test_a_near_miss_passes(folder, change):
-    films = clean_films()
-    change(films)
-    assert found(examine(open_rows(folder(films)))) == []
+    annotated_images = clean_images()
+    change(annotated_images)
+    assert found(examine(open_rows(folder(annotated_images)))) == []
 
 
-def test_two_films_of_one_size_are_two_films(folder, images, tmp_path):
-    films = clean_films()
-    films[1] = {**films[0], "file": "other.png"}
-    root = folder(films)
-    Image.linear_gradient("L").resize((films[0]["width"], films[0]["height"])).save(tmp_path / "other.png")
+def test_two_images_of_one_size_are_two_images(folder, images, tmp_path):
+    annotated_images = clean_images()
+    annotated_images[1] = {**annotated_images[0], "file": "other.png"}
+    root = folder(annotated_images)
+    Image.linear_gradient("L").resize((annotated_images[0]["width"], annotated_images[0]["height"])).save(
+        tmp_path / "other.png"
+    )
     assert found(examine(open_rows(root))) == []
 
 
-def test_real_films_have_no_error(shared_dir):
+def test_real_images_have_no_error(shared_dir):
     checkup = examine(open_rows(str(shared_dir / "data" / "cxr_lungs")), QWEN3)
-    # Both lungs are on every film.
+    # Both lungs are on every image.
     assert found(checkup) == ["negatives"]
     assert checkup.count("error") == 0
-    assert checkup.figures.boxes == 630
+    assert checkup.metrics.boxes == 630
 
 
 # Rows with prompts, as `prepare` and `save_to_disk` write them.
 
 
-def prompted(films: list[Film], images: Path) -> list[dict]:
+def prompted(annotated_images: list[DrawnImage], images: Path) -> list[dict]:
     return [
         {
-            **{key: value for key, value in film.items() if key != "file"},
-            "id": film["file"],
+            **{key: value for key, value in image.items() if key != "file"},
+            "id": image["file"],
             "prompt": prompts.prompt_messages(LABELS),
-            "image": {"bytes": (images / film["file"]).read_bytes(), "path": None},
+            "image": {"bytes": (images / image["file"]).read_bytes(), "path": None},
         }
-        for film in films
+        for image in annotated_images
     ]
 
 
@@ -742,21 +744,21 @@ def as_saved(rows: list[dict], folder: Path) -> str:
 
 @pytest.mark.parametrize("write", [as_parquet, as_saved])
 def test_parquet_shards_and_saved_datasets_are_read_alike(images, tmp_path, write):
-    films = clean_films()
-    over_the_edge(films)
-    leaked_patient(films)
-    checkup = examine(open_rows(write(prompted(films, images), tmp_path)))
-    assert found(checkup) == ["partly-off-film", "patient-leak"]
+    annotated_images = clean_images()
+    over_the_edge(annotated_images)
+    leaked_patient(annotated_images)
+    checkup = examine(open_rows(write(prompted(annotated_images, images), tmp_path)))
+    assert found(checkup) == ["partly-off-image", "patient-leak"]
     assert list(checkup.unchecked) == ["no-signal"]
     assert checkup.defects[0].examples[2].row == 3
     assert checkup.defects[1].examples[0].detail == "patient p3 is also in train"
 
 
 def test_splits_can_be_chosen(images, tmp_path):
-    films = clean_films()
-    over_the_edge(films)
-    root = as_parquet(prompted(films, images), tmp_path)
-    assert examine(open_rows(root, ["test"])).figures.films == {"test": 10}
+    annotated_images = clean_images()
+    over_the_edge(annotated_images)
+    root = as_parquet(prompted(annotated_images, images), tmp_path)
+    assert examine(open_rows(root, ["test"])).metrics.images == {"test": 10}
     with pytest.raises(ValueError, match=r"Expected one of .*train.* for the split"):
         open_rows(root, ["dev"])
 
@@ -771,15 +773,15 @@ def test_splits_can_be_chosen(images, tmp_path):
     ],
 )
 def test_prompts_are_looked_at(images, tmp_path, prompt, name):
-    rows = prompted(clean_films(), images)
+    rows = prompted(clean_images(), images)
     for row in rows:
         row["prompt"] = prompt
     (defect,) = examine(open_rows(as_parquet(rows, tmp_path))).defects
-    assert (defect.name, defect.count) == (name, FILMS)
+    assert (defect.name, defect.count) == (name, IMAGES)
 
 
-def test_several_questions_about_a_film_are_no_repetition(images, tmp_path):
-    rows = prompted(clean_films(), images)
+def test_several_questions_about_an_image_are_no_repetition(images, tmp_path):
+    rows = prompted(clean_images(), images)
     asked = [{**row, "prompt": prompts.prompt_messages(LABELS[:1]), "id": f"{row['id']}#2"} for row in rows]
     assert found(examine(open_rows(as_parquet(rows + asked, tmp_path)))) == []
 
@@ -820,18 +822,18 @@ def test_the_templates_contradict_no_format():
 
 
 def test_a_coarse_format_loses_small_boxes(folder):
-    films = clean_films()
-    for film in with_findings(films)[:4]:
-        film["boxes"], film["labels"] = [[100, 100, 100.2, 130]], ["lung nodule"]
-    checkup = examine(open_rows(folder(films)), Model(get_box_format("chexagent")))
+    annotated_images = clean_images()
+    for image in with_findings(annotated_images)[:4]:
+        image["boxes"], image["labels"] = [[100, 100, 100.2, 130]], ["lung nodule"]
+    checkup = examine(open_rows(folder(annotated_images)), Model(get_box_format("chexagent")))
     assert found(checkup, "error") == ["gold-reward"]
     assert checkup.defects[0].count == 4
 
 
 def test_the_limit_on_the_answer_is_the_one_given(folder):
-    films = clean_films()
-    endless(films)
-    root = folder(films)
+    annotated_images = clean_images()
+    endless(annotated_images)
+    root = folder(annotated_images)
     assert found(examine(open_rows(root), Model(max_completion_length=4096))) == []
     (defect,) = examine(open_rows(root)).defects
     # A guess at the number of tokens is no proof.
@@ -857,10 +859,10 @@ class Qwen2VLImageProcessor:
 
 
 def test_the_model_s_processor_decides_sizes_and_tokens(folder):
-    films = clean_films()
-    for film in with_findings(films)[:2]:
-        film["boxes"], film["labels"] = [[30, 30, 36, 50]], ["lung nodule"]
-    root = folder([{**film, "prompt": "Where is a finding?"} for film in films])
+    annotated_images = clean_images()
+    for image in with_findings(annotated_images)[:2]:
+        image["boxes"], image["labels"] = [[30, 30, 36, 50]], ["lung nodule"]
+    root = folder([{**image, "prompt": "Where is a finding?"} for image in annotated_images])
     checkup = examine(open_rows(root), Model(processor=Qwen2VLImageProcessor(), max_completion_length=6))
     assert checkup.assumptions == ()
     length, small = checkup.defects
@@ -871,29 +873,29 @@ def test_the_model_s_processor_decides_sizes_and_tokens(folder):
 
 
 def test_columns_with_the_resized_size_come_first(folder):
-    films = clean_films()
-    for film in films:
-        film["resized_width"], film["resized_height"] = 28, 28
-    checkup = examine(open_rows(folder(films)))
+    annotated_images = clean_images()
+    for image in annotated_images:
+        image["resized_width"], image["resized_height"] = 28, 28
+    checkup = examine(open_rows(folder(annotated_images)))
     assert "small-boxes" in found(checkup)
     assert not any("pixels" in one for one in checkup.assumptions)
 
 
-def test_figures_count_every_sound_box(folder):
-    films = clean_films()
-    figures = examine(open_rows(folder(films))).figures
-    boxes = sum(len(film["boxes"]) for film in films)
-    assert figures.boxes == figures.areas.sum() == figures.aspects.sum() == figures.sides.sum() == boxes
-    assert figures.centres[None].sum() == boxes
-    assert sum(figures.centres[label].sum() for label in LABELS) == boxes
-    assert sum(figures.per_film.values()) == FILMS
+def test_metrics_count_every_sound_box(folder):
+    annotated_images = clean_images()
+    metrics = examine(open_rows(folder(annotated_images))).metrics
+    boxes = sum(len(image["boxes"]) for image in annotated_images)
+    assert metrics.boxes == metrics.areas.sum() == metrics.aspects.sum() == metrics.sides.sum() == boxes
+    assert metrics.centres[None].sum() == boxes
+    assert sum(metrics.centres[label].sum() for label in LABELS) == boxes
+    assert sum(metrics.per_image.values()) == IMAGES
 
 
-def test_the_defects_are_plain_json_without_films(folder):
-    films = clean_films()
-    over_the_edge(films)
-    checkup = examine(open_rows(folder(films)), thumbnails=64)
-    assert checkup.defects[0].examples[0].film is not None
+def test_the_defects_are_plain_json_without_images(folder):
+    annotated_images = clean_images()
+    over_the_edge(annotated_images)
+    checkup = examine(open_rows(folder(annotated_images)), thumbnails=64)
+    assert checkup.defects[0].examples[0].image is not None
     written = json.loads(json.dumps(checkup.as_json(), allow_nan=False))
     assert written["errors"] == 1
     assert written["defects"][0]["examples"][0] == {
@@ -917,7 +919,7 @@ def test_a_box_has_a_defect_where_training_refuses_it(box, is_list):
 
 
 @given(st.lists(st.integers(0, 400), min_size=40, max_size=120))
-def test_sound_boxes_over_the_whole_film_share_no_mistake(values):
+def test_sound_boxes_over_the_whole_image_share_no_mistake(values):
     fit = BoxFit()
     for k, value in enumerate(values):
         fit.add([[value, k, value + 60, k + 80], [500 - 60, 600 - 80, 500, 600]], (500, 600))
@@ -968,14 +970,14 @@ def test_every_check_says_what_to_do():
         "broken-image",
         "deep-image",
         "one-grey",
-        "film-copy",
+        "image-copy",
         "copy-leak",
         # In test_signal_checks.py.
         "no-signal",
         # In test_planted_defects.py.
         "answer-in-prompt",
         "constant-box",
-        "ignored-film",
+        "ignored-image",
         "label-not-in-train",
         "negative-placeholder",
         "null-label",

@@ -14,21 +14,21 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 from PIL import Image
 
-PIXEL_CHECKS = {"broken-image", "deep-image", "one-grey", "film-copy", "copy-leak"}
+PIXEL_CHECKS = {"broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"}
 
 
-def film(seed, size=(120, 160)):
+def image(seed, size=(120, 160)):
     greys = np.random.default_rng(seed).integers(0, 256, (9, 7), dtype=np.uint8)
     return Image.fromarray(greys).resize(size, Image.Resampling.BICUBIC)
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Twelve sound films, each another one."""
+    """Twelve sound images, each another one."""
     rows = []
     for k in range(12):
         name = f"{k}.jpg" if k % 2 else f"{k}.png"
-        film(k).save(tmp_path / name)
+        image(k).save(tmp_path / name)
         row = {"file": name, "width": 120, "height": 160, "boxes": [[9, 9, 40, 50 + k]] if k % 3 else []}
         rows.append(
             {**row, "labels": ["mass"] * len(row["boxes"]), "split": "train" if k < 9 else "test", "id": f"f{k}"}
@@ -43,7 +43,7 @@ def defects(folder, **options):
     return {name: (one.severity, one.count, [example.id for example in one.examples]) for name, one in found.items()}
 
 
-def test_sound_films_have_none(folder):
+def test_sound_images_have_none(folder):
     assert defects(folder) == {}
 
 
@@ -57,7 +57,7 @@ def test_a_file_that_breaks_off_is_an_error_though_its_header_is_sound(folder, n
 
 
 def test_deep_and_empty_images(folder):
-    Image.fromarray(np.asarray(film(4)).astype(np.uint16) * 64 + 300).save(folder / "4.png")
+    Image.fromarray(np.asarray(image(4)).astype(np.uint16) * 64 + 300).save(folder / "4.png")
     Image.new("L", (120, 160), 255).save(folder / "6.png")
     assert defects(folder) == {"deep-image": ("note", 1, ["f4"]), "one-grey": ("warning", 1, ["f6"])}
     (deep,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "deep-image"]
@@ -65,16 +65,16 @@ def test_deep_and_empty_images(folder):
 
 
 def test_copies_are_a_note_within_a_split_and_an_error_between_splits(folder):
-    film(2).save(folder / "5.jpg", quality=80)  # encoded again, train and train
-    film(3, (90, 120)).save(folder / "10.png")  # smaller, train and test
-    film(0).save(folder / "11.jpg", quality=70)
-    assert defects(folder) == {"film-copy": ("note", 1, ["f5"]), "copy-leak": ("error", 2, ["f11", "f10"])}
+    image(2).save(folder / "5.jpg", quality=80)  # encoded again, train and train
+    image(3, (90, 120)).save(folder / "10.png")  # smaller, train and test
+    image(0).save(folder / "11.jpg", quality=70)
+    assert defects(folder) == {"image-copy": ("note", 1, ["f5"]), "copy-leak": ("error", 2, ["f11", "f10"])}
 
 
-def test_films_of_the_same_bytes_are_named_once(folder):
+def test_images_of_the_same_bytes_are_named_once(folder):
     (folder / "10.png").write_bytes((folder / "2.png").read_bytes())
     checkup = examine(open_rows(str(folder)))
-    assert {"film-leak", *PIXEL_CHECKS} & {one.name for one in checkup.defects} == {"film-leak"}
+    assert {"image-leak", *PIXEL_CHECKS} & {one.name for one in checkup.defects} == {"image-leak"}
 
 
 def test_quick_says_what_it_leaves_out(folder):
@@ -88,7 +88,7 @@ def test_quick_says_what_it_leaves_out(folder):
 
 def test_processes_change_nothing(folder, monkeypatch):
     (folder / "1.jpg").write_bytes((folder / "1.jpg").read_bytes()[:-400])
-    film(0).save(folder / "11.jpg", quality=70)
+    image(0).save(folder / "11.jpg", quality=70)
     alone = examine(open_rows(str(folder))).as_json()
     monkeypatch.setattr(pixels, "_FEW", 0)
     assert examine(open_rows(str(folder)), processes=2).as_json() == alone
@@ -125,10 +125,10 @@ def test_a_header_that_cannot_be_read_says_why(folder):
     assert "exceeds limit" in other
 
 
-@pytest.mark.parametrize(("films", "drawn"), [(19, False), (20, True)])
-def test_a_dataset_that_holds_nothing_out_is_drawn_and_it_is_said(tmp_path, films, drawn):
+@pytest.mark.parametrize(("images", "drawn"), [(19, False), (20, True)])
+def test_a_dataset_that_holds_nothing_out_is_drawn_and_it_is_said(tmp_path, images, drawn):
     row = {"file": "a.png", "width": 120, "height": 160, "boxes": [[9, 9, 40, 50]], "labels": ["mass"]}
-    rows = [{**row, "id": f"{k}", "patient_id": f"p{k}"} for k in range(films)]
+    rows = [{**row, "id": f"{k}", "patient_id": f"p{k}"} for k in range(images)]
     (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, rows)))
     said = " ".join(examine(open_rows(str(tmp_path)), quick=True).assumptions)
-    assert ("holds no film out: 80 % of its patients are drawn for train" in said) == drawn
+    assert ("holds no image out: 80 % of its patients are drawn for train" in said) == drawn

@@ -20,7 +20,7 @@ from grounding_rewards.data.prompts import task_prompt
 from grounding_rewards.doctor.box_defects import BoxFit
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
-from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from tests.conftest import REPOSITORY
 from tests.doctor.test_examine import PLANTED as PLANTED_WITH_IMAGES
 
@@ -29,7 +29,7 @@ LABELS = ("Pleural effusion", "Nodule/Mass", "Cardiomegaly", "Calcification")
 
 
 def clean_rows() -> list[Row]:
-    """320 films of 160 patients as a hospital has them, one in four without findings and one in five landscape."""
+    """320 images of 160 patients as a hospital has them, one in four without findings and one in five landscape."""
     rng = np.random.default_rng(12)
     rows = []
     for k in range(320):
@@ -40,7 +40,7 @@ def clean_rows() -> list[Row]:
         starts = rng.uniform(0, 1, (n, 2)) * ((width, height) - sides)
         rows.append(
             {
-                "id": f"film-{k:03}",
+                "id": f"image-{k:03}",
                 "patient_id": f"p{k // 2}",
                 "split": "train" if k < 200 else "validation" if k < 260 else "test",
                 "width": int(width),
@@ -56,13 +56,13 @@ def clean_rows() -> list[Row]:
 
 
 def examined(rows: list[Row]) -> Checkup:
-    def films() -> Iterator[FilmRow]:
+    def images() -> Iterator[ImageRow]:
         numbers: Counter[str] = Counter()
         for row in rows:
-            yield FilmRow(row["split"], numbers[row["split"]], {k: v for k, v in row.items() if k != "split"})
+            yield ImageRow(row["split"], numbers[row["split"]], {k: v for k, v in row.items() if k != "split"})
             numbers[row["split"]] += 1
 
-    return examine(RowSource("films", films, len(rows)))
+    return examine(RowSource("images", images, len(rows)))
 
 
 def with_findings(rows: list[Row]) -> list[Row]:
@@ -223,7 +223,7 @@ def over_the_edge(box, row):
 
 
 def negatives_as(box: list[float] | None, label: str | None) -> Any:
-    """Negative films with a box that says so."""
+    """Negative images with a box that says so."""
 
     def plant(rows: list[Row]) -> list[Row]:
         for row in (spoiled := normal(rows)):
@@ -346,7 +346,7 @@ def nearly_all_normal(rows):
         row["boxes"], row["labels"] = [], []
 
 
-def a_film_in_two_splits(rows):
+def a_image_in_two_splits(rows):
     rows.append({**rows[3], "split": "test", "patient_id": "p159"})
 
 
@@ -453,16 +453,16 @@ DEFECTS = [
     ("on 1000", scaled(1000), "wrong-frame", "a frame of 1000 x 1000"),
     ("on 512", scaled(512), "wrong-frame", "a frame of 512 x 512"),
     ("per cent", scaled(100), "wrong-frame", "a frame of 100 x 100"),
-    ("on what the model sees", resized(), "wrong-frame", "the resized film"),
+    ("on what the model sees", resized(), "wrong-frame", "the resized image"),
     ("on 1024 in half", scaled(1024, half), "wrong-frame", "a frame of 1024 x 1024"),
     ("on 1000 in half", scaled(1000, half), "wrong-frame", "a frame of 1000 x 1000"),
     ("on 512 in half", scaled(512, half), "wrong-frame", "a frame of 512 x 512"),
-    ("on what the model sees in half", resized(half), "wrong-frame", "the resized film"),
+    ("on what the model sees in half", resized(half), "wrong-frame", "the resized image"),
     ("a copy declared", declared_small(1024), "wrong-frame", "a frame of 2048 x 2048"),
     ("a copy declared in half", declared_small(1024, half), "wrong-frame", "a frame of 2048 x 2048"),
     ("an unusual copy", reordered(lambda boxes: 0.3 * boxes), "one-corner", "upper left quarter"),
     ("an unusual copy in half", reordered(lambda boxes: 0.3 * boxes, half), "one-corner", "upper left quarter"),
-    # Parts of the film.
+    # Parts of the image.
     ("parts", normalised(unchanged), "normalised-boxes", ""),
     ("parts in half", normalised(unchanged, half), "normalised-boxes", ""),
     ("parts, as YOLO writes", normalised(cxcywh), "normalised-boxes", "as centre x, centre y"),
@@ -478,20 +478,20 @@ DEFECTS = [
     ("infinite", boxes_become(lambda box, row: [*box[:3], math.inf], 1), "not-finite", ""),
     ("a point", boxes_become(lambda box, row: [*box[:2], *box[:2]], 2), "no-area", ""),
     ("a line", boxes_become(lambda box, row: [*box[:3], box[1]], 2), "no-area", ""),
-    ("over the edge", boxes_become(over_the_edge, 5), "partly-off-film", ""),
-    ("left of the film", boxes_become(lambda box, row: [-9, *box[1:]], 3), "partly-off-film", ""),
-    ("of another film", boxes_become(lambda box, row: [3200, 3200, 3400, 3500], 2), "off-film", ""),
+    ("over the edge", boxes_become(over_the_edge, 5), "partly-off-image", ""),
+    ("left of the image", boxes_become(lambda box, row: [-9, *box[1:]], 3), "partly-off-image", ""),
+    ("of another image", boxes_become(lambda box, row: [3200, 3200, 3400, 3500], 2), "off-image", ""),
     ("specks", boxes_become(side(6), 9), "small-boxes", ""),
     ("one speck of 5 pixels", boxes_become(side(5), 1), "small-boxes", ""),
     ("threads", boxes_become(lambda box, row: [box[0], box[1], box[0] + 5, box[3]], 4), "small-boxes", ""),
-    # Films without findings that have a box.
+    # Images without findings that have a box.
     ("0 0 1 1, as Kaggle's", negatives_as([0, 0, 1, 1], "No finding"), "negative-placeholder", ""),
     ("0 0 1 1 without a label", negatives_as([0, 0, 1, 1], None), "negative-placeholder", ""),
     ("0 0 1 1 of class 14", negatives_as([0, 0, 1, 1], "14"), "negative-placeholder", ""),
     ("0 0 0 0", negatives_as([0, 0, 0, 0], "No Finding"), "negative-placeholder", ""),
     ("-1 -1 -1 -1", negatives_as([-1, -1, -1, -1], None), "negative-placeholder", ""),
     ("NaN and No finding", negatives_as([math.nan] * 4, "No_finding"), "negative-placeholder", ""),
-    ("the whole film is normal", negatives_as(None, "Normal"), "negative-placeholder", ""),
+    ("the whole image is normal", negatives_as(None, "Normal"), "negative-placeholder", ""),
     # One box everywhere.
     ("one box", constant(lambda row: [500, 600, 900, 1100]), "constant-box", "[500, 600, 900, 1100] in pixels"),
     (
@@ -500,10 +500,10 @@ DEFECTS = [
         "constant-box",
         "[0.25, 0.25, 0.75, 0.75] in parts",
     ),
-    ("the whole film", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
+    ("the whole image", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
     ("one box on half", constant(lambda row: [500, 600, 900, 1100], half), "constant-box", ""),
-    ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-film", ""),
-    ("a region beside the film", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-film", ""),
+    ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
+    ("a region beside the image", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-image", ""),
     # Labels.
     ("nan", labels_become("nan"), "null-label", ""),
     ("None as text", labels_become("None"), "null-label", ""),
@@ -518,7 +518,7 @@ DEFECTS = [
     ("typo", renamed("Cardiomegaly", "Cardiomegally", a_tenth), "label-spelling", ""),
     ("synonym", renamed("Cardiomegaly", "Enlarged heart"), "label-words", ""),
     ("too few labels", one_label_too_few, "label-count", ""),
-    ("a finding of the test alone", only_in_test, "label-not-in-train", "'Rib fracture' on 6 films of test"),
+    ("a finding of the test alone", only_in_test, "label-not-in-train", "'Rib fracture' on 6 images of test"),
     ("another word in the test", other_words_in_test, "label-not-in-train", "'Hydrops'"),
     # Several readers.
     ("two readers as one", readers_together(0.12), "unmerged-readers", ""),
@@ -528,12 +528,12 @@ DEFECTS = [
     ("a box twice", same_box_twice, "duplicate-boxes", ""),
     ("a pixel beside", a_pixel_beside, "near-duplicate-boxes", ""),
     # Splits.
-    ("a test without boxes", empty("test"), "split-without-findings", "test: none of 60 films has boxes"),
+    ("a test without boxes", empty("test"), "split-without-findings", "test: none of 60 images has boxes"),
     ("a validation without boxes", empty("validation"), "split-without-findings", "validation: "),
-    ("training without normal films", no_normal_in("train"), "split-without-negatives", "train: "),
-    ("no normal films", no_normal, "negatives", ""),
+    ("training without normal images", no_normal_in("train"), "split-without-negatives", "train: "),
+    ("no normal images", no_normal, "negatives", ""),
     ("hardly a finding", nearly_all_normal, "negatives", ""),
-    ("a film in two splits", a_film_in_two_splits, "film-leak", ""),
+    ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
     # Prompts.
     ("pixels in the prompt", prompts_say(in_pixels), "answer-in-prompt", ""),
@@ -630,13 +630,13 @@ def test_clipping_as_advised_leaves_nothing_over_the_edge():
     "case", [case for case in DEFECTS if case[2] == "negative-placeholder"], ids=lambda case: case[0]
 )
 def test_negatives_without_their_placeholder_pass(case):
-    """As advised: boxes [] and labels []; multiplying by width and height, as before, marks the whole film."""
+    """As advised: boxes [] and labels []; multiplying by width and height, as before, marks the whole image."""
     rows = clean_rows()
     for row in case[1](rows):
         row["boxes"], row["labels"] = [], []
     assert found(examined(rows)) == []
     checkup = examined((case[1](rows := clean_rows()), rows)[1])
-    assert checkup.figures.negatives == 80
+    assert checkup.metrics.negatives == 80
     assert "multiply" not in checkup.defects[0].fix.casefold()
 
 
@@ -647,8 +647,8 @@ def test_the_longest_answer_as_advised_is_the_limit_that_passes():
     many_findings(rows)
     (defect,) = examined(rows).defects
     longest = int(re.search(r"about (\d+) tokens", defect.found)[1])
-    films = [FilmRow(row["split"], k, row) for k, row in enumerate(rows)]
-    source = RowSource("films", lambda: iter(films), len(films))
+    images = [ImageRow(row["split"], k, row) for k, row in enumerate(rows)]
+    source = RowSource("images", lambda: iter(images), len(images))
     assert found(examine(source, Model(max_completion_length=longest))) == []
     assert found(examine(source, Model(max_completion_length=longest - 1))) == ["gold-length"]
 
@@ -689,7 +689,7 @@ def sizes_in_the_prompt(rows):
 
 
 def squares(rows):
-    # On square films y first can't be told; nor must sound boxes be taken for it.
+    # On square images y first can't be told; nor must sound boxes be taken for it.
     scaled(1024)(rows)
     for row in rows:
         row["width"] = row["height"] = 1024

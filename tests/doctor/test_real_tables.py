@@ -11,18 +11,19 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import from_xyxy
-from grounding_rewards.data.readers import get_reader
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.sources import get_reader
 
 Row = dict[str, Any]
 #: Tables of ../shared: the file, the name under which its reader looks for it, its split, and what is rightly told.
 TABLES = {
     "nih-chestxray14": ("nih_chestxray14/BBox_List_2017.csv", "BBox_List_2017.csv", None, ["negatives"]),
-    # One film with seven findings: 247 tokens by the tokenizer of Qwen3, 273 by the estimate, which is rather too high.
+    # One image with seven findings: 247 tokens by the tokenizer of Qwen3, 273 by the estimate, which is rather too
+    # high.
     "chestx-det": ("chestx_det/ChestX_Det_test.sample.json", "ChestX_Det_test.json", "test", ["gold-length"]),
 }
 
@@ -37,22 +38,22 @@ def table(request: pytest.FixtureRequest, shared_dir: Path, tmp_path: Path) -> t
 def read(dataset: str, root: Path, split: str | None = None) -> list[Row]:
     return [
         {
-            "id": film.id,
-            "patient_id": film.patient_id,
-            "boxes": film.boxes,
-            "labels": film.labels,
-            "width": film.width or 1024,
-            "height": film.height or 1024,
+            "id": image.id,
+            "patient_id": image.patient_id,
+            "boxes": image.boxes,
+            "labels": image.labels,
+            "width": image.width or 1024,
+            "height": image.height or 1024,
         }
-        for film in get_reader(dataset)(root, split=split)
+        for image in get_reader(dataset)(root, split=split)
     ]
 
 
 def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
-    def films() -> Iterator[FilmRow]:
-        return (FilmRow("train", k, row) for k, row in enumerate(rows))
+    def images() -> Iterator[ImageRow]:
+        return (ImageRow("train", k, row) for k, row in enumerate(rows))
 
-    source = RowSource("films", films, len(rows))
+    source = RowSource("images", images, len(rows))
     return list(examine(source, model).defects)
 
 
@@ -63,7 +64,7 @@ def test_nothing_wrong_is_found_in_them(table):
 
 @pytest.fixture
 def nih(shared_dir: Path, tmp_path: Path) -> list[Row]:
-    """984 boxes of 880 films of 1024 x 1024."""
+    """984 boxes of 880 images of 1024 x 1024."""
     source, name, *_ = TABLES["nih-chestxray14"]
     shutil.copy(shared_dir / "data" / "annotations" / source, tmp_path / name)
     return read("nih-chestxray14", tmp_path)
@@ -88,11 +89,11 @@ def test_the_frame_of_nih_is_1024_and_not_1000(nih):
         (lambda boxes: boxes[:, [0, 2, 1, 3]], (1, 2, 10), "box-order", "x1, x2, y1, y2"),
         (lambda boxes: boxes / 1024, (1, 2, 10), "normalised-boxes", ""),
         (lambda boxes: boxes * 2, (1, 2, 10), "wrong-frame", "a frame of 2048 x 2048"),
-        # In a tenth, too many sound films keep to a corner of this size.
+        # In a tenth, too many sound images keep to a corner of this size.
         (lambda boxes: boxes / 2, (1, 2), "wrong-frame", "a frame of 512 x 512"),
     ],
 )
-def test_a_part_of_the_films_written_otherwise_is_seen(nih, change, steps, name, words):
+def test_a_part_of_the_images_written_otherwise_is_seen(nih, change, steps, name, words):
     for step in steps:
         found = [defect for defect in defects(changed(nih, change, step)) if defect.unit == "boxes"]
         assert [defect.name for defect in found] == [name], step

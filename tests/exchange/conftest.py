@@ -1,4 +1,4 @@
-"""Answered films that every export has to cope with."""
+"""Answered images that every export has to cope with."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 import pytest
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 
 @pytest.fixture
-def films() -> list[AnsweredFilm]:
-    """Four films: labels and confidences; an ignored region and odd boxes; a right negative; an unparseable answer."""
+def images() -> list[AnsweredImage]:
+    """Four images: labels and confidences; an ignored region and odd boxes; a right negative; an unparseable answer."""
     return [
-        AnsweredFilm(
+        AnsweredImage(
             "one",
             400,
             300,
@@ -23,22 +23,22 @@ def films() -> list[AnsweredFilm]:
             pred_labels=("mass", "nodule"),
             pred_scores=[0.9, 0.25],
             patient="p1",
-            image="films/one.png",
+            image="images/one.png",
             text='[{"bbox_2d": [12, 18, 115, 225], "label": "mass"}] <b>&</b>',
         ),
-        AnsweredFilm(
+        AnsweredImage(
             "two",
             200,
             100,
             gt=[[0, 0, 20, 20]],
             gt_labels=("effusion",),
-            # beside the film, inverted, across the edge; the last without label
+            # beside the image, inverted, across the edge; the last without label
             pred=[[300, 10, 350, 50], [40, 40, 30, 30], [150, 50, 260, 90]],
             pred_labels=("mass", "mass", None),
             pred_scores=[math.nan, math.nan, math.nan],
             ignore=[[100, 40, 200, 100]],
-            image="films/two.png",
+            image="images/two.png",
         ),
-        AnsweredFilm("three", 100, 100, status="empty", image="films/three.png", text="No finding."),
-        AnsweredFilm("four", 100, 100, status="unparseable", image="films/four.png", text="I am not sure."),
+        AnsweredImage("three", 100, 100, status="empty", image="images/three.png", text="No finding."),
+        AnsweredImage("four", 100, 100, status="unparseable", image="images/four.png", text="I am not sure."),
     ]

@@ -6,32 +6,32 @@ import numpy as np
 import pytest
 
 from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, findings_report, write_dicom_sr
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 
 pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
 pytest.importorskip("highdicom", reason="needs the extra dicom")
 
 
 @pytest.fixture
-def dicom_film(tmp_path):
-    """Write the header of a film of 200 columns and 100 rows, of a patient whose name is not ASCII."""
+def dicom_image(tmp_path):
+    """Write the header of an image of 200 columns and 100 rows, of a patient whose name is not ASCII."""
     from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian, generate_uid
 
-    def write(name="films/two.dcm", **changes):
-        film = pydicom.Dataset()
-        film.file_meta = pydicom.dataset.FileMetaDataset()
-        film.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-        film.SpecificCharacterSet = "ISO_IR 100"
-        film.SOPClassUID, film.SOPInstanceUID = ComputedRadiographyImageStorage, generate_uid()
-        film.StudyInstanceUID, film.SeriesInstanceUID = generate_uid(), generate_uid()
-        film.PatientName, film.PatientID, film.StudyDate = "Müller^Jörg", "7", "20200229"
-        film.Modality = "CR"
-        film.Columns, film.Rows = 200, 100
+    def write(name="images/two.dcm", **changes):
+        image = pydicom.Dataset()
+        image.file_meta = pydicom.dataset.FileMetaDataset()
+        image.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        image.SpecificCharacterSet = "ISO_IR 100"
+        image.SOPClassUID, image.SOPInstanceUID = ComputedRadiographyImageStorage, generate_uid()
+        image.StudyInstanceUID, image.SeriesInstanceUID = generate_uid(), generate_uid()
+        image.PatientName, image.PatientID, image.StudyDate = "Müller^Jörg", "7", "20200229"
+        image.Modality = "CR"
+        image.Columns, image.Rows = 200, 100
         for key, value in changes.items():
-            setattr(film, key, value)
+            setattr(image, key, value)
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        film.save_as(path, enforce_file_format=True)
+        image.save_as(path, enforce_file_format=True)
         return path
 
     return write
@@ -47,11 +47,11 @@ def groups(report):
     return content(report).get_planar_roi_measurement_groups()
 
 
-def test_a_file_read_back_has_the_answer(films, dicom_film, tmp_path):
+def test_a_file_read_back_has_the_answer(images, dicom_image, tmp_path):
     from highdicom.sr import srread
 
-    source = pydicom.dcmread(dicom_film("films/one.dcm", Columns=400, Rows=300))
-    written = write_dicom_sr(films[:1], tmp_path / "out", model="runs/mine", dicom=tmp_path / "films")
+    source = pydicom.dcmread(dicom_image("images/one.dcm", Columns=400, Rows=300))
+    written = write_dicom_sr(images[:1], tmp_path / "out", model="runs/mine", dicom=tmp_path / "images")
     assert written == (1, (), ())
     (path,) = (tmp_path / "out").iterdir()
     assert path.name == "000001_one.dcm"
@@ -75,10 +75,10 @@ def test_a_file_read_back_has_the_answer(films, dicom_film, tmp_path):
     assert image.ReferencedSOPSequence[0].ReferencedSOPInstanceUID == source.SOPInstanceUID
 
 
-def test_it_is_marked_as_research_of_a_device(films, dicom_film):
+def test_it_is_marked_as_research_of_a_device(images, dicom_image):
     from pydicom.sr.codedict import codes
 
-    report = findings_report(films[1], pydicom.dcmread(dicom_film()), model="mine")
+    report = findings_report(images[1], pydicom.dcmread(dicom_image()), model="mine")
     assert report.SOPClassUID == pydicom.uid.ComprehensiveSRStorage
     assert report.ContentTemplateSequence[0].TemplateIdentifier == "1500"
     assert (report.VerificationFlag, report.PreliminaryFlag) == ("UNVERIFIED", "PRELIMINARY")
@@ -92,71 +92,71 @@ def test_it_is_marked_as_research_of_a_device(films, dicom_film):
     assert [item.value for item in comments] == [NOTICE]
 
 
-def test_boxes_are_cut_off_at_the_film_and_odd_ones_left_out(films, dicom_film):
-    (group,) = groups(findings_report(films[1], pydicom.dcmread(dicom_film()), model="mine"))
-    # 60 of its 110 columns are beside the film
+def test_boxes_are_cut_off_at_the_image_and_odd_ones_left_out(images, dicom_image):
+    (group,) = groups(findings_report(images[1], pydicom.dcmread(dicom_image()), model="mine"))
+    # 60 of its 110 columns are beside the image
     assert group.roi.value[[0, 2]].tolist() == [[150, 50], [200, 90]]
     assert group.finding_type.meaning == "unlabelled"
     assert len(group.get_measurements()) == 0
 
 
-def test_a_film_at_another_scale_is_scaled(films, dicom_film):
-    twice = pydicom.dcmread(dicom_film(Columns=401, Rows=199))
-    (group,) = groups(findings_report(films[1], twice, model="mine"))
+def test_an_image_at_another_scale_is_scaled(images, dicom_image):
+    twice = pydicom.dcmread(dicom_image(Columns=401, Rows=199))
+    (group,) = groups(findings_report(images[1], twice, model="mine"))
     np.testing.assert_allclose(group.roi.value[2], [401, 90 * 1.99], rtol=1e-6)
     with pytest.raises(ValueError, match="in the shape of 200 x 100 pixels, got 200 x 200"):
-        findings_report(films[1], pydicom.dcmread(dicom_film(Rows=200)), model="mine")
+        findings_report(images[1], pydicom.dcmread(dicom_image(Rows=200)), model="mine")
 
 
-def test_a_stated_negative_is_a_finding_of_the_whole_film_and_silence_is_none(films, dicom_film, tmp_path):
-    source = pydicom.dcmread(dicom_film(Columns=100, Rows=100))
-    report = findings_report(films[2], source, model="mine")
+def test_a_stated_negative_is_a_finding_of_the_whole_image_and_silence_is_none(images, dicom_image, tmp_path):
+    source = pydicom.dcmread(dicom_image(Columns=100, Rows=100))
+    report = findings_report(images[2], source, model="mine")
     assert groups(report) == []
     (group,) = content(report).get_image_measurement_groups()
     assert group.finding_type.meaning == "no finding"
     assert group.source_images[0].referenced_sop_instance_uid == source.SOPInstanceUID
-    with pytest.raises(ValueError, match=r"film 'four', got neither.*unparseable"):
-        findings_report(films[3], source, model="mine")
-    # a stated negative beside boxes that cannot be drawn is no stated negative
-    odd = AnsweredFilm("odd", 100, 100, pred=[[9, 9, 5, 5]])
+    with pytest.raises(ValueError, match=r"image 'four', got neither.*unparseable"):
+        findings_report(images[3], source, model="mine")
+    # a no-finding statement beside boxes that cannot be drawn is no no-finding statement
+    odd = AnsweredImage("odd", 100, 100, pred=[[9, 9, 5, 5]])
     with pytest.raises(ValueError, match="got neither"):
         findings_report(odd, source, model="mine")
 
 
-def test_films_without_a_file_or_an_answer_are_named(films, dicom_film, tmp_path):
-    dicom_film("films/two.dcm")
-    dicom_film("films/sub/four.dicom", Columns=100, Rows=100)
-    written = write_dicom_sr(films, tmp_path / "out", model="mine", dicom=tmp_path / "films")
+def test_images_without_a_file_or_an_answer_are_named(images, dicom_image, tmp_path):
+    dicom_image("images/two.dcm")
+    dicom_image("images/sub/four.dicom", Columns=100, Rows=100)
+    written = write_dicom_sr(images, tmp_path / "out", model="mine", dicom=tmp_path / "images")
     assert written == (1, ("one", "three"), ("four",))
-    with pytest.raises(ValueError, match="called after the films' ids or images, got none for 1 films"):
-        write_dicom_sr(films[:1], tmp_path / "none", model="mine", dicom=tmp_path / "films")
-    dicom_film("films/again/two.dcm")
+    with pytest.raises(ValueError, match="called after the images' ids or images, got none for 1 images"):
+        write_dicom_sr(images[:1], tmp_path / "none", model="mine", dicom=tmp_path / "images")
+    dicom_image("images/again/two.dcm")
     with pytest.raises(ValueError, match=r"Expected one file per id under root"):
-        write_dicom_sr(films, tmp_path / "none", model="mine", dicom=tmp_path / "films")
+        write_dicom_sr(images, tmp_path / "none", model="mine", dicom=tmp_path / "images")
 
 
-def test_the_image_itself_may_be_the_file(dicom_film, tmp_path):
-    film = AnsweredFilm("any id", 200, 100, status="empty", image=str(dicom_film()))
-    assert write_dicom_sr([film], tmp_path / "out", model="mine").reports == 1
+def test_the_image_itself_may_be_the_file(dicom_image, tmp_path):
+    image = AnsweredImage("any id", 200, 100, status="empty", image=str(dicom_image()))
+    assert write_dicom_sr([image], tmp_path / "out", model="mine").reports == 1
 
 
-def test_a_file_that_is_no_dicom_is_named(films, tmp_path):
+def test_a_file_that_is_no_dicom_is_named(images, tmp_path):
     (tmp_path / "two.dcm").write_text("no")
     with pytest.raises(ValueError, match=r"Expected a DICOM file .*two.dcm"):
-        write_dicom_sr(films, tmp_path / "out", model="mine", dicom=tmp_path)
-    itself = AnsweredFilm("two", 9, 9, status="empty", image=str(tmp_path / "two.dcm"))
+        write_dicom_sr(images, tmp_path / "out", model="mine", dicom=tmp_path)
+    itself = AnsweredImage("two", 9, 9, status="empty", image=str(tmp_path / "two.dcm"))
     with pytest.raises(ValueError, match=r"Expected a DICOM file in .*two.dcm"):
         write_dicom_sr([itself], tmp_path / "out", model="mine")
 
 
 @pytest.mark.filterwarnings("ignore:Invalid value for VR CS")
-def test_a_film_that_cannot_be_referred_to_is_refused(films, dicom_film):
-    source = pydicom.dcmread(dicom_film())
+def test_an_image_that_cannot_be_referred_to_is_refused(images, dicom_image):
+    source = pydicom.dcmread(dicom_image())
     del source.SeriesInstanceUID
     with pytest.raises(ValueError, match="'two', got one without SeriesInstanceUID"):
-        findings_report(films[1], source, model="mine")
-    with pytest.raises(ValueError, match="can be copied for film 'two', got 'male' is not a valid PatientSex"):
-        findings_report(films[1], pydicom.dcmread(dicom_film(PatientSex="male")), model="mine")
+        findings_report(images[1], source, model="mine")
+    with pytest.raises(ValueError, match="can be copied for image 'two', got 'male' is not a valid PatientSex"):
+        findings_report(images[1], pydicom.dcmread(dicom_image(PatientSex="male")), model="mine")
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_a_film_that_cannot_be_referred_to_is_refused(films, dicom_film):
         (" \t", "unlabelled"),
     ],
 )
-def test_any_label_fits(label, meaning, dicom_film, tmp_path):
+def test_any_label_fits(label, meaning, dicom_image, tmp_path):
     from highdicom.sr import srread
 
-    film = AnsweredFilm("two", 200, 100, pred=[[0, 0, 5, 5]], pred_labels=[label])
-    write_dicom_sr([film], tmp_path / "out", model=f"m\\{label}", dicom=dicom_film().parent)
+    image = AnsweredImage("two", 200, 100, pred=[[0, 0, 5, 5]], pred_labels=[label])
+    write_dicom_sr([image], tmp_path / "out", model=f"m\\{label}", dicom=dicom_image().parent)
     (path,) = (tmp_path / "out").iterdir()
     (group,) = groups(srread(path))
     assert group.finding_type.meaning == meaning

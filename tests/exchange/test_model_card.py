@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.exchange.model_card import card_figures, evaluated_model, model_card_block
+from grounding_rewards.exchange.model_card import card_metrics, evaluated_model, model_card_block
 from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
@@ -14,9 +14,9 @@ EVALUATION = {
     "systems": {
         "mine": {
             "mean_iou": {"value": 0.712345, "low": 0.65, "high": 0.756789},
-            # one film: no interval
+            # one image: no interval
             "f1_50": {"value": 0.5, "low": None, "high": None},
-            # not measured: no normal film
+            # not measured: no normal image
             "hallucination_rate": {"value": None, "low": None, "high": None},
         },
         "constant box": {"mean_iou": {"value": 0.4, "low": 0.3, "high": 0.5}},
@@ -42,18 +42,18 @@ def test_the_hub_reads_the_block(tmp_path):
 def test_the_table_has_intervals():
     lines = model_card_block(StoredEvaluation.of_json(EVALUATION)).splitlines()
     # with the baseline beside them, where it was measured
-    assert "| figure | value | 95 % interval | constant box |" in lines
+    assert "| metric | value | 95 % interval | constant box |" in lines
     assert "| mean IoU | 0.7123 | 0.6500 to 0.7568 | 0.4000 |" in lines
     # a bar in a heading would be a column
     assert "| F1 \\| at IoU 0.5 | 0.5000 | – | – |" in lines
 
 
 def test_it_says_on_what_and_how_it_was_measured():
-    facts = {"dataset": "/data/vindr", "split": "", "films": 20, "patients": 9, "intervals": "bootstrap over patients"}
+    facts = {"dataset": "/data/vindr", "split": "", "images": 20, "patients": 9, "intervals": "bootstrap over patients"}
     facts["label matching"] = "exact"
     card = model_card_block(StoredEvaluation.of_json({**EVALUATION, "facts": facts}))
     assert (
-        "vindr, 20 films of 9 patients, a box is right only under the finding's label, intervals: bootstrap over "
+        "vindr, 20 images of 9 patients, a box is right only under the finding's label, intervals: bootstrap over "
         in card
     )
     assert "split" not in card
@@ -83,7 +83,7 @@ def test_the_name_of_what_was_evaluated(evaluation, name):
 @pytest.mark.parametrize(
     ("evaluation", "system", "message"),
     [
-        (StoredEvaluation(), None, "Expected figures under `systems`"),
+        (StoredEvaluation(), None, "Expected metrics under `systems`"),
         (StoredEvaluation.of_json(EVALUATION), "other", "Expected one of mine, constant box for --system, got 'other'"),
         (
             StoredEvaluation(systems={"mine": {"froc": Estimate(*[float("nan")] * 3)}}),
@@ -94,7 +94,7 @@ def test_the_name_of_what_was_evaluated(evaluation, name):
 )
 def test_what_cannot_be_shown(evaluation, system, message):
     with pytest.raises(ValueError, match=message):
-        card_figures(evaluation, system)
+        card_metrics(evaluation, system)
 
 
 def test_without_facts():

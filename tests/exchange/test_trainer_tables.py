@@ -15,11 +15,11 @@ from datasets import Image as ImageColumn
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from grounding_rewards.data.film_column import with_film_column
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.data.trainer_sizes import PixelLimits, trainer_size
 from grounding_rewards.exchange.trainer_tables import TABLES, marked_messages, one_problem, write_trainer_table
+from grounding_rewards.images.image_column import with_image_column
+from grounding_rewards.images.trainer_sizes import PixelLimits, trainer_size
 from grounding_rewards.integrations import easyr1, verl
 from grounding_rewards.integrations.plugin_files import plugin
 from grounding_rewards.rewards.grounding import get_reward
@@ -31,8 +31,8 @@ def processor():
     return Qwen2VLImageProcessorPil(min_pixels=56 * 56, max_pixels=256 * 28 * 28)
 
 
-def films(**columns):
-    """Three films: two boxes, none, one box beside an ignored region; the first of 16 bits, the last turned by EXIF."""
+def images(**columns):
+    """Three images: two boxes, none, one box beside an ignored region; the first of 16 bits, the last turned by EXIF."""
     deep = Image.fromarray(np.linspace(0, 4000, 120 * 90, dtype=np.uint16).reshape(90, 120))
     turned = io.BytesIO()
     exif = Image.Exif()
@@ -47,11 +47,11 @@ def films(**columns):
         "height": [90] * 3,
         "id": ["a", "b", "c"],
     }
-    return with_film_column(Dataset.from_dict(rows | columns).cast_column("image", ImageColumn()))
+    return with_image_column(Dataset.from_dict(rows | columns).cast_column("image", ImageColumn()))
 
 
 def write(dataset, trainer, out, **settings):
-    given = {"split": "train", "source": "films", "box_format": "qwen3-vl"} | settings
+    given = {"split": "train", "source": "images", "box_format": "qwen3-vl"} | settings
     return write_trainer_table(dataset, trainer, Path(out), **given)
 
 
@@ -67,7 +67,7 @@ def truth_of(trainer, row):
 
 
 def picture_of(trainer, row):
-    """The film of a row, opened as each of these trainers does: whatever it is, it is converted to RGB."""
+    """The image of a row, opened as each of these trainers does: whatever it is, it is converted to RGB."""
     (image,) = row["images"]
     if isinstance(image, dict):
         image = io.BytesIO(image["bytes"]) if image.get("bytes") else image["image"]
@@ -77,7 +77,7 @@ def picture_of(trainer, row):
 def score(trainer, answer, truth):
     """By the adapter of a trainer; of ms-swift and OpenRLHF the adapters need the trainer, so the reward by itself."""
     if trainer == "verl":
-        return verl.compute_score("films", answer, truth, {}, reward="R3")["score"]
+        return verl.compute_score("images", answer, truth, {}, reward="R3")["score"]
     if trainer == "easyr1":
         return easyr1.compute_score([{"response": answer, "ground_truth": truth}], reward="R3")[0]["overall"]
     return get_reward("R3")([answer], ground_truth=[truth])[0]
@@ -87,13 +87,13 @@ def gold_rewards(trainer, rows):
     for row in rows:
         packed = truth_of(trainer, row)
         truth = json.loads(packed)
-        full = 1.0 if truth["boxes"] else 0.2  # the bonus of a stated negative
+        full = 1.0 if truth["boxes"] else 0.2  # the bonus of a no-finding statement
         yield score(trainer, gold_answer(truth, truth["box_format"]), packed), full
 
 
 @pytest.mark.parametrize("trainer", TABLES)
 def test_every_row_earns_the_full_reward_for_its_own_answer(trainer, tmp_path):
-    written = write(films(), trainer, tmp_path, processor=processor(), box_format="qwen2.5-vl")
+    written = write(images(), trainer, tmp_path, processor=processor(), box_format="qwen2.5-vl")
     rows = read(written["path"])
     assert (written["rows"], written["negatives"], len(rows)) == (3, 1, 3)
     for got, full in gold_rewards(trainer, rows):
@@ -102,16 +102,16 @@ def test_every_row_earns_the_full_reward_for_its_own_answer(trainer, tmp_path):
 
 
 @pytest.mark.parametrize("trainer", TABLES)
-def test_drawn_films(trainer, tmp_path):
-    rows = read(write(load_split("synthetic", "train", films=24), trainer, tmp_path)["path"])
+def test_drawn_images(trainer, tmp_path):
+    rows = read(write(load_split("synthetic", "train", images=24), trainer, tmp_path)["path"])
     assert len(rows) == 24
     for got, full in gold_rewards(trainer, rows):
         assert got == pytest.approx(full, abs=0.05)
 
 
 @pytest.mark.parametrize("trainer", TABLES)
-def test_real_films_stay_where_they_are(trainer, tmp_path, shared_dir):
-    dataset = load_split(str(shared_dir / "data/cxr_lungs"), "train", films=12)
+def test_real_images_stay_where_they_are(trainer, tmp_path, shared_dir):
+    dataset = load_split(str(shared_dir / "data/cxr_lungs"), "train", images=12)
     written = write(dataset, trainer, tmp_path, processor=processor(), box_format="qwen2.5-vl")
     rows = read(written["path"])
     assert (written["images"], (tmp_path / "images").exists()) == (0, False)
@@ -125,7 +125,7 @@ def test_real_films_stay_where_they_are(trainer, tmp_path, shared_dir):
 def test_sizes_are_those_of_the_trainer(trainer, tmp_path):
     limits = PixelLimits() if trainer == "openrlhf" else PixelLimits(least=40_000, most=90_000)
     # A dataset that was prepared for TRL has sizes already.
-    stale = films(resized_width=[1] * 3, resized_height=[1] * 3)
+    stale = images(resized_width=[1] * 3, resized_height=[1] * 3)
     written = write(stale, trainer, tmp_path, processor=processor(), limits=limits)
     truth = json.loads(truth_of(trainer, read(written["path"])[0]))
     expected = trainer_size(trainer, processor(), 120, 90, limits)
@@ -139,8 +139,8 @@ def test_sizes_are_those_of_the_trainer(trainer, tmp_path):
 
 @pytest.mark.parametrize("trainer", TABLES)
 def test_trainers_see_what_the_package_sees(trainer, tmp_path):
-    """Films of 16 bits and turned ones get a file of their own; `convert("RGB")` alone would spoil both."""
-    dataset = films()
+    """Images of 16 bits and turned ones get a file of their own; `convert("RGB")` alone would spoil both."""
+    dataset = images()
     written = write(dataset, trainer, tmp_path)
     assert written["images"] == 3  # none of them is a file
     for row, own in zip(read(written["path"]), dataset, strict=True):
@@ -148,8 +148,8 @@ def test_trainers_see_what_the_package_sees(trainer, tmp_path):
 
 
 @pytest.mark.parametrize("trainer", ["verl", "easyr1"])
-def test_embedded_films(trainer, tmp_path):
-    written = write(films(), trainer, tmp_path, embed=True)
+def test_embedded_images(trainer, tmp_path):
+    written = write(images(), trainer, tmp_path, embed=True)
     assert written["images"] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["train.parquet"]
     row = read(written["path"])[0]
@@ -159,7 +159,7 @@ def test_embedded_films(trainer, tmp_path):
 def test_the_layouts(tmp_path):
     """Every column by hand; where a trainer looks for it stands in docs/trainers.md."""
     asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where?"}]
-    dataset = films(prompt=[asked] * 3, source=["one", "one", "two"])
+    dataset = images(prompt=[asked] * 3, source=["one", "one", "two"])
     rows = {
         trainer: read(write(dataset, trainer, tmp_path / trainer, limits=limits)["path"])[2]
         for trainer, limits in zip(TABLES, [PixelLimits(most=90_000), *[PixelLimits()] * 3], strict=True)
@@ -176,10 +176,10 @@ def test_the_layouts(tmp_path):
     }
     for trainer, row in rows.items():
         assert json.loads(truth_of(trainer, row)) == truth
-    (film,) = rows["verl"].pop("images")
-    assert film["max_pixels"] == 90_000
-    assert "min_pixels" not in film
-    assert Path(film["image"]).is_absolute()
+    (image,) = rows["verl"].pop("images")
+    assert image["max_pixels"] == 90_000
+    assert "min_pixels" not in image
+    assert Path(image["image"]).is_absolute()
     del rows["verl"]["reward_model"]["ground_truth"]
     assert rows["verl"] == {
         "data_source": "two",
@@ -201,19 +201,19 @@ def test_readers_and_declared_formats(tmp_path):
     declared = json.dumps({"syntax": "json", "keys": ["region"], "order": "yxyx", "space": "norm1000"})
     by_readers = [[[[10, 20, 60, 70]], []], [[], []], [[[30, 30, 90, 80]], [[30, 30, 90, 80]]]]
     labels = [[["mass"], []], [[], []], [["effusion"], ["effusion"]]]
-    dataset = films(reader_boxes=by_readers, reader_labels=labels)
+    dataset = images(reader_boxes=by_readers, reader_labels=labels)
     written = write(dataset, "verl", tmp_path, box_format=declared)
     assert written["negatives"] == 1
     truth = json.loads(read(written["path"])[0]["reward_model"]["ground_truth"])
     assert truth["reader_boxes"] == by_readers[0]
     assert truth["box_format"] == declared
     packed = json.dumps(truth)
-    assert verl.compute_score("films", "[]", packed, {}, reward="R3")["score"] == 0.2  # the second reader's answer
+    assert verl.compute_score("images", "[]", packed, {}, reward="R3")["score"] == 0.2  # the second reader's answer
 
 
 def test_large_tables_have_several_row_groups(tmp_path, monkeypatch):
     monkeypatch.setattr("grounding_rewards.exchange.trainer_tables._ROWS_AT_ONCE", 2)
-    path = write(films(), "verl", tmp_path, embed=True)["path"]
+    path = write(images(), "verl", tmp_path, embed=True)["path"]
     assert (pq.read_metadata(path).num_row_groups, pq.read_metadata(path).num_rows) == (2, 3)
 
 
@@ -221,7 +221,7 @@ MARKS = [
     # prompt, what is said of it
     ("What is <image>?", "contain <image>"),
     ("Play <video>", "contain <video>"),
-    ([{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "?"}]}], "2 films"),
+    ([{"role": "user", "content": [{"type": "image"}, {"type": "image"}, {"type": "text", "text": "?"}]}], "2 images"),
 ]
 
 
@@ -237,7 +237,7 @@ def test_easyr1_makes_one_turn():
 
 
 def test_refusals(tmp_path):
-    dataset = films()
+    dataset = images()
     with pytest.raises(ValueError, match=r"Expected --model .* qwen2.5-vl, .* got none"):
         write(dataset, "verl", tmp_path, box_format="qwen2.5-vl")
     with pytest.raises(ValueError, match="Expected no --embed-images for openrlhf"):
@@ -249,7 +249,7 @@ def test_refusals(tmp_path):
     with pytest.raises(ValueError, match="Expected a column image"):
         write(dataset.remove_columns("image"), "verl", tmp_path)
     with pytest.raises(ValueError, match=r"row 1 \(id b\): .*contain <image>"):
-        write(films(prompt=["Where?", "<image>", "Where?"]), "verl", tmp_path)
+        write(images(prompt=["Where?", "<image>", "Where?"]), "verl", tmp_path)
     assert not list(tmp_path.iterdir())
     write(dataset, "verl", tmp_path)
     with pytest.raises(ValueError, match="Expected no table of the split train"):
@@ -258,7 +258,7 @@ def test_refusals(tmp_path):
 
 
 def test_bad_rows_are_dropped_where_that_is_asked(tmp_path):
-    dataset = films(prompt=["Where?", "<image>", "Where?"])
+    dataset = images(prompt=["Where?", "<image>", "Where?"])
     with pytest.warns(UserWarning, match="1 of 3"):
         written = write(dataset, "verl", tmp_path, bad_rows="drop")
     assert [json.loads(row["reward_model"]["ground_truth"])["id"] for row in read(written["path"])] == ["a", "c"]
@@ -267,7 +267,7 @@ def test_bad_rows_are_dropped_where_that_is_asked(tmp_path):
 @pytest.mark.parametrize("trainer", TABLES)
 def test_the_lines_of_a_reward_and_those_of_a_table_agree(trainer, tmp_path):
     """Once `plugin` and the page named a column that no table has."""
-    with_table = settings_of(write(films(), trainer, tmp_path)["lines"])
+    with_table = settings_of(write(images(), trainer, tmp_path)["lines"])
     path = None if trainer == "verl" else tmp_path / "boxes.py"
     with_reward = settings_of(plugin(trainer, "R4", {}, path).lines.splitlines())
     assert {key: with_reward[key] for key in with_reward if key in with_table} == {

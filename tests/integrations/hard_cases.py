@@ -1,4 +1,4 @@
-"""Texts that are hard to read, each with its film: every trainer must get the same numbers for them."""
+"""Texts that are hard to read, each with its image: every trainer must get the same numbers for them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 
 class Case(NamedTuple):
-    """What a model wrote, and the film: the fields of a ground truth, without sizes and box format where usual."""
+    """What a model wrote, and the image: the fields of a ground truth, without sizes and box format where usual."""
 
     text: str
-    film: dict[str, Any]
+    image: dict[str, Any]
 
     @property
     def ground_truth(self) -> str:
@@ -18,11 +18,11 @@ class Case(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        return {"width": 640, "height": 480, "box_format": "qwen3-vl", "labels": self.labels, **self.film}
+        return {"width": 640, "height": 480, "box_format": "qwen3-vl", "labels": self.labels, **self.image}
 
     @property
     def labels(self) -> list[str]:
-        return ["nodule"] * len(self.film["boxes"])
+        return ["nodule"] * len(self.image["boxes"])
 
 
 ONE = {"boxes": [[64, 48, 320, 240]]}
@@ -41,7 +41,7 @@ CASES = {
     "negative, where there is one": Case("[]", ONE),
     "hallucinated": Case(RIGHT, NONE),
     "nothing at all": Case("", NONE),
-    "no answer on a normal film": Case("I am not sure.", NONE),
+    "no answer on a normal image": Case("I am not sure.", NONE),
     "cut off": Case('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [100, 2', ONE),
     "broken box": Case('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [1, 2, 3]}]', ONE),
     "not a number": Case('[{"bbox_2d": [NaN, 100, 500, 500]}]', ONE),

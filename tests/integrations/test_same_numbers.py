@@ -1,4 +1,4 @@
-"""One table of hard texts and films gives the same numbers through every trainer's module, and through TRL's call."""
+"""One table of hard texts and images gives the same numbers through every trainer's module, and through TRL's call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.integrations.samples import COMPONENTS, film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import COMPONENTS, image_columns, reward_of, scored
 from tests.integrations.hard_cases import CASES, READERS
 from tests.integrations.trainers import CALLS, SINGLE
 
@@ -18,7 +18,7 @@ NEEDS = {"openrlhf": "torch", "nemo_rl": "torch", "nemo_gym": "pydantic"}
 
 
 def by_trl(reward: str, cases: list) -> list[float]:
-    """Every film alone, with the columns of a dataset, as TRL hands them over."""
+    """Every image alone, with the columns of a dataset, as TRL hands them over."""
     made = gr.get_reward(reward)
     return [made(completions=[one.text], **{key: [value] for key, value in one.fields.items()})[0] for one in cases]
 
@@ -54,7 +54,7 @@ def test_the_components_are_the_same_finite_numbers_for_every_sample():
     made = reward_of("R4")
     names = None
     for one in [*HARD, READERS]:
-        rewards, components = scored(made, [one.text], film_columns([one.ground_truth]))
+        rewards, components = scored(made, [one.text], image_columns([one.ground_truth]))
         names = names or list(components)
         assert list(components) == names == [f"R4/{part}" for part in COMPONENTS]
         assert all(type(value) is float and math.isfinite(value) for values in components.values() for value in values)
@@ -64,7 +64,7 @@ def test_the_components_are_the_same_finite_numbers_for_every_sample():
 def test_components_are_what_trl_logs():
     logged: dict[str, float] = {}
     made = gr.get_reward("R4")
-    columns = film_columns([one.ground_truth for one in HARD])
+    columns = image_columns([one.ground_truth for one in HARD])
     made(completions=[one.text for one in HARD], log_metric=logged.__setitem__, **columns)
     _, components = scored(made, [one.text for one in HARD], columns)
     for name, values in components.items():

@@ -18,7 +18,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.integrations import easyr1, nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl, verl_tokens
-from grounding_rewards.integrations.samples import ENVIRONMENT_VARIABLE, film_columns, reward_of, scored
+from grounding_rewards.integrations.samples import ENVIRONMENT_VARIABLE, image_columns, reward_of, scored
 from tests.integrations.hard_cases import CASES, LOOSE, ONE, RIGHT, Case
 from tests.integrations.trainers import (
     EXAMPLE,
@@ -61,10 +61,10 @@ def test_containers_of_omegaconf_are_plain_ones():
 def test_a_schedule_is_refused_where_the_trainer_tells_no_step():
     lower = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
     with pytest.raises(ValueError, match=r"without a schedule for reward R3 .* got iou_threshold .*train with TRL"):
-        verl.compute_score("films", RIGHT, TRUTH, {}, reward="R3", iou_threshold=lower)
+        verl.compute_score("images", RIGHT, TRUTH, {}, reward="R3", iou_threshold=lower)
 
 
-@pytest.mark.parametrize("call", [lambda **kw: verl.compute_score("films", RIGHT, TRUTH, {}, **kw)])
+@pytest.mark.parametrize("call", [lambda **kw: verl.compute_score("images", RIGHT, TRUTH, {}, **kw)])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -82,9 +82,9 @@ def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
     samples._SAID.clear()
     for _ in range(3):
         with pytest.raises(ValueError, match="Expected a column `width`"):
-            scored(reward_of("R4", box_format="qwen3-vl"), [RIGHT], film_columns(['{"boxes": [[1, 2, 3, 4]]}']))
+            scored(reward_of("R4", box_format="qwen3-vl"), [RIGHT], image_columns(['{"boxes": [[1, 2, 3, 4]]}']))
     shown = capsys.readouterr().err
-    assert shown.count("grounding_rewards: Expected a column `width` with the film's original size, got none.") == 1
+    assert shown.count("grounding_rewards: Expected a column `width` with the image's original size, got none.") == 1
 
 
 # Ground truths.
@@ -103,26 +103,26 @@ def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
         (None, {**ONE, "width": 640, "height": 480, "box_format": "qwen3-vl"}),
     ],
 )
-def test_what_a_film_says_stands_in_the_ground_truth_or_beside_it(truth, beside):
-    assert verl.compute_score("films", RIGHT, truth, beside)["score"] == 1.0
+def test_what_an_image_says_stands_in_the_ground_truth_or_beside_it(truth, beside):
+    assert verl.compute_score("images", RIGHT, truth, beside)["score"] == 1.0
 
 
 def test_arrays_of_parquet_are_lists():
     import numpy as np
 
     truth = {**json.loads(TRUTH), "boxes": np.array([np.array(ONE["boxes"][0])], dtype=object)}
-    assert verl.compute_score("films", RIGHT, truth, {})["score"] == 1.0
+    assert verl.compute_score("images", RIGHT, truth, {})["score"] == 1.0
 
 
 def test_a_ground_truth_goes_before_what_stands_beside():
-    columns = film_columns([TRUTH, TRUTH], [{"width": 1}, None])
+    columns = image_columns([TRUTH, TRUTH], [{"width": 1}, None])
     assert columns["width"] == [640, 640]
 
 
 @pytest.mark.parametrize("truth", ["[[64, 48, 320, 240]]", "nodule", "{}", "", 3, "[1, 2"])
 def test_a_ground_truth_without_boxes_is_refused(truth):
     with pytest.raises(ValueError, match="Expected a JSON object with `boxes` for `ground_truth`"):
-        verl.compute_score("films", RIGHT, truth, {"index": 1})
+        verl.compute_score("images", RIGHT, truth, {"index": 1})
 
 
 # verl
@@ -189,7 +189,7 @@ def test_verls_reward_manager_reads_token_ids(monkeypatch):
 
 
 def test_verl_takes_the_score_and_no_word_of_its_own():
-    told = verl.compute_score("films", RIGHT, TRUTH, {}, reward_router_address="http://…", reward_model_tokenizer=None)
+    told = verl.compute_score("images", RIGHT, TRUTH, {}, reward_router_address="http://…", reward_model_tokenizer=None)
     # verl keeps its own columns under these names
     assert not {"reward", "acc", "uid", "boxes", "index"} & set(told)
     assert next(iter(told)) == "score"
@@ -386,7 +386,7 @@ def test_a_ready_reward_has_what_others_ask_of_it(name):
 
 
 def test_plain_text_beside_images_and_without_hooks():
-    # Unsloth's prompts are text; its images are in a column, and their sizes are those of the film
+    # Unsloth's prompts are text; its images are in a column, and their sizes are those of the image
     image = types.SimpleNamespace(size=(640, 480))
     columns = {"image": [image] * 2, "boxes": [ONE["boxes"]] * 2, "box_format": ["qwen3-vl"] * 2}
     texts = [RIGHT, "I am not sure."]
@@ -398,7 +398,7 @@ def test_plain_text_beside_images_and_without_hooks():
 def test_sixteen_threads(call):
     # many formats at once, so that what is watched of one begins while another is looked at
     formats = ["qwen3-vl", "qwen2.5-vl", "paligemma", "llava", "internvl"]
-    films = [
+    images = [
         {**ONE, "boxes": [[k, k, k + 90, k + 60]], "width": 640, "height": 480, "box_format": formats[k % 5],
          "resized_width": 640, "resized_height": 480}
         for k in range(300)
@@ -408,12 +408,12 @@ def test_sixteen_threads(call):
 
     def one(k):
         if call == "verl":
-            return verl.compute_score("films", texts[k], films[k], {}, reward="R3", no_box_bonus=0.2)["score"]
-        return made([texts[k]], **{name: [value] for name, value in films[k].items()})[0]
+            return verl.compute_score("images", texts[k], images[k], {}, reward="R3", no_box_bonus=0.2)["score"]
+        return made([texts[k]], **{name: [value] for name, value in images[k].items()})[0]
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gr.SpaceWarning)
-        alone = [gr.get_reward("R3")([texts[k]], ground_truth=[films[k]])[0] for k in range(300)]
+        alone = [gr.get_reward("R3")([texts[k]], ground_truth=[images[k]])[0] for k in range(300)]
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e-6)
         try:
@@ -435,7 +435,7 @@ def test_what_watches_takes_one_thread_at_a_time(monkeypatch):
     import threading
     import time
 
-    from grounding_rewards import space_check
+    from grounding_rewards.parsing import space_check
 
     inside, most = threading.Semaphore(0), []
 

@@ -22,4 +22,4 @@ def test_openrlhf_keeps_the_marks_of_turns():
 
 def test_verl_takes_the_marks_out():
     text = f"{LOOK}\nuser\n<tool_response>a crop</tool_response>\nassistant\n{RIGHT}"
-    assert verl.compute_score("films", text, TRUTH, {}, reward="R3")["score"] == 1.0
+    assert verl.compute_score("images", text, TRUTH, {}, reward="R3")["score"] == 1.0

@@ -120,20 +120,20 @@ def gym_response(text: str) -> Any:
 
 
 def by_verl(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    return [verl.compute_score("films", one.text, one.ground_truth, {}, reward=reward)["score"] for one in cases]
+    return [verl.compute_score("images", one.text, one.ground_truth, {}, reward=reward)["score"] for one in cases]
 
 
 def by_verl_mapping(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     call = partial(asyncio.run)
     return [
-        call(verl.compute_score_async("films", one.text, one.fields, None, reward=reward))["score"] for one in cases
+        call(verl.compute_score_async("images", one.text, one.fields, None, reward=reward))["score"] for one in cases
     ]
 
 
 def by_verl_batch(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     truths = [one.ground_truth for one in cases]
     told = verl.compute_score_batch(
-        ["films"] * len(cases), [one.text for one in cases], truths, [{}] * len(cases), reward
+        ["images"] * len(cases), [one.text for one in cases], truths, [{}] * len(cases), reward
     )
     return [one["score"] for one in told]
 

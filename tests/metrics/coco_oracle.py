@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, label_name
 from grounding_rewards.metrics.sizes import COCO_AREAS, Area
 
@@ -21,7 +21,7 @@ _OUTSIDE = [-2.0, -2.0, 0.0, 0.0]
 
 
 def coco_average_precision(
-    films: Sequence[AnsweredFilm],
+    images: Sequence[AnsweredImage],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
     area: Area = COCO_AREAS["all"],
@@ -29,21 +29,21 @@ def coco_average_precision(
     max_detections: int = 100,
     engine: str = "pycocotools",
 ) -> dict[str, np.ndarray]:
-    """By label that some film has, AP at each threshold; NaN where no film has the label at that size.
+    """By label that some image has, AP at each threshold; NaN where no image has the label at that size.
 
     Ignored regions are crowds of every label. Labels that are only predicted, and boxes without one, play no part.
     """
-    names = sorted({label_name(label, label_matching) for film in films for label in film.gt_labels})
+    names = sorted({label_name(label, label_matching) for annotated in images for label in annotated.gt_labels})
     if not names:
         return {}
     category = {name: i for i, name in enumerate(names, start=1)}
     boxes = []
-    for image, film in enumerate(films, start=1):
-        for box, label in zip(_xywh(film.gt), film.gt_labels, strict=True):
+    for image, annotated in enumerate(images, start=1):
+        for box, label in zip(_xywh(annotated.gt), annotated.gt_labels, strict=True):
             boxes.append((image, category[label_name(label, label_matching)], box, 0))
-        boxes += [(image, number, box, 1) for box in _xywh(film.ignore) for number in category.values()]
+        boxes += [(image, number, box, 1) for box in _xywh(annotated.ignore) for number in category.values()]
     truth = {
-        "images": [{"id": image} for image in range(1, len(films) + 1)],
+        "images": [{"id": image} for image in range(1, len(images) + 1)],
         "annotations": [
             {"id": i, "image_id": image, "category_id": number, "bbox": box, "area": box[2] * box[3], "iscrowd": crowd}
             for i, (image, number, box, crowd) in enumerate(boxes, start=1)
@@ -52,8 +52,10 @@ def coco_average_precision(
     }
     results = [
         {"image_id": image, "category_id": category[name], "bbox": box, "score": score}
-        for image, film in enumerate(films, start=1)
-        for box, label, score in zip(_xywh(film.pred), film.pred_labels, film.pred_scores.tolist(), strict=True)
+        for image, annotated in enumerate(images, start=1)
+        for box, label, score in zip(
+            _xywh(annotated.pred), annotated.pred_labels, annotated.pred_scores.tolist(), strict=True
+        )
         if (name := label_name(label, label_matching)) in category
     ]
     params = {
@@ -67,9 +69,9 @@ def coco_average_precision(
     return dict(zip(names, np.where(precision < 0, np.nan, precision).T, strict=True))
 
 
-def coco_mean_average_precision(films: Sequence[AnsweredFilm], *args: Any, **kwargs: Any) -> float:
+def coco_mean_average_precision(images: Sequence[AnsweredImage], *args: Any, **kwargs: Any) -> float:
     """The mean of :func:`coco_average_precision` over labels and thresholds."""
-    measured = [one for one in coco_average_precision(films, *args, **kwargs).values() if not np.isnan(one).any()]
+    measured = [one for one in coco_average_precision(images, *args, **kwargs).values() if not np.isnan(one).any()]
     return float(np.mean(measured)) if measured else np.nan
 
 

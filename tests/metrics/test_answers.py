@@ -1,4 +1,4 @@
-"""Completions and baselines as answered films."""
+"""Completions and baselines as answered images."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_references, without_duplicates
 from grounding_rewards.metrics.baselines import baseline_systems
-from grounding_rewards.space_check import SpaceWarning
+from grounding_rewards.parsing.space_check import SpaceWarning
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
 ROWS: list[dict[str, Any]] = [
@@ -39,16 +39,16 @@ def test_answers_are_read_scored_and_kept() -> None:
 def test_sampled_answers_that_cannot_be_read() -> None:
     cut_off = '[{"bbox_2d": [0, 0, 5'
     box_and_cut_off = f"{HIT[:-1]}, {cut_off[1:]}"
-    (film,) = read_answers(ROWS[:1], [["[]", "[]", "no idea", cut_off, box_and_cut_off]], REWARD)
-    assert film.sampled_read == (True, False, False, True)
+    (image,) = read_answers(ROWS[:1], [["[]", "[]", "no idea", cut_off, box_and_cut_off]], REWARD)
+    assert image.sampled_read == (True, False, False, True)
 
 
 def test_all_five_rewards_stand_side_by_side() -> None:
-    films = read_answers(ROWS, [[HIT], ["[]"]], REWARD)
-    for film in films:
-        assert set(film.rewards) == set(SIDE_BY_SIDE)
-        expected = {name: get_reward(name).score(film.pred, film.gt) for name in SIDE_BY_SIDE}
-        assert film.rewards == pytest.approx(expected)
+    images = read_answers(ROWS, [[HIT], ["[]"]], REWARD)
+    for image in images:
+        assert set(image.rewards) == set(SIDE_BY_SIDE)
+        expected = {name: get_reward(name).score(image.pred, image.gt) for name in SIDE_BY_SIDE}
+        assert image.rewards == pytest.approx(expected)
 
 
 def test_a_reward_with_other_parameters_is_the_one_that_is_shown() -> None:
@@ -81,7 +81,7 @@ def test_confidences_and_duplicates() -> None:
 
 
 def test_one_warning_about_the_space_however_many_rewards() -> None:
-    # pixels of a film of 2000, where thousandths were declared
+    # pixels of an image of 2000, where thousandths were declared
     rng = np.random.default_rng(0)
     rows, texts = [], []
     for i in range(40):
@@ -98,53 +98,53 @@ def test_one_warning_about_the_space_however_many_rewards() -> None:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([{"width": 1, "height": 1}], "a column `boxes` for every film, got none for row 0"),
-        ([ROWS[0], {"id": "c", "boxes": [], "height": 1}], r"`width` for every film, got none for row 1 \(id c\)"),
-        ([ROWS[0], ROWS[0]], "a name of its own for every film, got `id` 'a' 2 times"),
+        ([{"width": 1, "height": 1}], "a column `boxes` for every image, got none for row 0"),
+        ([ROWS[0], {"id": "c", "boxes": [], "height": 1}], r"`width` for every image, got none for row 1 \(id c\)"),
+        ([ROWS[0], ROWS[0]], "a name of its own for every image, got `id` 'a' 2 times"),
     ],
 )
-def test_films_that_cannot_be_measured_are_refused(rows: list[dict[str, Any]], expected: str) -> None:
+def test_images_that_cannot_be_measured_are_refused(rows: list[dict[str, Any]], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
         read_references(rows)
 
 
-def test_films_without_labels_have_findings() -> None:
+def test_images_without_labels_have_findings() -> None:
     row = {"boxes": [[0, 0, 5, 5], [1, 1, 3, 3]], "width": 9, "height": 9}
     assert read_references([row])[0].gt_labels == ("finding", "finding")
     assert read_references([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
     assert list(baseline_systems([row], None, REWARD)) == [
         "reference as answer",
-        "constant box of these films",
+        "constant box of these images",
         "nothing found",
         "whole image",
     ]
 
 
-def test_baselines_know_nothing_of_the_film() -> None:
+def test_baselines_know_nothing_of_the_image() -> None:
     training = [{**ROWS[0], "boxes": [[0, 0, 50, 100]]}, {**ROWS[0], "boxes": [[0, 0, 30, 100]]}]
     systems = baseline_systems(ROWS, training, REWARD)
     assert list(systems) == ["reference as answer", "constant box", "nothing found", "whole image"]
-    # the mean of the training boxes, as a part of each film
-    assert [film.pred.tolist() for film in systems["constant box"]] == [[[0, 0, 40, 100]], [[0, 0, 80, 100]]]
-    assert [film.rewards["R3"] for film in systems["nothing found"]] == [0, 0.2]
-    assert [film.pred.tolist() for film in systems["whole image"]] == [[[0, 0, 100, 100]], [[0, 0, 200, 100]]]
+    # the mean of the training boxes, as a part of each image
+    assert [image.pred.tolist() for image in systems["constant box"]] == [[[0, 0, 40, 100]], [[0, 0, 80, 100]]]
+    assert [image.rewards["R3"] for image in systems["nothing found"]] == [0, 0.2]
+    assert [image.pred.tolist() for image in systems["whole image"]] == [[[0, 0, 100, 100]], [[0, 0, 200, 100]]]
 
 
-def test_the_reference_as_answer_is_the_ceiling_which_is_below_1_where_films_are_normal() -> None:
-    films = baseline_systems(ROWS, None, REWARD)["reference as answer"]
-    assert [film.pred.tolist() for film in films] == [film.gt.tolist() for film in films]
-    assert [film.pred_labels for film in films] == [film.gt_labels for film in films]
-    # the second film is normal: a rightly empty answer earns the bonus
-    assert [film.rewards["R3"] for film in films] == [1, 0.2]
-    assert [film.status for film in films] == ["boxes", "empty"]
+def test_the_reference_as_answer_is_the_ceiling_which_is_below_1_where_images_are_normal() -> None:
+    images = baseline_systems(ROWS, None, REWARD)["reference as answer"]
+    assert [image.pred.tolist() for image in images] == [image.gt.tolist() for image in images]
+    assert [image.pred_labels for image in images] == [image.gt_labels for image in images]
+    # the second image is normal: a rightly empty answer earns the bonus
+    assert [image.rewards["R3"] for image in images] == [1, 0.2]
+    assert [image.status for image in images] == ["boxes", "empty"]
 
 
-def test_a_film_knows_how_it_was_taken_where_its_row_does() -> None:
-    assert [film.view for film in read_references([{**ROWS[0], "view": "PA"}, ROWS[1]])] == ["PA", None]
+def test_an_image_knows_how_it_was_taken_where_its_row_does() -> None:
+    assert [image.view for image in read_references([{**ROWS[0], "view": "PA"}, ROWS[1]])] == ["PA", None]
 
 
-def test_a_film_knows_its_source_where_its_row_does() -> None:
-    assert [film.source for film in read_references([{**ROWS[0], "source": "clinic"}, ROWS[1]])] == ["clinic", None]
+def test_an_image_knows_its_source_where_its_row_does() -> None:
+    assert [image.source for image in read_references([{**ROWS[0], "source": "clinic"}, ROWS[1]])] == ["clinic", None]
 
 
 def test_a_constant_box_also_where_no_label_is_common() -> None:
@@ -156,10 +156,10 @@ def test_a_constant_box_also_where_no_label_is_common() -> None:
 
 def test_another_reader_where_there_are_several() -> None:
     row = {**ROWS[0], "reader_boxes": [[[0, 0, 50, 50]], [[0, 0, 50, 40]]], "reader_labels": [["mass"], ["nodule"]]}
-    film = baseline_systems([row, ROWS[1]], None, REWARD)["another reader"][0]
-    assert film.pred.tolist() == [[0, 0, 50, 40]]
-    assert film.pred_labels == ("nodule",)
-    assert film.rewards["R3"] == pytest.approx(0.8)
+    image = baseline_systems([row, ROWS[1]], None, REWARD)["another reader"][0]
+    assert image.pred.tolist() == [[0, 0, 50, 40]]
+    assert image.pred_labels == ("nodule",)
+    assert image.rewards["R3"] == pytest.approx(0.8)
 
 
 def test_baselines_under_a_reward_that_compares_labels() -> None:
@@ -171,7 +171,7 @@ def test_baselines_under_a_reward_that_compares_labels() -> None:
 
 def test_duplicates_are_removed_within_a_label() -> None:
     hit, junk = [0, 0, 50, 50], [80, 0, 90, 10]
-    film = AnsweredFilm(
+    image = AnsweredImage(
         "a",
         100,
         100,
@@ -179,8 +179,8 @@ def test_duplicates_are_removed_within_a_label() -> None:
         pred_labels=["mass", "Mass", "mass", None, "nodule"],
         pred_scores=[0.2, 0.7, 0.1, 0.5, math.nan],
     )
-    (kept,) = without_duplicates([film])
+    (kept,) = without_duplicates([image])
     assert kept.pred.tolist() == [hit, junk, hit, hit]
     assert kept.pred_labels == ("Mass", "mass", None, "nodule")
     assert kept.pred_scores[:3].tolist() == [0.7, 0.1, 0.5]
-    assert without_duplicates([AnsweredFilm("b", 9, 9)])[0].pred.shape == (0, 4)
+    assert without_duplicates([AnsweredImage("b", 9, 9)])[0].pred.shape == (0, 4)

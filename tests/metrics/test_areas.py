@@ -1,4 +1,4 @@
-"""Areas of unions of boxes against counted pixels and pycocotools, figures by hand."""
+"""Areas of unions of boxes against counted pixels and pycocotools, metrics by hand."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import (
-    SEGMENTATION_FIGURES,
+    SEGMENTATION_METRICS,
     box_areas,
     class_mean_iou,
     dice,
@@ -54,7 +54,7 @@ def quarters(boxes: list[list[float]]) -> list[list[float]]:
     return [[value / FINE for value in box] for box in boxes]
 
 
-# Inverted boxes, boxes of no area and boxes that reach out of the film of 9 by 7 are among them.
+# Inverted boxes, boxes of no area and boxes that reach out of the image of 9 by 7 are among them.
 @given(box_lists(max_size=4), box_lists(max_size=4), box_lists(max_size=2))
 def test_whole_pixels_are_counted(pred: Any, gt: Any, ignore: Any) -> None:
     expected = count_areas(*(raster(boxes, 9, 7) for boxes in (pred, gt, ignore)))
@@ -119,8 +119,8 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
     # Dice is 2 IoU / (1 + IoU)
     iou = float(foreground_iou(areas))
     assert float(dice(areas)) == pytest.approx(2 * iou / (1 + iou), nan_ok=True)
-    for figure in SEGMENTATION_FIGURES.values():
-        value = float(figure.of(areas))
+    for metric in SEGMENTATION_METRICS.values():
+        value = float(metric.of(areas))
         assert math.isnan(value) or 0 <= value <= 1
 
 
@@ -133,7 +133,7 @@ def test_a_mask_of_boxes_gives_what_the_boxes_give(pred: Any, gt: Any) -> None:
     assert box_areas(pred, [], width=18, height=18, mask=mask).tolist() == expected.tolist()
 
 
-# by hand; film of 10 by 10
+# by hand; image of 10 by 10
 @pytest.mark.parametrize(
     ("pred", "gt", "accuracy", "mean_iou", "foreground", "dice_value"),
     [
@@ -143,17 +143,17 @@ def test_a_mask_of_boxes_gives_what_the_boxes_give(pred: Any, gt: Any) -> None:
         ([], [], 1.0, 1.0, math.nan, math.nan),
         # nothing found
         ([], [[0, 0, 5, 10]], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
-        # a box on a normal film
+        # a box on a normal image
         ([[0, 0, 5, 10]], [], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
-        # whole film on both sides: there is no background to measure
+        # whole image on both sides: there is no background to measure
         ([[0, 0, 10, 10]], [[-5, -5, 20, 20]], 1.0, 1.0, 1.0, 1.0),
         # an invalid box covers nothing
         ([[5, 5, 0, 0], [0, 0, math.nan, 5]], [], 1.0, 1.0, math.nan, math.nan),
-        # what lies outside the film does not count
+        # what lies outside the image does not count
         ([[0, 0, 5, 100]], [[0, 0, 5, 10]], 1.0, 1.0, 1.0, 1.0),
     ],
 )
-def test_figures_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, foreground: float, dice_value: float):
+def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, foreground: float, dice_value: float):
     areas = box_areas(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
     assert float(pixel_accuracy(areas)) == accuracy
     assert float(class_mean_iou(areas)) == pytest.approx(mean_iou)
@@ -162,12 +162,12 @@ def test_figures_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, f
 
 
 def test_in_an_ignored_region_only_the_reference_counts() -> None:
-    # region of 50, half of it reference; 10 by 10 film: the other half of the region plays no part
-    film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 10, 5]], ignore=[[0, 0, 10, 5]])
-    assert segmentation_areas([film]).tolist() == [[25, 0, 0, 50]]
+    # region of 50, half of it reference; 10 by 10 image: the other half of the region plays no part
+    image = AnsweredImage("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 10, 5]], ignore=[[0, 0, 10, 5]])
+    assert segmentation_areas([image]).tolist() == [[25, 0, 0, 50]]
 
 
-def test_no_films_are_no_areas() -> None:
+def test_no_images_are_no_areas() -> None:
     assert segmentation_areas([]).shape == (0, 4)
     assert all(math.isnan(one.value) for one in segmentation_estimates(np.zeros((0, 4))).values())
 
@@ -177,35 +177,35 @@ def test_no_films_are_no_areas() -> None:
     [
         ([np.zeros((20, 10), dtype=bool)], r"shape \(height, width\) = \(10, 20\) for `mask`, got bool of shape \(20,"),
         ([np.zeros((10, 20))], "got float64 of shape"),
-        ([], "Expected one entry per film for `masks`, got 0 for 1 films"),
+        ([], "Expected one entry per image for `masks`, got 0 for 1 images"),
     ],
 )
 def test_wrong_masks_are_refused(masks: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        segmentation_areas([AnsweredFilm("a", 20, 10)], masks)
+        segmentation_areas([AnsweredImage("a", 20, 10)], masks)
 
 
-def test_estimates_pool_areas_and_average_films() -> None:
+def test_estimates_pool_areas_and_average_images() -> None:
     rng = np.random.default_rng(0)
     areas = rng.uniform(0, 100, (12, 4))
-    areas[3, :3] = 0  # a normal film without a box
+    areas[3, :3] = 0  # a normal image without a box
     groups = list("aabbccddeeff")
     found = segmentation_estimates(areas, groups=groups)
-    assert list(found)[:2] == ["pixel_accuracy", "pixel_accuracy_per_film"]
+    assert list(found)[:2] == ["pixel_accuracy", "pixel_accuracy_per_image"]
     units = sum_by_group(areas, groups)
     others = units.sum(axis=0) - units
-    for key, figure in SEGMENTATION_FIGURES.items():
-        assert found[key].value == pytest.approx(float(figure.of(areas.sum(axis=0))))
-        assert found[key] == pytest.approx(Jackknifed(found[key].value, figure.of(others), 6).estimate)
-        assert found[f"{key}_per_film"].value == pytest.approx(np.nanmean(figure.of(areas)))
+    for key, metric in SEGMENTATION_METRICS.items():
+        assert found[key].value == pytest.approx(float(metric.of(areas.sum(axis=0))))
+        assert found[key] == pytest.approx(Jackknifed(found[key].value, metric.of(others), 6).estimate)
+        assert found[f"{key}_per_image"].value == pytest.approx(np.nanmean(metric.of(areas)))
 
 
 def test_real_boxes_are_counted(shared_dir: Path) -> None:
     """The boxes of NIH ChestX-ray14 and of lungs, rounded to pixels, against a raster; predictions are jittered."""
-    films = _nih_films(shared_dir) + _lung_films(shared_dir)
+    images = _nih_images(shared_dir) + _lung_images(shared_dir)
     rng = np.random.default_rng(0)
-    assert len(films) > 100
-    for gt, width, height in films[::7]:
+    assert len(images) > 100
+    for gt, width, height in images[::7]:
         gt = np.round(gt)
         pred = np.round(gt + rng.normal(0, 20, gt.shape))
         masks = np.zeros((2, height, width), dtype=bool)
@@ -218,7 +218,7 @@ def test_real_boxes_are_counted(shared_dir: Path) -> None:
         assert box_areas(pred, [], width=width, height=height, mask=of_gt).tolist() == expected
 
 
-def _nih_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
+def _nih_images(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
     path = shared_dir / "data" / "annotations" / "nih_chestxray14" / "BBox_List_2017.csv"
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file))[1:]
@@ -227,7 +227,7 @@ def _nih_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
     return [(box[None], 1024, 1024) for box in boxes]
 
 
-def _lung_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
+def _lung_images(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
     lines = (shared_dir / "data" / "cxr_lungs" / "annotations.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return [(np.array(row["boxes"], dtype=float), row["width"], row["height"]) for row in rows if row["boxes"]]

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.average_precision import (
     average_precision,
     average_precision_by_label,
@@ -26,31 +26,31 @@ from grounding_rewards.metrics.average_precision import (
 )
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.jackknife import jackknifed_difference
-from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes, tied_share
-from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS
+from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedImages, rank_boxes, tied_share
+from grounding_rewards.metrics.sizes import COCO_AREAS, IMAGE_AREAS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
 from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
-from tests.metrics.random_films import random_films, without_confidences
+from tests.metrics.random_images import random_images, without_confidences
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 
-def by_label(films: list[AnsweredFilm], *args: Any, **kwargs: Any) -> RankedFilms:
-    return rank_boxes(films, *args, label_matching="exact", **kwargs)
+def by_label(images: list[AnsweredImage], *args: Any, **kwargs: Any) -> RankedImages:
+    return rank_boxes(images, *args, label_matching="exact", **kwargs)
 
 
 @pytest.mark.parametrize("area", ["all", "small", "medium", "large"])
 @pytest.mark.parametrize("seed", range(8))
 def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None:
-    # several labels, equal confidences, crowds, films without boxes; every second seed with whole numbers
-    films = random_films(seed, whole_numbers=seed % 2 == 0)
-    ranked = by_label(films, area=COCO_AREAS[area])
+    # several labels, equal confidences, crowds, images without boxes; every second seed with whole numbers
+    images = random_images(seed, whole_numbers=seed % 2 == 0)
+    ranked = by_label(images, area=COCO_AREAS[area])
     mine = mean_average_precision(ranked)
     for engine in ENGINES:
-        expected = coco_average_precision(films, area=COCO_AREAS[area], engine=engine)
+        expected = coco_average_precision(images, area=COCO_AREAS[area], engine=engine)
         assert mine == pytest.approx(np.nanmean(list(expected.values())), abs=1e-6)
         for label, aps in expected.items():
             for t in (0, 5, 9):
@@ -61,15 +61,15 @@ def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("max_detections", [1, 3])
 def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine: str) -> None:
-    films = random_films(100, whole_numbers=True)
-    expected = coco_mean_average_precision(films, [0.3], max_detections=max_detections, engine=engine)
-    ranked = by_label(films, [0.3], max_detections=max_detections)
+    images = random_images(100, whole_numbers=True)
+    expected = coco_mean_average_precision(images, [0.3], max_detections=max_detections, engine=engine)
+    ranked = by_label(images, [0.3], max_detections=max_detections)
     assert mean_average_precision(ranked) == pytest.approx(expected, abs=1e-6)
 
 
-def films_by_hand() -> list[AnsweredFilm]:
+def images_by_hand() -> list[AnsweredImage]:
     return [
-        AnsweredFilm(
+        AnsweredImage(
             "a",
             100,
             100,
@@ -91,25 +91,25 @@ def films_by_hand() -> list[AnsweredFilm]:
         ([0.5, 0.95], "large", math.nan),
     ],
 )
-def test_figures_by_hand_here_and_in_coco(iou_thresholds: list[float], area: str, expected: float) -> None:
-    films, size = films_by_hand(), COCO_AREAS[area]
-    found = [coco_mean_average_precision(films, iou_thresholds, area=size, engine=engine) for engine in ENGINES]
-    found.append(mean_average_precision(by_label(films, iou_thresholds, area=size)))
+def test_metrics_by_hand_here_and_in_coco(iou_thresholds: list[float], area: str, expected: float) -> None:
+    images, size = images_by_hand(), COCO_AREAS[area]
+    found = [coco_mean_average_precision(images, iou_thresholds, area=size, engine=engine) for engine in ENGINES]
+    found.append(mean_average_precision(by_label(images, iou_thresholds, area=size)))
     assert found == pytest.approx([expected] * 3, nan_ok=True)
-    assert average_precision(by_label(films), 0.5, label="mass") == 1.0
+    assert average_precision(by_label(images), 0.5, label="mass") == 1.0
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_labels_can_be_left_out_of_it(engine: str) -> None:
-    films = random_films(0)
-    expected = coco_mean_average_precision(films, [0.5], label_matching="ignore", engine=engine)
-    assert average_precision(rank_boxes(films)) == pytest.approx(expected, abs=1e-6)
-    assert average_precision(rank_boxes(films)) > coco_mean_average_precision(films, [0.5], engine=engine)
+    images = random_images(0)
+    expected = coco_mean_average_precision(images, [0.5], label_matching="ignore", engine=engine)
+    assert average_precision(rank_boxes(images)) == pytest.approx(expected, abs=1e-6)
+    assert average_precision(rank_boxes(images)) > coco_mean_average_precision(images, [0.5], engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_a_label_that_no_film_has_and_a_box_without_one_play_no_part(engine: str) -> None:
-    film = AnsweredFilm(
+def test_a_label_that_no_image_has_and_a_box_without_one_play_no_part(engine: str) -> None:
+    image = AnsweredImage(
         "a",
         100,
         100,
@@ -119,23 +119,24 @@ def test_a_label_that_no_film_has_and_a_box_without_one_play_no_part(engine: str
         pred_labels=["mass", "invented", None],
         pred_scores=[0.1, 0.9, 0.9],
     )
-    assert mean_average_precision(by_label([film], [0.5])) == pytest.approx(1.0)
-    assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1.0)
+    assert mean_average_precision(by_label([image], [0.5])) == pytest.approx(1.0)
+    assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1.0)
 
 
-def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
+def of_all_points(images: list[AnsweredImage], key: Any) -> tuple[float, float]:
     """All-point and 11-point AP of one label without ignore regions: sums written out over a sorted list."""
     boxes = sorted(
-        ((key(film, i), f, i) for f, film in enumerate(films) for i in range(len(film.pred))), key=lambda box: box[0]
+        ((key(image, i), f, i) for f, image in enumerate(images) for i in range(len(image.pred))),
+        key=lambda box: box[0],
     )
-    free = [list(range(len(film.gt))) for film in films]
-    total = sum(len(film.gt) for film in films)
+    free = [list(range(len(image.gt))) for image in images]
+    total = sum(len(image.gt) for image in images)
     curve, right = [], 0
     for seen, (_, f, i) in enumerate(boxes, start=1):
-        x1, y1, x2, y2 = films[f].pred[i]
+        x1, y1, x2, y2 = images[f].pred[i]
         best, chosen = 0.5, None
         for j in free[f]:
-            u1, v1, u2, v2 = films[f].gt[j]
+            u1, v1, u2, v2 = images[f].gt[j]
             inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
             iou = inter / ((x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
             if iou >= best:
@@ -157,17 +158,17 @@ def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_all_points_and_11_points_are_the_sums_written_out(seed: int) -> None:
-    films = [replace(film, ignore=np.zeros((0, 4))) for film in random_films(seed, 12)]
-    area, levels = of_all_points(films, lambda film, i: -film.pred_scores[i])
-    assert average_precision(rank_boxes(films), interpolation="all") == pytest.approx(area, abs=1e-12)
-    assert average_precision(rank_boxes(films), interpolation="11") == pytest.approx(levels, abs=1e-12)
+    images = [replace(image, ignore=np.zeros((0, 4))) for image in random_images(seed, 12)]
+    area, levels = of_all_points(images, lambda image, i: -image.pred_scores[i])
+    assert average_precision(rank_boxes(images), interpolation="all") == pytest.approx(area, abs=1e-12)
+    assert average_precision(rank_boxes(images), interpolation="11") == pytest.approx(levels, abs=1e-12)
 
 
-def two_films() -> list[AnsweredFilm]:
-    """By hand: film one has two findings and names hit, junk; film two has one and names junk, hit."""
+def two_images() -> list[AnsweredImage]:
+    """By hand: image one has two findings and names hit, junk; image two has one and names junk, hit."""
     return [
-        AnsweredFilm("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass", "mass"], pred=[HIT, JUNK]),
-        AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT]),
+        AnsweredImage("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass", "mass"], pred=[HIT, JUNK]),
+        AnsweredImage("two", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT]),
     ]
 
 
@@ -185,35 +186,37 @@ def two_films() -> list[AnsweredFilm]:
     ],
 )
 def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, expected: float) -> None:
-    ranked = rank_boxes(two_films(), ranking=ranking)
+    ranked = rank_boxes(two_images(), ranking=ranking)
     assert average_precision(ranked, interpolation=interpolation) == pytest.approx(expected)
 
 
 def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None:
     # by hand: a right box at 0.2, then one right of two: 1/3 at precision 1, 1/3 at precision 2/3
-    one = AnsweredFilm("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["", ""], pred=[HIT_TOO], pred_scores=[0.2])
-    two = AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
+    one = AnsweredImage("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["", ""], pred=[HIT_TOO], pred_scores=[0.2])
+    two = AnsweredImage("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
     expected = 1 / 3 + 1 / 3 * 2 / 3
-    for films in ([one, two], [two, one]):
-        assert average_precision(rank_boxes(films), interpolation="all") == pytest.approx(expected)
+    for images in ([one, two], [two, one]):
+        assert average_precision(rank_boxes(images), interpolation="all") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ranking", ["emission", "tied"])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_order_of_films_changes_nothing_without_confidences(seed: int, ranking: str) -> None:
-    films = without_confidences(random_films(seed))
-    turned = films[::-1]
+def test_the_order_of_images_changes_nothing_without_confidences(seed: int, ranking: str) -> None:
+    images = without_confidences(random_images(seed))
+    turned = images[::-1]
     for thresholds in ([0.5], COCO_THRESHOLDS):
-        one, other = (mean_average_precision(by_label(order, thresholds, ranking=ranking)) for order in (films, turned))
+        one, other = (
+            mean_average_precision(by_label(order, thresholds, ranking=ranking)) for order in (images, turned)
+        )
         assert one == pytest.approx(other, abs=1e-12)
 
 
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4))
-def test_tied_ap_of_one_film_is_the_reward_r1(pred: list[list[float]], gt: list[list[float]]) -> None:
+def test_tied_ap_of_one_image_is_the_reward_r1(pred: list[list[float]], gt: list[list[float]]) -> None:
     # without ignored regions, of which AP has COCO's rule: there one excuses any number
-    film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
+    image = AnsweredImage("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
     reward = AveragePrecisionReward(ranking="tied").score(np.reshape(pred, (-1, 4)), gt)
-    ranked = rank_boxes([film], ranking="tied")
+    ranked = rank_boxes([image], ranking="tied")
     assert average_precision(ranked, interpolation="all") == pytest.approx(reward, abs=1e-12)
 
 
@@ -222,8 +225,8 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
     pred: list[list[float]], gt: list[list[float]], random: Any
 ) -> None:
     mixed = random.sample(pred, len(pred))
-    first, second = (AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=boxes) for boxes in (pred, mixed))
-    found = [average_precision(rank_boxes([film], ranking="tied")) for film in (first, second)]
+    first, second = (AnsweredImage("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=boxes) for boxes in (pred, mixed))
+    found = [average_precision(rank_boxes([image], ranking="tied")) for image in (first, second)]
     # equal overlaps are settled by the order in which the answer names them, which may cost a match
     ious = pairwise_iou(np.reshape(pred, (-1, 4)), gt).max(axis=1)
     if len(set(ious.tolist())) == len(ious):
@@ -232,20 +235,20 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
 
 def test_broken_boxes_count_as_false_ones() -> None:
     truth: dict[str, Any] = {"gt": [HIT], "gt_labels": ["mass"], "pred": [HIT], "pred_labels": ["mass"]}
-    before, after = (AnsweredFilm("a", 100, 100, **truth, broken=(BrokenBox(place, "mass"),)) for place in (0, 1))
-    for film in (before, after):
-        assert average_precision(rank_boxes([film], ranking="tied"), interpolation="all") == 0.5
+    before, after = (AnsweredImage("a", 100, 100, **truth, broken=(BrokenBox(place, "mass"),)) for place in (0, 1))
+    for image in (before, after):
+        assert average_precision(rank_boxes([image], ranking="tied"), interpolation="all") == 0.5
     # in the order of the answer, and under its own label
-    for film, expected in ((before, 0.5), (after, 1.0)):
-        assert average_precision(rank_boxes([film], ranking="emission"), interpolation="all") == expected
-        ranked = by_label([film], ranking="emission")
+    for image, expected in ((before, 0.5), (after, 1.0)):
+        assert average_precision(rank_boxes([image], ranking="emission"), interpolation="all") == expected
+        ranked = by_label([image], ranking="emission")
         assert average_precision(ranked, label="mass", interpolation="all") == expected
-        assert AnsweredFilm.of_json(film.as_json()).broken == film.broken
+        assert AnsweredImage.of_json(image.as_json()).broken == image.broken
 
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
     broken = [[5.0, 5.0, 0.0, 0.0], [math.nan, 0, 1, 1], [0, 0, math.inf, 5], [3.0, 3.0, 3.0, 9.0]]
-    film = AnsweredFilm(
+    image = AnsweredImage(
         "a",
         100,
         100,
@@ -255,13 +258,13 @@ def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
         pred_labels=["mass"] * 5,
         pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1],
     )
-    assert average_precision(by_label([film]), label="mass") == pytest.approx(1 / 5)
+    assert average_precision(by_label([image]), label="mass") == pytest.approx(1 / 5)
     for engine in ENGINES:
-        assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1 / 5)
+        assert coco_mean_average_precision([image], [0.5], engine=engine) == pytest.approx(1 / 5)
 
 
 def test_synonyms_match_unless_their_sides_contradict() -> None:
-    film = AnsweredFilm(
+    image = AnsweredImage(
         "a",
         100,
         100,
@@ -271,9 +274,9 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
         pred_labels=["Effusion", "enlarged heart"],
         pred_scores=[0.5, 0.5],
     )
-    assert mean_average_precision(rank_boxes([film], [0.5], label_matching="synonyms")) == 1.0
-    assert mean_average_precision(rank_boxes([film], [0.5], label_matching="exact")) == 0.0
-    contradicted = replace(film, pred_labels=("right effusion", "enlarged heart"))
+    assert mean_average_precision(rank_boxes([image], [0.5], label_matching="synonyms")) == 1.0
+    assert mean_average_precision(rank_boxes([image], [0.5], label_matching="exact")) == 0.0
+    contradicted = replace(image, pred_labels=("right effusion", "enlarged heart"))
     ranked = rank_boxes([contradicted], [0.5], label_matching="synonyms")
     found = average_precision_by_label(ranked)
     assert {name: one.value for name, one in found.items()} == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
@@ -281,31 +284,33 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
 
 @pytest.mark.parametrize("ranking", ["score", "emission", "tied"])
 @pytest.mark.parametrize("interpolation", ["101", "all", "11"])
-def test_leaving_out_a_patient_is_taking_the_figure_of_the_others(ranking: str, interpolation: str) -> None:
-    films = random_films(3, 8)
+def test_leaving_out_a_patient_is_taking_the_metric_of_the_others(ranking: str, interpolation: str) -> None:
+    images = random_images(3, 8)
     if ranking == "score":
-        # Of equal confidences COCO takes one film's after another's, so that two copies of a film don't come together.
+        # Of equal confidences COCO takes one image's after another's, so that two copies of an image don't come
+        # together.
         places = iter(np.random.default_rng(0).permutation(100) / 100)
-        films = [replace(film, pred_scores=[next(places) for _ in film.pred]) for film in films]
+        images = [replace(image, pred_scores=[next(places) for _ in image.pred]) for image in images]
     else:
-        films = without_confidences(films)
+        images = without_confidences(images)
     found = jackknifed_mean_average_precision(
-        by_label(films, [0.3, 0.5], ranking=ranking),
+        by_label(images, [0.3, 0.5], ranking=ranking),
         interpolation=interpolation,
-        groups=[film.patient for film in films],
+        groups=[image.patient for image in images],
     )
     for k, value in enumerate(found.left_out):
-        others = [film for i, film in enumerate(films) if i // 2 != k]
+        others = [image for i, image in enumerate(images) if i // 2 != k]
         expected = mean_average_precision(by_label(others, [0.3, 0.5], ranking=ranking), interpolation=interpolation)
         assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_two_runs_are_compared_patient_by_patient() -> None:
-    before = random_films(5, 30)
+    before = random_images(5, 30)
     after = [
-        replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt))) for film in before
+        replace(image, pred=image.gt, pred_labels=image.gt_labels, pred_scores=np.ones(len(image.gt)))
+        for image in before
     ]
-    a, b = (jackknifed_mean_average_precision(by_label(films, [0.5])) for films in (before, after))
+    a, b = (jackknifed_mean_average_precision(by_label(images, [0.5])) for images in (before, after))
     change = jackknifed_difference(a, b).estimate
     assert b.value == 1.0
     assert change.value == 1 - a.value
@@ -313,8 +318,8 @@ def test_two_runs_are_compared_patient_by_patient() -> None:
 
 
 def test_the_mean_of_the_curve_is_the_average_precision() -> None:
-    films = random_films(1)
-    ranked = by_label(films)
+    images = random_images(1)
+    ranked = by_label(images)
     curve = precision_recall_curve(ranked, label="mass", name="mass", resamples=50)
     assert curve.name == "mass"
     assert curve.y.mean() == pytest.approx(average_precision(ranked, label="mass"))
@@ -322,33 +327,35 @@ def test_the_mean_of_the_curve_is_the_average_precision() -> None:
     assert curve.high is not None
     assert (curve.low <= curve.high).all()
     assert (np.diff(curve.y) <= 0).all()
-    tied = precision_recall_curve(rank_boxes(films, ranking="tied"), resamples=50)
+    tied = precision_recall_curve(rank_boxes(images, ranking="tied"), resamples=50)
     assert [len(part) for part in tied[1:] if part is not None] == [1, 1, 1, 1]
 
 
-def test_sizes_are_parts_of_the_film_or_pixels() -> None:
-    small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the film
-    film = AnsweredFilm("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
-    assert [average_precision(rank_boxes([film], area=area)) for area in FILM_AREAS.values()] == pytest.approx(
+def test_sizes_are_parts_of_the_image_or_pixels() -> None:
+    small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the image
+    image = AnsweredImage("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
+    assert [average_precision(rank_boxes([image], area=area)) for area in IMAGE_AREAS.values()] == pytest.approx(
         [0.0, math.nan, 1.0], nan_ok=True
     )
 
 
 @pytest.mark.parametrize(
-    "films",
+    "images",
     [
         [],
-        [AnsweredFilm("a", 10, 10)],  # normal, and the answer says so
-        [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.5], pred_labels=["mass"])],  # normal, with a box
+        [AnsweredImage("a", 10, 10)],  # normal, and the answer says so
+        [
+            AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.5], pred_labels=["mass"])
+        ],  # normal, with a box
     ],
 )
-def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -> None:
-    assert math.isnan(average_precision(rank_boxes(films)))
-    assert math.isnan(mean_average_precision(by_label(films)))
-    assert math.isnan(coco_mean_average_precision(films))
-    assert all(map(math.isnan, jackknifed_mean_average_precision(by_label(films)).estimate))
-    assert average_precision_by_label(by_label(films)) == {}
-    assert len(precision_recall_curve(rank_boxes(films)).x) == 0
+def test_without_a_reference_box_there_is_no_metric(images: list[AnsweredImage]) -> None:
+    assert math.isnan(average_precision(rank_boxes(images)))
+    assert math.isnan(mean_average_precision(by_label(images)))
+    assert math.isnan(coco_mean_average_precision(images))
+    assert all(map(math.isnan, jackknifed_mean_average_precision(by_label(images)).estimate))
+    assert average_precision_by_label(by_label(images)) == {}
+    assert len(precision_recall_curve(rank_boxes(images)).x) == 0
 
 
 @pytest.mark.parametrize(
@@ -362,7 +369,7 @@ def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"Expected a? ?{message}"):
-        rank_boxes(random_films(0, 2), **arguments)
+        rank_boxes(random_images(0, 2), **arguments)
 
 
 @pytest.mark.parametrize(
@@ -375,21 +382,21 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
     ],
 )
 def test_wrong_questions_are_refused(label_matching: str, arguments: dict[str, Any], message: str) -> None:
-    ranked = rank_boxes(random_films(0, 2), [0.5, 0.9], label_matching=label_matching)
+    ranked = rank_boxes(random_images(0, 2), [0.5, 0.9], label_matching=label_matching)
     with pytest.raises(ValueError, match=f"Expected a? ?{message}"):
         average_precision(ranked, **arguments)
 
 
-def test_all_boxes_together_and_the_mean_over_labels_are_two_figures() -> None:
-    films = random_films(0)
-    assert average_precision(rank_boxes(films)) != mean_average_precision(by_label(films), [0.5])
+def test_all_boxes_together_and_the_mean_over_labels_are_two_metrics() -> None:
+    images = random_images(0)
+    assert average_precision(rank_boxes(images)) != mean_average_precision(by_label(images), [0.5])
 
 
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
-    film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
-    assert average_precision(rank_boxes([film])) == 0.0
+    image = AnsweredImage("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
+    assert average_precision(rank_boxes([image])) == 0.0
     with pytest.raises(ValueError, match="Expected a label for every reference box"):
-        by_label([film])
+        by_label([image])
 
 
 @pytest.mark.parametrize("source", ["nih_chestxray14", "chestx_det"])
@@ -397,15 +404,15 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
     """Real boxes and labels; predictions are the boxes moved by a tenth of their size, some left out, some invented."""
     folder = shared_dir / "data" / "annotations" / source
     rng = np.random.default_rng(0)
-    films = []
+    images = []
     for name, (boxes, labels) in (_nih(folder) if source.startswith("nih") else _chestx_det(folder)).items():
         gt = np.array(boxes, dtype=float).reshape(-1, 4)
         side = np.tile(gt[:, 2:] - gt[:, :2], 2)
         pred = np.concatenate([gt + rng.normal(0, 0.1, gt.shape) * side, rng.permutation(gt)[:1] * 0.9])
         pred_labels = [*labels, *labels[:1]]
         kept = rng.random(len(pred)) < 0.8
-        films.append(
-            AnsweredFilm(
+        images.append(
+            AnsweredImage(
                 name,
                 1024,
                 1024,
@@ -416,26 +423,26 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
                 pred_scores=rng.integers(0, 21, kept.sum()) / 20,
             )
         )
-    ranked = by_label(films)
+    ranked = by_label(images)
     for engine in ENGINES:
-        figures = coco_average_precision(films, engine=engine)
-        expected = np.mean(list(figures.values()))
+        metrics = coco_average_precision(images, engine=engine)
+        expected = np.mean(list(metrics.values()))
         assert 0.05 < expected < 0.95
         assert mean_average_precision(ranked) == pytest.approx(expected, abs=1e-6)
-        for label, aps in figures.items():
+        for label, aps in metrics.items():
             for threshold in (0.5, 0.75):
                 t = int(np.argmin(np.abs(np.array(COCO_THRESHOLDS) - threshold)))
                 assert average_precision(ranked, threshold, label=label) == pytest.approx(aps[t], abs=1e-6)
 
 
 def _nih(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
-    films: dict[str, tuple[list[list[float]], list[str]]] = defaultdict(lambda: ([], []))
+    images: dict[str, tuple[list[list[float]], list[str]]] = defaultdict(lambda: ([], []))
     with (folder / "BBox_List_2017.csv").open(encoding="utf-8") as file:
         for row in list(csv.reader(file))[1:]:
             x, y, w, h = map(float, row[2:6])
-            films[row[0]][0].append([x, y, x + w, y + h])
-            films[row[0]][1].append(row[1])
-    return films
+            images[row[0]][0].append([x, y, x + w, y + h])
+            images[row[0]][1].append(row[1])
+    return images
 
 
 def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
@@ -445,42 +452,42 @@ def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
 
 @pytest.mark.parametrize("label_matching", ["exact", "ignore"])
 def test_several_sets_of_thresholds_of_one_ranking(label_matching: str) -> None:
-    films = random_films(4)
-    groups = [film.patient for film in films]
-    ranked = rank_boxes(films, sorted({0.3, *COCO_THRESHOLDS}), label_matching=label_matching)
+    images = random_images(4)
+    groups = [image.patient for image in images]
+    ranked = rank_boxes(images, sorted({0.3, *COCO_THRESHOLDS}), label_matching=label_matching)
     for thresholds in ((0.3,), (0.5,), COCO_THRESHOLDS):
         found = jackknifed_mean_average_precision(ranked, thresholds, groups=groups)
         alone = jackknifed_mean_average_precision(
-            rank_boxes(films, thresholds, label_matching=label_matching), groups=groups
+            rank_boxes(images, thresholds, label_matching=label_matching), groups=groups
         )
         assert found.value == pytest.approx(alone.value, abs=1e-12)
         assert found.left_out == pytest.approx(alone.left_out, abs=1e-12, nan_ok=True)
 
 
-def test_many_labels_of_one_film_each() -> None:
-    """The mean over labels is that of the labels one by one, without a film those of the others."""
-    films = [
-        replace(film, gt_labels=tuple(f"{k} {one}" for one in film.gt_labels), pred_labels=film.gt_labels[:0])
-        for k, film in enumerate(random_films(8, 12))
+def test_many_labels_of_one_image_each() -> None:
+    """The mean over labels is that of the labels one by one, without an image those of the others."""
+    images = [
+        replace(image, gt_labels=tuple(f"{k} {one}" for one in image.gt_labels), pred_labels=image.gt_labels[:0])
+        for k, image in enumerate(random_images(8, 12))
     ]
-    films = [
-        replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt)))
+    images = [
+        replace(image, pred=image.gt, pred_labels=image.gt_labels, pred_scores=np.ones(len(image.gt)))
         if k % 2
-        else replace(film, pred=[], pred_labels=(), pred_scores=[])
-        for k, film in enumerate(films)
+        else replace(image, pred=[], pred_labels=(), pred_scores=[])
+        for k, image in enumerate(images)
     ]
-    found = jackknifed_mean_average_precision(by_label(films, [0.5]))
-    number = np.array([len(set(film.gt_labels)) for film in films])
-    right = number * (np.arange(len(films)) % 2)
-    others = 1 - np.eye(len(films))
+    found = jackknifed_mean_average_precision(by_label(images, [0.5]))
+    number = np.array([len(set(image.gt_labels)) for image in images])
+    right = number * (np.arange(len(images)) % 2)
+    others = 1 - np.eye(len(images))
     assert found.value == pytest.approx(right.sum() / number.sum())
     assert found.left_out == pytest.approx((others @ right) / (others @ number))
 
 
-def tied_films(hits: Sequence[bool], confidence: float = 0.5) -> list[AnsweredFilm]:
-    """A film with one finding each, and one box of equal confidence that is right or not."""
+def tied_images(hits: Sequence[bool], confidence: float = 0.5) -> list[AnsweredImage]:
+    """An image with one finding each, and one box of equal confidence that is right or not."""
     return [
-        AnsweredFilm(
+        AnsweredImage(
             f"{k}",
             100,
             100,
@@ -502,8 +509,8 @@ def tied_films(hits: Sequence[bool], confidence: float = 0.5) -> list[AnsweredFi
         ([False, False, True, True], 0.25),  # recalls 1/4 and 1/2, both at precision 2/4 at best
     ],
 )
-def test_equal_confidences_are_taken_in_the_order_of_films_or_together(hits: list[bool], in_order: float) -> None:
-    ranked = rank_boxes(tied_films(hits), [0.5])
+def test_equal_confidences_are_taken_in_the_order_of_images_or_together(hits: list[bool], in_order: float) -> None:
+    ranked = rank_boxes(tied_images(hits), [0.5])
     assert average_precision(ranked, 0.5, interpolation="all") == in_order
     # one point: recall 1/2 at precision 1/2
     assert average_precision(ranked, 0.5, interpolation="all", ties_together=True) == 0.25
@@ -512,9 +519,9 @@ def test_equal_confidences_are_taken_in_the_order_of_films_or_together(hits: lis
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("labels", ["ignore", "exact"])
-def test_with_ties_together_the_order_of_the_films_decides_nothing(seed: int, labels: str) -> None:
-    films = random_films(seed)
-    orders = [films, films[::-1], [films[k] for k in np.random.default_rng(seed).permutation(len(films))]]
+def test_with_ties_together_the_order_of_the_images_decides_nothing(seed: int, labels: str) -> None:
+    images = random_images(seed)
+    orders = [images, images[::-1], [images[k] for k in np.random.default_rng(seed).permutation(len(images))]]
     ranked = [rank_boxes(one, [0.5], label_matching=labels) for one in orders]
     together = [mean_average_precision(one, ties_together=True) for one in ranked]
     assert together == pytest.approx([together[0]] * 3, abs=1e-12)
@@ -522,24 +529,24 @@ def test_with_ties_together_the_order_of_the_films_decides_nothing(seed: int, la
     assert jackknifed_mean_average_precision(ranked[0], ties_together=True).value == together[0]
 
 
-def test_boxes_that_share_their_confidence_with_another_film() -> None:
-    films = [
-        AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]] * 3, pred_scores=[0.9, 0.9, 0.5]),
-        AnsweredFilm("b", 9, 9, pred=[[0, 0, 4, 4]] * 2, pred_scores=[0.5, math.nan]),
-        AnsweredFilm("c", 9, 9, pred=[[0, 0, 4, 4]], pred_scores=[math.nan]),
+def test_boxes_that_share_their_confidence_with_another_image() -> None:
+    images = [
+        AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]] * 3, pred_scores=[0.9, 0.9, 0.5]),
+        AnsweredImage("b", 9, 9, pred=[[0, 0, 4, 4]] * 2, pred_scores=[0.5, math.nan]),
+        AnsweredImage("c", 9, 9, pred=[[0, 0, 4, 4]], pred_scores=[math.nan]),
     ]
-    # 0.5 of two films; 0.9 stands on one film alone, and no confidence is none
-    assert tied_share(films) == 2 / 6
+    # 0.5 of two images; 0.9 stands on one image alone, and no confidence is none
+    assert tied_share(images) == 2 / 6
     assert math.isnan(tied_share([]))
 
 
 def test_an_evaluation_says_that_confidences_are_tied() -> None:
-    films = [replace(film, rewards={"R4": 0.5}) for film in tied_films([True, False, True])]
-    found = evaluate({"model": films}, Measures("R4", resamples=10))
-    figures = found.systems["model"]
-    assert figures["tied_share"].value == 1.0
-    assert math.isnan(figures["tied_share"].low)
-    assert figures["ap_50_ties"].value < figures["ap_50"].value
+    images = [replace(image, rewards={"R4": 0.5}) for image in tied_images([True, False, True])]
+    found = evaluate({"model": images}, Measures("R4", resamples=10))
+    metrics = found.systems["model"]
+    assert metrics["tied_share"].value == 1.0
+    assert math.isnan(metrics["tied_share"].low)
+    assert metrics["ap_50_ties"].value < metrics["ap_50"].value
     assert found.headings["ap_50_ties"] == "AP at IoU 0.5, ties together"
-    apart = [replace(film, pred_scores=[0.1 * k]) for k, film in enumerate(films)]
-    assert {"tied_share", "ap_50_ties"}.isdisjoint(evaluate({"model": apart}, Measures("R4", resamples=10)).figures)
+    apart = [replace(image, pred_scores=[0.1 * k]) for k, image in enumerate(images)]
+    assert {"tied_share", "ap_50_ties"}.isdisjoint(evaluate({"model": apart}, Measures("R4", resamples=10)).metrics)

@@ -1,4 +1,4 @@
-"""Answers that need no look at the film."""
+"""Answers that need no look at the image."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, mean_boxes
-from grounding_rewards.metrics.counts import film_sums, reference_ious
+from grounding_rewards.metrics.counts import image_sums, reference_ious
 from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -22,14 +22,14 @@ def row(*labels: str, width: int = 100) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([], set()),  # no films
+        ([], set()),  # no images
         ([row(), row()], set()),  # no boxes
-        ([row("heart"), row()], {"heart"}),  # half of the films is enough
+        ([row("heart"), row()], {"heart"}),  # half of the images is enough
         (
             [row("heart"), row("mass"), row("mass"), *[row()] * 3],
             {"mass"},
-        ),  # none on half of the films: the most frequent
-        ([row("mass", "mass", "mass"), *[row("heart")] * 2, *[row()] * 3], {"heart"}),  # films are counted, not boxes
+        ),  # none on half of the images: the most frequent
+        ([row("mass", "mass", "mass"), *[row("heart")] * 2, *[row()] * 3], {"heart"}),  # images are counted, not boxes
         ([row("left", "right"), row("right")], {"left", "right"}),
     ],
 )
@@ -38,54 +38,54 @@ def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set
 
 
 def test_mean_box_is_a_mean_of_fractions() -> None:
-    # by hand: x2 is 0.1 of one film and 0.05 of the other
+    # by hand: x2 is 0.1 of one image and 0.05 of the other
     boxes = mean_boxes([row("heart"), row("heart", width=200)])
     assert boxes["heart"] == pytest.approx([0, 0, 0.075, 0.1])
 
 
-def answered(film: dict[str, Any], common: dict[str, Any]) -> AnsweredFilm:
-    size = {"width": film["width"], "height": film["height"]}
+def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:
+    size = {"width": image["width"], "height": image["height"]}
     boxes, labels = constant_answer(common, **size)
-    return AnsweredFilm(
-        film["file"], **size, gt=film["boxes"], gt_labels=film["labels"], pred=boxes, pred_labels=labels
+    return AnsweredImage(
+        image["file"], **size, gt=image["boxes"], gt_labels=image["labels"], pred=boxes, pred_labels=labels
     )
 
 
 def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     # Golden: shared data's own statement of what the mean training box earns on the test split.
     lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
-    films = [json.loads(line) for line in lines]
-    common = mean_boxes(film for film in films if film["split"] == "train")
-    ious = reference_ious([answered(film, common) for film in films if film["split"] == "test"])
+    images = [json.loads(line) for line in lines]
+    common = mean_boxes(image for image in images if image["split"] == "train")
+    ious = reference_ious([answered(image, common) for image in images if image["split"] == "test"])
     assert ious.mean() == pytest.approx(0.670, abs=5e-4)
     assert (ious >= 0.5).mean() == pytest.approx(0.892, abs=5e-4)
     assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)
 
 
-def figures_of(answers: dict[str, list[AnsweredFilm]]) -> dict[str, Any]:
-    return {name: ratio_estimates(film_sums(films)) for name, films in answers.items()}
+def metrics_of(answers: dict[str, list[AnsweredImage]]) -> dict[str, Any]:
+    return {name: ratio_estimates(image_sums(images)) for name, images in answers.items()}
 
 
-def test_baselines_of_a_run(films: Any) -> None:
-    answers = baseline_systems(films.to_list(), films.to_list(), get_reward("R3"))
-    # "mass" is on two films of four
+def test_baselines_of_a_run(images: Any) -> None:
+    answers = baseline_systems(images.to_list(), images.to_list(), get_reward("R3"))
+    # "mass" is on two images of four
     assert list(answers) == ["reference as answer", "constant box", "nothing found", "whole image"]
-    figures = figures_of(answers)
-    assert figures["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
-    assert figures["nothing found"]["sampled_unparseable_share"].value == 0
-    assert figures["whole image"]["hallucination_rate"].value == 1
+    metrics = metrics_of(answers)
+    assert metrics["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
+    assert metrics["nothing found"]["sampled_unparseable_share"].value == 0
+    assert metrics["whole image"]["hallucination_rate"].value == 1
     # the same answer however often it is asked for
-    assert figures["whole image"]["sampled_reward"].value == 0
-    # by hand: 0.25 on film one; on film two 0.25 for the larger box, nothing for the other
-    assert figures["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
+    assert metrics["whole image"]["sampled_reward"].value == 0
+    # by hand: 0.25 on image one; on image two 0.25 for the larger box, nothing for the other
+    assert metrics["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
 
 
-def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
+def test_another_reader_is_a_baseline_where_several_drew(images: Any) -> None:
     # the second reader draws the left half of every box, and nothing that the first did not see
-    half = [[[x1, y1, (x1 + x2) / 2, y2] for x1, y1, x2, y2 in boxes] for boxes in films["boxes"]]
-    sets = [[boxes, other] for boxes, other in zip(films["boxes"], half, strict=True)]
-    labels = [[names, names] for names in films["labels"]]
-    read = films.add_column("reader_boxes", sets).add_column("reader_labels", labels)
-    figures = figures_of(baseline_systems(read.to_list(), None, get_reward("R3")))["another reader"]
-    assert figures["mean_iou"].value == pytest.approx(0.5, abs=0.01)
-    assert figures["hallucination_rate"].value == 0
+    half = [[[x1, y1, (x1 + x2) / 2, y2] for x1, y1, x2, y2 in boxes] for boxes in images["boxes"]]
+    sets = [[boxes, other] for boxes, other in zip(images["boxes"], half, strict=True)]
+    labels = [[names, names] for names in images["labels"]]
+    read = images.add_column("reader_boxes", sets).add_column("reader_labels", labels)
+    metrics = metrics_of(baseline_systems(read.to_list(), None, get_reward("R3")))["another reader"]
+    assert metrics["mean_iou"].value == pytest.approx(0.5, abs=0.01)
+    assert metrics["hallucination_rate"].value == 0

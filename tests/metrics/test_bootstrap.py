@@ -16,7 +16,7 @@ from grounding_rewards.metrics.bootstrap import (
 
 
 def test_groups_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"Expected one group per film for `groups`, got 1 for 2 films"):
+    with pytest.raises(ValueError, match=r"Expected one group per image for `groups`, got 1 for 2 images"):
         sum_by_group(np.zeros((2, 2)), ["a"])
 
 

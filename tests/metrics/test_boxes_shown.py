@@ -1,4 +1,4 @@
-"""How boxes are shown: digits, sides, and one line for a film."""
+"""How boxes are shown: digits, sides, and one line for an image."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import THRESHOLDS, film_summary, format_iou, has_sides
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.boxes_shown import THRESHOLDS, format_iou, has_sides, image_summary
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.parsing import BrokenBox
-from tests.report.evaluations import BOX, film
+from tests.report.evaluations import BOX, answered
 
 
 @given(st.floats(0, 1))
@@ -21,7 +21,7 @@ def test_an_iou_never_looks_right_where_it_is_wrong(iou: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("film", "expected"),
+    ("image", "expected"),
     [
         # a frontal view, as datasets write it
         ({"view": "PA"}, True),
@@ -37,23 +37,23 @@ def test_an_iou_never_looks_right_where_it_is_wrong(iou: float) -> None:
         ({"gt": [BOX], "gt_labels": ["bright spot"]}, False),
     ],
 )
-def test_sides_are_marked_only_where_they_are_known(film: dict, expected: bool) -> None:
-    assert has_sides(AnsweredFilm("a", 100, 100, **film)) is expected
+def test_sides_are_marked_only_where_they_are_known(answered: dict, expected: bool) -> None:
+    assert has_sides(AnsweredImage("a", 100, 100, **answered)) is expected
 
 
 @pytest.mark.parametrize(
     ("one", "summary"),
     [
-        (film("right", pred=[BOX]), "1 of 1 found"),
-        (film("beside", pred=[BOX, (80, 80, 90, 90)]), "1 of 1 found, 1 in the wrong place"),
-        (film("missed", status="empty"), "0 of 1 found, 1 missed"),
-        (film("broken", pred=[BOX], broken=(BrokenBox(0), BrokenBox(1))), "1 of 1 found, 2 broken"),
-        (film("cut", status="unparseable"), "unparseable, 0 of 1 found, 1 missed"),
-        (film("normal", gt=(), status="empty"), "normal film, no box"),
-        (film("invented", gt=(), pred=[BOX, BOX]), "normal film, 2 hallucinated"),
-        (film("ignored", gt=(), pred=[BOX], ignore=[BOX]), "normal film, no box"),
+        (answered("right", pred=[BOX]), "1 of 1 found"),
+        (answered("beside", pred=[BOX, (80, 80, 90, 90)]), "1 of 1 found, 1 in the wrong place"),
+        (answered("missed", status="empty"), "0 of 1 found, 1 missed"),
+        (answered("broken", pred=[BOX], broken=(BrokenBox(0), BrokenBox(1))), "1 of 1 found, 2 broken"),
+        (answered("cut", status="unparseable"), "unparseable, 0 of 1 found, 1 missed"),
+        (answered("normal", gt=(), status="empty"), "normal image, no box"),
+        (answered("invented", gt=(), pred=[BOX, BOX]), "normal image, 2 hallucinated"),
+        (answered("ignored", gt=(), pred=[BOX], ignore=[BOX]), "normal image, no box"),
     ],
     ids=lambda value: value.id if hasattr(value, "id") else "",
 )
-def test_one_line_tells_what_became_of_a_film(one: AnsweredFilm, summary: str) -> None:
-    assert film_summary(one, box_outcomes(one)) == summary
+def test_one_line_tells_what_became_of_an_image(one: AnsweredImage, summary: str) -> None:
+    assert image_summary(one, box_outcomes(one)) == summary

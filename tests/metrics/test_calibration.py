@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.calibration import calibration
 
 BOX, FAR = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]
 
 
-def film(boxes: list[tuple[bool, float]]) -> AnsweredFilm:
-    """A film for each box, on which it is right or not: its place does not matter then."""
+def image(boxes: list[tuple[bool, float]]) -> AnsweredImage:
+    """An image for each box, on which it is right or not: its place does not matter then."""
     right = [place for place, (is_right, _) in enumerate(boxes) if is_right]
     shifted = [[20.0 * place, 0.0, 20.0 * place + 10, 10.0] for place in range(len(boxes))]
-    return AnsweredFilm(
+    return AnsweredImage(
         "a",
         20.0 * len(boxes) + 1,
         20,
@@ -33,7 +33,7 @@ def film(boxes: list[tuple[bool, float]]) -> AnsweredFilm:
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=30))
 def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
-    found = calibration([film(boxes)])
+    found = calibration([image(boxes)])
     assert found is not None
     error, bins = 0.0, []
     for k in range(10):
@@ -68,12 +68,12 @@ def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
     ],
 )
 def test_which_boxes_are_judged(answer: dict[str, Any], counts: list[int] | None) -> None:
-    found = calibration([AnsweredFilm("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)])
+    found = calibration([AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)])
     assert (None if found is None else found.counts.tolist()) == counts
 
 
 def test_the_threshold_decides_what_is_right() -> None:
-    one = AnsweredFilm("a", 99, 99, gt=[BOX], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_scores=[0.5])
+    one = AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_scores=[0.5])
     assert [calibration([one], iou_threshold=t).precision.tolist() for t in (0.5, 0.75)] == [[1.0], [0.0]]
 
 
@@ -83,5 +83,5 @@ def test_few_boxes_alone_make_the_error_large() -> None:
     errors = []
     for _ in range(200):
         scores = rng.uniform(0, 1, 100)
-        errors.append(calibration([film(list(zip(rng.uniform(0, 1, 100) < scores, scores, strict=True)))]).error)
+        errors.append(calibration([image(list(zip(rng.uniform(0, 1, 100) < scores, scores, strict=True)))]).error)
     assert 0.07 < np.mean(errors) < 0.13

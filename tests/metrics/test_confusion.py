@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.confusion import confusion
-from tests.metrics.film_pairs import pair_film
+from tests.metrics.image_pairs import pair_image
 
 PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 
 
-def film(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredFilm:
+def image(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredImage:
     """One box of each kind at every place; None is no reference box there, "" no predicted box."""
     at = [place for place, label in zip(PLACES, gt, strict=False) if label is not None]
     where = [place for place, label in zip(PLACES, pred, strict=False) if label != ""]
-    return AnsweredFilm(
+    return AnsweredImage(
         "a",
         200,
         20,
@@ -51,29 +51,29 @@ def film(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredFilm:
             ("right effusion", "nothing"): 1, ("left effusion", "left effusion"): 1}),
         (["right effusion", "left effusion", None], ["", "", "effusion"], True, {
             ("right effusion", "nothing"): 1, ("left effusion", "nothing"): 1, ("nothing", "right effusion"): 1}),
-        # nothing is also what a normal film has
+        # nothing is also what a normal image has
         ([], [], False, {}),
     ],
 )  # fmt: skip
 def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: dict[tuple[str, str], int]) -> None:
-    found = confusion([film(gt, pred)], synonyms=synonyms)
+    found = confusion([image(gt, pred)], synonyms=synonyms)
     counted = {(found.gt[i], found.pred[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()}
     assert counted == cells
 
 
 def test_the_most_frequent_label_is_first() -> None:
-    found = confusion([film(["mass", "nodule", "nodule"], [])])
+    found = confusion([image(["mass", "nodule", "nodule"], [])])
     assert found.gt == found.pred == ("nodule", "mass", "nothing")
 
 
 def test_a_pair_below_the_threshold_is_two_mistakes() -> None:
-    one = AnsweredFilm("a", 99, 99, gt=[[0, 0, 10, 10]], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_labels=["x"])
+    one = AnsweredImage("a", 99, 99, gt=[[0, 0, 10, 10]], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_labels=["x"])
     assert confusion([one]).counts.tolist() == [[1, 0], [0, 0]]
     assert confusion([one], iou_threshold=0.75).counts.tolist() == [[0, 1], [1, 0]]
 
 
 def test_an_ignored_box_is_not_counted() -> None:
-    assert confusion([film([None], ["mass"], ignore=[PLACES[0]])]).counts.sum() == 0
+    assert confusion([image([None], ["mass"], ignore=[PLACES[0]])]).counts.sum() == 0
 
 
 LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_size=6)
@@ -82,12 +82,12 @@ LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_siz
 @given(
     st.lists(st.tuples(LABELS, st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)), max_size=4)
 )
-def test_every_box_is_counted_once(films: Any) -> None:
-    answered = [film(gt, pred) for gt, pred in films]
+def test_every_box_is_counted_once(images: Any) -> None:
+    answered = [image(gt, pred) for gt, pred in images]
     found = confusion(answered)
     assert found.counts.shape == (len(found.gt), len(found.pred))
     # each reference box is in its row, each predicted box in its column
     assert found.counts[:-1].sum() == sum(len(one.gt) for one in answered)
     assert found.counts[:, :-1].sum() == sum(len(one.pred) for one in answered)
     assert found.counts[-1, -1] == 0
-    assert found.counts[:-1, :-1].sum() == sum(pair_film(one).hits(0.5).sum() for one in answered)
+    assert found.counts[:-1, :-1].sum() == sum(pair_image(one).hits(0.5).sum() for one in answered)

@@ -1,4 +1,4 @@
-"""Figures and intervals as text."""
+"""Metrics and intervals as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that an evaluation says, from films by hand."""
+"""Everything that an evaluation says, from images by hand."""
 
 from __future__ import annotations
 
@@ -9,95 +9,95 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
 from grounding_rewards.metrics.bootstrap import sum_by_group
-from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.metrics.jackknife import jackknifed_ratio
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.sizes import COCO_AREAS
 from tests.metrics.coco_oracle import ENGINES, coco_mean_average_precision
-from tests.metrics.random_films import random_films
+from tests.metrics.random_images import random_images
 
 MEASURES = Measures("R3", resamples=50)
 
 
-def film(name: str, **changes: Any) -> AnsweredFilm:
+def image(name: str, **changes: Any) -> AnsweredImage:
     given: dict[str, Any] = {"gt": [[0, 0, 40, 40]], "gt_labels": ["mass"], "pred": [[0, 0, 40, 32]]}
-    return AnsweredFilm(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
+    return AnsweredImage(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
 
 
-def test_the_first_figures_are_those_that_an_evaluation_is_quoted_by() -> None:
+def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     found = evaluate(
-        {"model": [film("a", pred_labels=["mass"]), AnsweredFilm("b", 9, 9, rewards={"R3": 0.2})]}, MEASURES
+        {"model": [image("a", pred_labels=["mass"]), AnsweredImage("b", 9, 9, rewards={"R3": 0.2})]}, MEASURES
     )
     assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "f1_50", "hallucination_rate", "map_50"]
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
-    assert set(found.headings) == set(found.figures) == set(found.systems["model"])
-    assert found.figures["hallucination_rate"].lower_is_better
-    assert [key for key, one in found.figures.items() if one.lower_is_better is None] == ["count_bias"]
+    assert set(found.headings) == set(found.metrics) == set(found.systems["model"])
+    assert found.metrics["hallucination_rate"].lower_is_better
+    assert [key for key, one in found.metrics.items() if one.lower_is_better is None] == ["count_bias"]
 
 
 def test_what_nobody_can_be_measured_by_is_left_out() -> None:
-    found = evaluate({"model": [film("a")]}, MEASURES)
-    # no normal film, no label, no confidence
+    found = evaluate({"model": [image("a")]}, MEASURES)
+    # no normal image, no label, no confidence
     assert {"hallucination_rate", "specificity", "label_accuracy", "map_50", "froc"}.isdisjoint(found.headings)
     assert found.confusion is None
     assert found.calibration is None
 
 
-def test_confidences_bring_the_figures_of_coco_and_froc() -> None:
-    films = random_films(0, 40)
-    found = evaluate({"model": films, "same, unsure": [unsure(one) for one in films]}, MEASURES)
-    figures = found.systems["model"]
+def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
+    images = random_images(0, 40)
+    found = evaluate({"model": images, "same, unsure": [unsure(one) for one in images]}, MEASURES)
+    metrics = found.systems["model"]
     assert found.headings["ap_50"] == "AP at IoU 0.5"
-    assert figures["ap_50"].low <= figures["ap_50"].value <= figures["ap_50"].high
-    assert found.systems["same, unsure"]["ap_50"].value != figures["ap_50"].value
-    assert figures["froc"].value == pytest.approx(
-        np.mean([figures[f"sensitivity_{rate:g}"].value for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)])
+    assert metrics["ap_50"].low <= metrics["ap_50"].value <= metrics["ap_50"].high
+    assert found.systems["same, unsure"]["ap_50"].value != metrics["ap_50"].value
+    assert metrics["froc"].value == pytest.approx(
+        np.mean([metrics[f"sensitivity_{rate:g}"].value for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)])
     )
     assert found.calibration is not None
 
 
-def unsure(one: AnsweredFilm) -> AnsweredFilm:
+def unsure(one: AnsweredImage) -> AnsweredImage:
     from dataclasses import replace
 
     return replace(one, pred_scores=np.full(len(one.pred), np.nan))
 
 
 def test_average_precision_of_coco_is_cocos_own() -> None:
-    films = random_films(3, 60)
-    figures = evaluate({"model": films}, Measures("R3", resamples=2)).systems["model"]
+    images = random_images(3, 60)
+    metrics = evaluate({"model": images}, Measures("R3", resamples=2)).systems["model"]
     for engine in ENGINES:
-        assert figures["map_50_95"].value == pytest.approx(coco_mean_average_precision(films, engine=engine), abs=1e-6)
-        expected = coco_mean_average_precision(films, [0.5], engine=engine)
-        assert figures["map_50"].value == pytest.approx(expected, abs=1e-6)
+        assert metrics["map_50_95"].value == pytest.approx(coco_mean_average_precision(images, engine=engine), abs=1e-6)
+        expected = coco_mean_average_precision(images, [0.5], engine=engine)
+        assert metrics["map_50"].value == pytest.approx(expected, abs=1e-6)
 
 
 def test_intervals_are_over_patients() -> None:
-    films = [film(str(i), patient="p" if i < 6 else None, pred=[[0, 0, 40, 8 + 4 * i]]) for i in range(8)]
-    found = evaluate({"model": films}, Measures("R3")).systems["model"]
-    sums = sum_by_group(film_sums(films)["mean_iou"], patients_of(films))
+    images = [image(str(i), patient="p" if i < 6 else None, pred=[[0, 0, 40, 8 + 4 * i]]) for i in range(8)]
+    found = evaluate({"model": images}, Measures("R3")).systems["model"]
+    sums = sum_by_group(image_sums(images)["mean_iou"], patients_of(images))
     assert len(sums) == 3
     assert found["mean_iou"] == pytest.approx(jackknifed_ratio(sums).estimate)
 
 
-def test_the_same_seed_gives_the_same_figures() -> None:
-    films = random_films(1, 30)
-    one, other = (evaluate({"model": films}, MEASURES).as_json() for _ in range(2))
+def test_the_same_seed_gives_the_same_metrics() -> None:
+    images = random_images(1, 30)
+    one, other = (evaluate({"model": images}, MEASURES).as_json() for _ in range(2))
     assert one == other
-    assert evaluate({"model": films}, Measures("R3", resamples=50, seed=1)).as_json() != one
+    assert evaluate({"model": images}, Measures("R3", resamples=50, seed=1)).as_json() != one
 
 
 def test_labels_of_answers_that_state_them() -> None:
-    films = [
-        film("a", pred_labels=["mass"]),
+    images = [
+        image("a", pred_labels=["mass"]),
         # a right place under another label is a false nodule and a missed mass
-        film("b", pred_labels=["nodule"]),
-        film("c", gt_labels=["nodule"], pred_labels=["nodule"]),
+        image("b", pred_labels=["nodule"]),
+        image("c", gt_labels=["nodule"], pred_labels=["nodule"]),
     ]
-    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    rows = {f"{group.name} ({group.boxes})": group.metrics for group in evaluate({"model": images}, MEASURES).per_label}
     assert list(rows) == ["mass (2)", "nodule (1)"]
     assert rows["mass (2)"]["recall_50"].value == 0.5
     assert rows["nodule (1)"]["precision_50"].value == 0.5
@@ -105,27 +105,27 @@ def test_labels_of_answers_that_state_them() -> None:
 
 
 def test_labels_of_answers_that_state_none_are_the_references() -> None:
-    films = [film("a"), film("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
-    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    images = [image("a"), image("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
+    rows = {f"{group.name} ({group.boxes})": group.metrics for group in evaluate({"model": images}, MEASURES).per_label}
     assert rows["mass (1)"]["mean_iou"].value == pytest.approx(0.8)
     assert rows["nodule (1)"]["recall_50"].value == 0
     assert "precision_50" not in rows["nodule (1)"]
 
 
-def test_sizes_are_parts_of_the_film() -> None:
-    films = [film("a"), film("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
-    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_size}
-    assert list(rows) == ["small, below 1 % of the film (1)", "large, above 10 % of the film (1)"]
-    assert rows["small, below 1 % of the film (1)"]["mean_iou"].value == 1
+def test_sizes_are_parts_of_the_image() -> None:
+    images = [image("a"), image("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
+    rows = {f"{group.name} ({group.boxes})": group.metrics for group in evaluate({"model": images}, MEASURES).per_size}
+    assert list(rows) == ["small, below 1 % of the image (1)", "large, above 10 % of the image (1)"]
+    assert rows["small, below 1 % of the image (1)"]["mean_iou"].value == 1
 
 
 def test_sizes_of_coco_and_other_thresholds() -> None:
-    films = random_films(2, 40)
-    found = evaluate({"model": films}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
+    images = random_images(2, 40)
+    found = evaluate({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
     for group in found.per_size:
         area = COCO_AREAS[group.name.partition(",")[0]]
-        assert group.figures["ap_50"].value == average_precision(rank_boxes(films, [0.5], area=area))
-    assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(films, [0.2]), 0.2)
+        assert group.metrics["ap_50"].value == average_precision(rank_boxes(images, [0.5], area=area))
+    assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(images, [0.2]), 0.2)
     assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
     with pytest.raises(ValueError, match="Expected a known word for `sizes`, got 'yolo'"):
         Measures("R3", sizes="yolo")
@@ -133,34 +133,34 @@ def test_sizes_of_coco_and_other_thresholds() -> None:
 
 def test_readers_are_a_row_of_the_table() -> None:
     agreement = {"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}, "mean_iou": [0.6, 0.5, 0.7]}}
-    found = evaluate({"model": [film("a")]}, MEASURES, agreement=agreement)
+    found = evaluate({"model": [image("a")]}, MEASURES, agreement=agreement)
     row = found.systems[READER_AGREEMENT]
     assert row["f1_50"][:2] == (0.45, 0.4)
     assert math.isnan(row["f1_50"].high)
     assert math.isnan(row["mean_iou"].value)
     # measured at other thresholds alone there is nothing to compare with
-    other = evaluate({"model": [film("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
+    other = evaluate({"model": [image("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
     assert math.isnan(other.systems[READER_AGREEMENT]["f1_50"].value)
 
 
 @pytest.mark.parametrize(
-    "films",
+    "images",
     [
         [],
-        [AnsweredFilm("a", 9, 9, status="empty", rewards={"R3": 0.2})],
-        [AnsweredFilm("a", 9, 9, status="unparseable", rewards={"R3": 0.0})],
-        [AnsweredFilm("a", 9, 9, pred=[[5, 5, 1, 1]], rewards={"R3": 0.0})],
-        [AnsweredFilm("a", 9, 9, gt=[[1, 1, 2, 2]], gt_labels=["x"], status="empty", rewards={"R3": 0.0})],
+        [AnsweredImage("a", 9, 9, status="empty", rewards={"R3": 0.2})],
+        [AnsweredImage("a", 9, 9, status="unparseable", rewards={"R3": 0.0})],
+        [AnsweredImage("a", 9, 9, pred=[[5, 5, 1, 1]], rewards={"R3": 0.0})],
+        [AnsweredImage("a", 9, 9, gt=[[1, 1, 2, 2]], gt_labels=["x"], status="empty", rewards={"R3": 0.0})],
     ],
-    ids=["no film", "rightly empty", "not read", "an invalid box", "all missed"],
+    ids=["no image", "rightly empty", "not read", "an invalid box", "all missed"],
 )
-def test_nothing_to_measure_is_no_error(films: list[AnsweredFilm]) -> None:
-    found = evaluate({"model": films}, MEASURES)
+def test_nothing_to_measure_is_no_error(images: list[AnsweredImage]) -> None:
+    found = evaluate({"model": images}, MEASURES)
     assert json.dumps(found.as_json(), allow_nan=False)
 
 
-def test_figures_as_json(tmp_path: Any) -> None:
-    found: Evaluation = evaluate({"model": [film("a")]}, MEASURES, facts={"model": "m"})
+def test_metrics_as_json(tmp_path: Any) -> None:
+    found: Evaluation = evaluate({"model": [image("a")]}, MEASURES, facts={"model": "m"})
     write_evaluation(tmp_path, found)
     read = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     assert read["systems"]["model"]["mean_iou"] == {"value": 0.8, "low": 0.0, "high": 1.0}
@@ -175,16 +175,16 @@ def test_a_bootstrap_needs_resamples() -> None:
 
 
 @pytest.mark.parametrize("rule", ["exact", "synonyms"])
-def test_the_rule_of_labels_is_followed_by_every_figure_of_boxes(rule: str) -> None:
-    """Both lungs in the right place and both called left: one of two is right, in every figure but the areas."""
+def test_the_rule_of_labels_is_followed_by_every_metric_of_boxes(rule: str) -> None:
+    """Both lungs in the right place and both called left: one of two is right, in every metric but the areas."""
     lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
     answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
-    films = [AnsweredFilm(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
-    found, aside = (evaluate({"model": films}, Measures("R3", rule, resamples=10)) for rule in (rule, "ignore"))
+    images = [AnsweredImage(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
+    found, aside = (evaluate({"model": images}, Measures("R3", rule, resamples=10)) for rule in (rule, "ignore"))
     one, other = found.systems["model"], aside.systems["model"]
     for key in ("f1_50", "mean_iou", "recall_50", "sensitivity_1", "sensitivity_8"):
         assert (one[key].value, other[key].value) == (0.5, 1), key
-    # At less than one false box per film nothing is found: the wrong box has the higher confidence.
+    # At less than one false box per image nothing is found: the wrong box has the higher confidence.
     assert (one["froc"].value, other["froc"].value) == (pytest.approx(4 / 7 * 0.5), 1)
     assert one["ap_50"].value == pytest.approx(0.5 * 51 / 101)
     assert one["false_per_film"].value == 1
@@ -192,36 +192,36 @@ def test_the_rule_of_labels_is_followed_by_every_figure_of_boxes(rule: str) -> N
     assert one["label_accuracy"].value == other["label_accuracy"].value == 0.5
     assert found.froc_curves[1].y.max() == 0.5
     assert found.pr_curves[1].y.max() == pytest.approx(0.5)
-    assert [size.figures["ap_50"].value for size in found.per_size] == pytest.approx([0.5 * 51 / 101])
+    assert [size.metrics["ap_50"].value for size in found.per_size] == pytest.approx([0.5 * 51 / 101])
     assert found.calibration is not None
     assert found.calibration.precision.tolist() == [1, 0]
-    assert "each right only under" in found.figures["ap_50"].definition
-    assert "whatever their label" in aside.figures["ap_50"].definition
+    assert "each right only under" in found.metrics["ap_50"].definition
+    assert "whatever their label" in aside.metrics["ap_50"].definition
 
 
 def test_boxes_without_a_label_are_false_where_labels_are_compared() -> None:
-    films = [film("a", pred=[[0, 0, 40, 40], [0, 0, 40, 40]], pred_labels=["mass", None], pred_scores=[0.8, 0.9])]
-    ranked = rank_boxes(films, [0.5], label_matching="exact", together=True).of_label(None)
+    images = [image("a", pred=[[0, 0, 40, 40], [0, 0, 40, 40]], pred_labels=["mass", None], pred_scores=[0.8, 0.9])]
+    ranked = rank_boxes(images, [0.5], label_matching="exact", together=True).of_label(None)
     assert ranked.hit.tolist() == [[False, True]]
     assert ranked.counts.all()
 
 
-def test_figures_of_each_source_are_those_of_its_films_alone() -> None:
-    clinic = [film("a", source="clinic", patient="p"), AnsweredFilm("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
-    # a miss, and a film that does not say where it is from
-    others = [film("c", pred=[], rewards={"R3": 0.0}, source="abroad"), film("d")]
+def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
+    clinic = [image("a", source="clinic", patient="p"), AnsweredImage("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
+    # a miss, and an image that does not say where it is from
+    others = [image("c", pred=[], rewards={"R3": 0.0}, source="abroad"), image("d")]
     found = evaluate({"model": [*clinic, *others]}, MEASURES)
     assert [(group.name, group.boxes) for group in found.per_source] == [("abroad", 1), ("clinic", 1), ("not known", 1)]
     abroad, own, _ = found.per_source
     alone = evaluate({"model": clinic}, MEASURES)
-    assert own.figures["mean_iou"] == alone.systems["model"]["mean_iou"]
-    assert own.figures["reward_R3"] == alone.systems["model"]["reward_R3"]
-    assert (own.figures["recall_50"].value, abroad.figures["recall_50"].value) == (1, 0)
-    assert (own.figures["hallucination_rate"].value, math.isnan(abroad.figures["hallucination_rate"].value)) == (
+    assert own.metrics["mean_iou"] == alone.systems["model"]["mean_iou"]
+    assert own.metrics["reward_R3"] == alone.systems["model"]["reward_R3"]
+    assert (own.metrics["recall_50"].value, abroad.metrics["recall_50"].value) == (1, 0)
+    assert (own.metrics["hallucination_rate"].value, math.isnan(abroad.metrics["hallucination_rate"].value)) == (
         0,
         True,
     )
     assert list(found.as_json()["per_source"]) == ["abroad", "clinic", "not known"]
     # One source, or none that is known: nothing to tell apart
     assert not alone.per_source
-    assert not evaluate({"model": [film("a")]}, MEASURES).per_source
+    assert not evaluate({"model": [image("a")]}, MEASURES).per_source

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
-from tests.metrics.random_films import random_films, without_confidences
+from tests.metrics.random_images import random_images, without_confidences
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 
-def by_thresholds(films: list[AnsweredFilm], rate: float) -> float:
+def by_thresholds(images: list[AnsweredImage], rate: float) -> float:
     """The best sensitivity at a rate, every confidence tried as a threshold."""
-    ranked = rank_boxes(films, [0.5]).of_label(None)
+    ranked = rank_boxes(images, [0.5]).of_label(None)
     best = 0.0
     for key in ranked.key:
         taken = ranked.key <= key
-        false = (taken & ranked.counts[0] & ~ranked.hit[0]).sum() / len(films)
+        false = (taken & ranked.counts[0] & ~ranked.hit[0]).sum() / len(images)
         if false <= rate:
             best = max(best, (taken & ranked.hit[0]).sum() / ranked.references.sum())
     return float(best)
@@ -31,60 +31,60 @@ def by_thresholds(films: list[AnsweredFilm], rate: float) -> float:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
-    films = random_films(seed)
-    found = sensitivity_at_false_positives(rank_boxes(films))
+    images = random_images(seed)
+    found = sensitivity_at_false_positives(rank_boxes(images))
     for rate, one in zip(FROC_RATES, found.at_rates, strict=True):
-        assert one.value == pytest.approx(by_thresholds(films, rate))
+        assert one.value == pytest.approx(by_thresholds(images, rate))
     assert found.mean.value == pytest.approx(np.mean([one.value for one in found.at_rates]))
     values = [one.value for one in found.at_rates]
     assert values == sorted(values)
 
 
-def films_by_hand() -> list[AnsweredFilm]:
-    """Three findings on two of four films; false boxes at 0.8 and 0.5."""
+def images_by_hand() -> list[AnsweredImage]:
+    """Three findings on two of four images; false boxes at 0.8 and 0.5."""
     return [
-        AnsweredFilm(
+        AnsweredImage(
             "a", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass"] * 2, pred=[HIT, JUNK], pred_scores=[0.9, 0.8]
         ),
-        AnsweredFilm("b", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], pred_scores=[0.7]),
-        AnsweredFilm("c", 100, 100, pred=[JUNK], pred_scores=[0.5]),
-        AnsweredFilm("d", 100, 100),
+        AnsweredImage("b", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], pred_scores=[0.7]),
+        AnsweredImage("c", 100, 100, pred=[JUNK], pred_scores=[0.5]),
+        AnsweredImage("d", 100, 100),
     ]
 
 
 def test_by_hand() -> None:
-    films = rank_boxes(films_by_hand())
-    found = sensitivity_at_false_positives(films, [0, 0.2, 0.25, 8])
-    # at no false box the first finding; from one on four films, 0.25, the second one
+    images = rank_boxes(images_by_hand())
+    found = sensitivity_at_false_positives(images, [0, 0.2, 0.25, 8])
+    # at no false box the first finding; from one on four images, 0.25, the second one
     assert [one.value for one in found.at_rates] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
-    curve = froc_curve(films)
+    curve = froc_curve(images)
     assert curve.x.tolist() == [0.0, 0.25, 0.5]
     assert curve.y.tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
 
 
-def test_equal_confidences_come_together_whatever_the_order_of_films() -> None:
-    films = [replace(film, pred_scores=np.full(len(film.pred), 0.5)) for film in films_by_hand()]
-    for order in (films, films[::-1]):
+def test_equal_confidences_come_together_whatever_the_order_of_images() -> None:
+    images = [replace(image, pred_scores=np.full(len(image.pred), 0.5)) for image in images_by_hand()]
+    for order in (images, images[::-1]):
         assert sensitivity_at_false_positives(rank_boxes(order), [0.25]).mean.value == 0.0
         assert froc_curve(rank_boxes(order)).x.tolist() == [0.5, 0.5]
 
 
 def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
-    films = without_confidences(films_by_hand())
-    point = froc_curve(rank_boxes(films, ranking="tied"), resamples=100)
+    images = without_confidences(images_by_hand())
+    point = froc_curve(rank_boxes(images, ranking="tied"), resamples=100)
     assert (point.x.tolist(), point.y.tolist()) == ([0.5], pytest.approx([2 / 3]))
     assert point.low is not None
     assert point.low[0] < point.y[0]
-    # the first boxes of all films: two right, one false; the second one is false
-    emission = froc_curve(rank_boxes(films, ranking="emission"))
+    # the first boxes of all images: two right, one false; the second one is false
+    emission = froc_curve(rank_boxes(images, ranking="emission"))
     assert emission.x.tolist() == [0.25, 0.5]
     assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
 
 
 def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
     rng = np.random.default_rng(0)
-    films = [replace(film, pred_scores=rng.random(len(film.pred))) for film in random_films(0, 300)]
-    curve = froc_curve(rank_boxes(films), name="all", resamples=200)
+    images = [replace(image, pred_scores=rng.random(len(image.pred))) for image in random_images(0, 300)]
+    curve = froc_curve(rank_boxes(images), name="all", resamples=200)
     assert len(curve.x) == 200
     assert (np.diff(curve.x) >= 0).all()
     assert (np.diff(curve.y) >= 0).all()
@@ -93,11 +93,11 @@ def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
     assert ((curve.low <= curve.y + 1e-9) & (curve.y <= curve.high + 1e-9)).mean() > 0.95
 
 
-def test_without_a_reference_box_there_is_no_figure() -> None:
-    for films in ([], [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])]):
-        found = sensitivity_at_false_positives(rank_boxes(films))
+def test_without_a_reference_box_there_is_no_metric() -> None:
+    for images in ([], [AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]])]):
+        found = sensitivity_at_false_positives(rank_boxes(images))
         assert all(math.isnan(one.value) for one in found.at_rates)
-        assert len(froc_curve(rank_boxes(films), resamples=5).x) == 0
+        assert len(froc_curve(rank_boxes(images), resamples=5).x) == 0
 
 
 @pytest.mark.parametrize(
@@ -106,9 +106,9 @@ def test_without_a_reference_box_there_is_no_figure() -> None:
         ("tied", {}, "Expected score or emission for `ranking`, got 'tied'"),
         ("score", {"rates": []}, r"Expected numbers from 0 up for `rates`, got \[\]"),
         ("score", {"rates": [-1]}, r"Expected numbers from 0 up for `rates`, got \[-1\]"),
-        ("score", {"groups": ["a"]}, "Expected one group per film for `groups`, got 1 for 4 films"),
+        ("score", {"groups": ["a"]}, "Expected one group per image for `groups`, got 1 for 4 images"),
     ],
 )
 def test_wrong_arguments_are_refused(ranking: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sensitivity_at_false_positives(rank_boxes(films_by_hand(), ranking=ranking), **arguments)
+        sensitivity_at_false_positives(rank_boxes(images_by_hand(), ranking=ranking), **arguments)

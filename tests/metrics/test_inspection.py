@@ -1,4 +1,4 @@
-"""The figures of a log."""
+"""The metrics of a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from grounding_rewards.metrics.inspection import inspect_completions
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 ROWS = [
-    # two boxes, one right; a stated negative on a film without findings; cut off; broken
+    # two boxes, one right; a no-finding statement on an image without findings; cut off; broken
     ('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [700, 700, 600, 1200]}]', [[10, 10, 50, 50]]),
     ("[]", []),
     ('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [7', [[10, 10, 50, 50]]),
@@ -30,7 +30,7 @@ def test_statuses_reasons_and_boxes_are_counted():
     assert inspection.statuses == {"boxes": 1, "empty": 1, "truncated": 1, "unparseable": 1}
     assert inspection.reasons["wrong_count"] == 1
     assert (inspection.boxes, inspection.most_boxes) == (3, 2)
-    assert (inspection.upside_down, inspection.located, inspection.off_film) == (1, 3, 1)
+    assert (inspection.upside_down, inspection.located, inspection.off_image) == (1, 3, 1)
     assert inspection.examples["truncated"] == [2]
 
 
@@ -39,9 +39,9 @@ def test_rewards_are_those_of_training():
     columns = {"boxes": [boxes for _, boxes in ROWS], "width": [100] * 4, "height": [100] * 4}
     for name in SPECIFICATION_REWARDS:
         expected = np.mean(gr.get_reward(name, box_format="qwen3-vl")(TEXTS, **columns))
-        assert inspection.figures[name] == pytest.approx(expected, abs=1e-12)
-    # both films with a finding have one exact match
-    assert inspection.figures["mean_iou"] == 1.0
+        assert inspection.metrics[name] == pytest.approx(expected, abs=1e-12)
+    # both images with a finding have one exact match
+    assert inspection.metrics["mean_iou"] == 1.0
     assert inspection.scored == 4
 
 
@@ -50,24 +50,24 @@ def test_every_row_may_have_its_own_format():
     mixed = [{**row, "box_format": name} for row, name in zip(rows(), formats, strict=True)]
     inspection = inspect_completions(TEXTS, mixed)
     assert set(inspection.space_checks) == {"qwen3-vl", "gemini", '{"syntax": "json", "space": "norm1000"}'}
-    assert inspection.figures == pytest.approx(inspect_completions(TEXTS, rows(), "qwen3-vl").figures)
+    assert inspection.metrics == pytest.approx(inspect_completions(TEXTS, rows(), "qwen3-vl").metrics)
 
 
-def test_a_bare_log_is_read_without_figures():
+def test_a_bare_log_is_read_without_metrics():
     inspection = inspect_completions(TEXTS, [{}] * 4, "qwen3-vl")
-    assert (inspection.scored, inspection.figures) == (0, {})
-    # a thousandth is on the film or not, whatever its size
-    assert (inspection.located, inspection.off_film) == (3, 1)
+    assert (inspection.scored, inspection.metrics) == (0, {})
+    # a thousandth is on the image or not, whatever its size
+    assert (inspection.located, inspection.off_image) == (3, 1)
     assert inspect_completions(TEXTS, [{}] * 4, "qwen2.5-vl").located == 0
 
 
-def test_sizes_may_be_given_for_all_films():
+def test_sizes_may_be_given_for_all_images():
     bare = [{"boxes": boxes} for _, boxes in ROWS]
     unsized = inspect_completions(TEXTS, bare, "qwen3-vl")
     assert unsized.scored == 0
     assert "no known size" in unsized.notes[0]
     sized = inspect_completions(TEXTS, bare, "qwen3-vl", sizes={"width": 100, "height": 100})
-    assert sized.figures == inspect_completions(TEXTS, rows(), "qwen3-vl").figures
+    assert sized.metrics == inspect_completions(TEXTS, rows(), "qwen3-vl").metrics
     assert sized.notes == ()
 
 
@@ -97,7 +97,7 @@ def test_a_log_is_suspect_when_much_is_unparseable_or_the_space_is_wrong():
     assert inspect_completions(pixels, [{}] * 20, "qwen3-vl").is_suspect
 
 
-def test_json_holds_figures_and_no_text():
+def test_json_holds_metrics_and_no_text():
     inspection = inspect_completions(["secret", *TEXTS], [{}, *rows()], "qwen3-vl")
     text = json.dumps(inspection.as_json(), allow_nan=False)
     assert "secret" not in text

@@ -24,7 +24,7 @@ from grounding_rewards.metrics.jackknife import (
     ratio_estimates,
 )
 from grounding_rewards.metrics.ranking import rank_boxes
-from tests.metrics.random_films import random_films
+from tests.metrics.random_images import random_images
 
 
 def means(values: Any) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_what_was_never_seen_may_still_be(units: int) -> None:
 
 
 def test_counts_of_independent_events_have_the_poisson_interval() -> None:
-    # 7 films of 1,000 have one false box: Garwood's interval of 7 events.
+    # 7 images of 1,000 have one false box: Garwood's interval of 7 events.
     found = ratio(means(np.repeat([1.0, 0.0], [7, 993])), bounds={"ratio": COUNT})
     assert found.low == pytest.approx(chi2.ppf(0.025, 14) / 2000, rel=0.02)
     assert found.high == pytest.approx(chi2.ppf(0.975, 16) / 2000, rel=0.02)
@@ -85,7 +85,7 @@ def test_nothing_to_measure_is_nan(sums: np.ndarray) -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([UNIT, COUNT, SIGNED]))
-def test_the_interval_holds_the_figure_within_its_scale(values: list[float], bounds: Any) -> None:
+def test_the_interval_holds_the_metric_within_its_scale(values: list[float], bounds: Any) -> None:
     found = ratio(means(values), bounds={"ratio": bounds})
     if len(values) > 1:
         assert bounds[0] <= found.low <= found.value + 1e-9
@@ -97,13 +97,13 @@ def test_ratio_weighs_units_by_their_denominator() -> None:
     assert ratio(np.array([[1.0, 1.0], [0.0, 3.0]])).value == 0.25
 
 
-def test_films_of_a_patient_are_left_out_together() -> None:
-    # Ten patients with ten equal films each: as if there were ten films, not a hundred.
+def test_images_of_a_patient_are_left_out_together() -> None:
+    # Ten patients with ten equal images each: as if there were ten images, not a hundred.
     values = np.tile([0.4, 0.6], 5)
-    films, patients = means(np.repeat(values, 10)), np.repeat(np.arange(10), 10).tolist()
-    assert sum_by_group(films, patients) == pytest.approx(10 * means(values))
-    assert ratio(films, groups=patients) == pytest.approx(ratio(means(values)))
-    assert ratio(films).low > ratio(films, groups=patients).low + 0.01
+    images, patients = means(np.repeat(values, 10)), np.repeat(np.arange(10), 10).tolist()
+    assert sum_by_group(images, patients) == pytest.approx(10 * means(values))
+    assert ratio(images, groups=patients) == pytest.approx(ratio(means(values)))
+    assert ratio(images).low > ratio(images, groups=patients).low + 0.01
 
 
 def test_paired_difference_is_narrower_than_two_separate_intervals() -> None:
@@ -128,43 +128,43 @@ def test_runs_of_other_parts_have_no_difference() -> None:
 
 
 def test_many_units_are_left_out_in_parts_of_like_size() -> None:
-    films = jackknife.MOST_PARTS * 3 + 7
-    parts, other = (Parts.of(None, films, seed) for seed in (0, 1))
-    assert (parts.parts, parts.units) == (jackknife.MOST_PARTS, films)
-    assert set(np.bincount(parts.of_film).tolist()) == {3, 4}
-    assert not np.array_equal(parts.of_film, other.of_film)
+    images = jackknife.MOST_PARTS * 3 + 7
+    parts, other = (Parts.of(None, images, seed) for seed in (0, 1))
+    assert (parts.parts, parts.units) == (jackknife.MOST_PARTS, images)
+    assert set(np.bincount(parts.of_image).tolist()) == {3, 4}
+    assert not np.array_equal(parts.of_image, other.of_image)
     halves = parts.halves(0)
     assert (halves[: len(halves) // 2] + halves[len(halves) // 2 :] == 1).all()
 
 
 def test_the_standard_error_of_parts_is_that_of_units() -> None:
-    """All-point AP of one sure right box a film is recall: the interval in parts against all films one by one."""
-    films = [film for film in random_films(0, 900) if len(film.gt)]
-    films = [
-        type(film)(str(k), 400, 400, gt=film.gt, gt_labels=film.gt_labels, pred=film.gt[:1], pred_scores=[0.9])
-        for k, film in enumerate(films)
+    """All-point AP of one sure right box an image is recall: the interval in parts against all images one by one."""
+    images = [image for image in random_images(0, 900) if len(image.gt)]
+    images = [
+        type(image)(str(k), 400, 400, gt=image.gt, gt_labels=image.gt_labels, pred=image.gt[:1], pred_scores=[0.9])
+        for k, image in enumerate(images)
     ]
-    assert len(films) > 3 * jackknife.MOST_PARTS
-    found = jackknifed_mean_average_precision(rank_boxes(films, [0.5]), interpolation="all")
-    recall = jackknifed_ratio(np.array([[1.0, len(film.gt)] for film in films]))
+    assert len(images) > 3 * jackknife.MOST_PARTS
+    found = jackknifed_mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
+    recall = jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))
     assert found.value == pytest.approx(recall.value)
     assert abs(found.bias) < 0.2 * found.standard_error
     # A standard deviation of 100 parts is known to about 1 in 14.
     assert found.standard_error == pytest.approx(recall.standard_error, rel=0.25)
 
 
-def test_leaving_out_is_taking_the_figure_of_the_others() -> None:
-    films = random_films(2, 12)
-    ranked = rank_boxes(films, [0.5])
+def test_leaving_out_is_taking_the_metric_of_the_others() -> None:
+    images = random_images(2, 12)
+    ranked = rank_boxes(images, [0.5])
     found = jackknifed_mean_average_precision(ranked), sensitivity_at_false_positives(ranked, [0.5]).mean
     for k in range(12):
-        others = rank_boxes(films[:k] + films[k + 1 :], [0.5])
+        others = rank_boxes(images[:k] + images[k + 1 :], [0.5])
         alone = jackknifed_mean_average_precision(others), sensitivity_at_false_positives(others, [0.5]).mean
         for one, other in zip(found, alone, strict=True):
             assert one.left_out[k] == pytest.approx(other.value, abs=1e-12, nan_ok=True)
 
 
-def test_figures_as_means_are_themselves() -> None:
+def test_metrics_as_means_are_themselves() -> None:
     found = jackknifed_ratio(np.random.default_rng(0).uniform(0.1, 1, (30, 2)))
     as_mean = jackknifed_ratio(found.as_mean)
     assert as_mean.value == pytest.approx(found.value)
@@ -173,9 +173,9 @@ def test_figures_as_means_are_themselves() -> None:
 
 
 def covers(groups: bool, rng: np.random.Generator) -> bool:
-    """Whether the interval of the difference of two runs holds the true one: 60 patients of 1 to 4 films each.
+    """Whether the interval of the difference of two runs holds the true one: 60 patients of 1 to 4 images each.
 
-    Half of the variance of a film's difference is its patient's; the true difference is 0.1.
+    Half of the variance of an image's difference is its patient's; the true difference is 0.1.
     """
     patients = np.repeat(np.arange(60), rng.integers(1, 5, 60))
     patient = rng.normal(0, 0.1, 60)
@@ -189,16 +189,16 @@ def covers(groups: bool, rng: np.random.Generator) -> bool:
 def test_intervals_over_patients_hold_the_truth_as_often_as_they_say() -> None:
     rng = np.random.default_rng(0)
     over_patients = np.mean([covers(True, rng) for _ in range(400)])
-    over_films = np.mean([covers(False, rng) for _ in range(400)])
+    over_images = np.mean([covers(False, rng) for _ in range(400)])
     # Three standard errors of a share of 0.95 among 400 are 0.033.
     assert 0.917 <= over_patients <= 0.983
-    # Taking films of one patient for independent makes the intervals too narrow.
-    assert over_films < over_patients - 0.05
+    # Taking images of one patient for independent makes the intervals too narrow.
+    assert over_images < over_patients - 0.05
 
 
 @pytest.mark.parametrize(("mean", "bounds"), [(0.02, COUNT), (0.3, COUNT), (0.02, UNIT), (0.97, UNIT), (0.5, UNIT)])
 def test_rare_events_are_within_the_interval(mean: float, bounds: Any) -> None:
-    """Numbers of false boxes on two films of each of 40 patients, or qualities of which some are 0 and others 1."""
+    """Numbers of false boxes on two images of each of 40 patients, or qualities of which some are 0 and others 1."""
     rng = np.random.default_rng(1)
     draw = rng.poisson if bounds == COUNT else lambda p, size: rng.binomial(1, p, size)
     drawn = (draw(mean, (40, 2)).sum(axis=1) for _ in range(300))

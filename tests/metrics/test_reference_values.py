@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.metrics.answered_film import UNNAMED
+from grounding_rewards.metrics.answered_image import UNNAMED
 from grounding_rewards.metrics.answers import read_references
 
 ROW: dict[str, Any] = {"id": "a", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}
@@ -24,5 +24,5 @@ def test_a_label_that_is_missing(labels: Any) -> None:
 
 @pytest.mark.parametrize("width", ["wide", 0, -3, float("nan"), float("inf"), [10]])
 def test_a_width_that_is_none_is_refused(width: Any) -> None:
-    with pytest.raises(ValueError, match=r"Expected a number of pixels for `width`, got .* for the film with id 'a'"):
+    with pytest.raises(ValueError, match=r"Expected a number of pixels for `width`, got .* for the image with id 'a'"):
         read_references([{**ROW, "width": width}])

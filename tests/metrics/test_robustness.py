@@ -1,4 +1,4 @@
-"""What counts as right and as the same answer, and the figures against the specification's formulas written out."""
+"""What counts as right and as the same answer, and the metrics against the specification's formulas written out."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.robustness import (
-    ROBUSTNESS_FIGURES,
+    ROBUSTNESS_METRICS,
     AnswerPair,
     is_right,
     is_same_answer,
@@ -32,90 +32,90 @@ FAR_A = [0.0, 0.0, 10.0, 4.0]  # IoU 0.4 with A
 INVERTED = [10.0, 10.0, 0.0, 0.0]
 
 
-def film(gt: list = (), pred: list = (), **others: Any) -> AnsweredFilm:
+def image(gt: list = (), pred: list = (), **others: Any) -> AnsweredImage:
     others.setdefault("status", "boxes" if pred else "empty")
     others.setdefault("gt_labels", ["mass"] * len(gt))
-    return AnsweredFilm("a", 100, 100, gt=gt, pred=pred, **others)
+    return AnsweredImage("a", 100, 100, gt=gt, pred=pred, **others)
 
 
 @pytest.mark.parametrize(
     ("answered", "right"),
     [
-        (film([A], [NEAR_A]), True),
-        (film([A], [FAR_A]), False),  # below the reward's threshold
-        (film([A, B], [B, A]), True),  # in any order
-        (film([A, B], [A]), False),  # one is missing
-        (film([A], [A, B]), False),  # one is too many
-        (film([A], [A, A]), False),  # twice the same
-        (film([A], [A, INVERTED]), False),  # an invalid box is one too many
-        (film([A], [A], broken=(BrokenBox(1),)), False),  # something broken stands for a box
-        (film([A], [A], rejected={"unclosed": 1}, status="truncated"), True),  # cut off after all was said
-        (film([A], [A, B], ignore=[[45, 45, 65, 65]]), True),  # B lies where nothing counts
-        (film([A]), False),
-        (film(), True),  # says that there is nothing
-        (film(status="unparseable"), False),  # says nothing at all
-        (film(status="truncated"), False),
-        (film(pred=[A]), False),
-        (film(pred=[B], ignore=[[45, 45, 65, 65]]), True),
+        (image([A], [NEAR_A]), True),
+        (image([A], [FAR_A]), False),  # below the reward's threshold
+        (image([A, B], [B, A]), True),  # in any order
+        (image([A, B], [A]), False),  # one is missing
+        (image([A], [A, B]), False),  # one is too many
+        (image([A], [A, A]), False),  # twice the same
+        (image([A], [A, INVERTED]), False),  # an invalid box is one too many
+        (image([A], [A], broken=(BrokenBox(1),)), False),  # something broken stands for a box
+        (image([A], [A], rejected={"unclosed": 1}, status="truncated"), True),  # cut off after all was said
+        (image([A], [A, B], ignore=[[45, 45, 65, 65]]), True),  # B lies where nothing counts
+        (image([A]), False),
+        (image(), True),  # says that there is nothing
+        (image(status="unparseable"), False),  # says nothing at all
+        (image(status="truncated"), False),
+        (image(pred=[A]), False),
+        (image(pred=[B], ignore=[[45, 45, 65, 65]]), True),
         # without a complete box the status decides, as in the rewards
-        (film(rejected={"quad": 1}, status="empty"), True),
-        (film(rejected={"quad": 1}, status="unparseable"), False),
-        (film([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
+        (image(rejected={"quad": 1}, status="empty"), True),
+        (image(rejected={"quad": 1}, status="unparseable"), False),
+        (image([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
     ],
 )
-def test_right(answered: AnsweredFilm, right: bool) -> None:
+def test_right(answered: AnsweredImage, right: bool) -> None:
     assert is_right(answered, R3) is right
 
 
 @pytest.mark.parametrize(("label", "right"), [("mass", True), ("nodule", False), (None, False)])
 def test_right_needs_the_label_where_the_reward_compares_labels(label: str | None, right: bool) -> None:
-    assert is_right(film([A], [A], pred_labels=[label]), LABELLED) is right
+    assert is_right(image([A], [A], pred_labels=[label]), LABELLED) is right
 
 
 @pytest.mark.parametrize(
     ("before", "after", "same"),
     [
-        (film(pred=[A]), film(pred=[NEAR_A]), True),
-        (film(pred=[A]), film(pred=[FAR_A]), False),
-        (film(pred=[A, B]), film(pred=[B, A]), True),
-        (film(pred=[A, B]), film(pred=[A]), False),
-        (film(pred=[A]), film(pred=[A, B]), False),
-        (film(pred=[A]), film(), False),
-        (film(), film(), True),
-        (film(), film(status="unparseable"), False),  # from "nothing there" to no answer
-        (film(status="unparseable"), film(status="truncated"), True),  # neither says anything
-        (film(status="unparseable", rejected={"quad": 2}), film(status="unparseable", rejected={"quad": 1}), True),
-        (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
-        (film(pred=[A, INVERTED]), film(pred=[A]), False),
-        (film(pred=[A], broken=(BrokenBox(0),)), film(pred=[A]), False),
-        (film([A], [A]), film([A], [A], ignore=[A]), True),  # the reference plays no part
+        (image(pred=[A]), image(pred=[NEAR_A]), True),
+        (image(pred=[A]), image(pred=[FAR_A]), False),
+        (image(pred=[A, B]), image(pred=[B, A]), True),
+        (image(pred=[A, B]), image(pred=[A]), False),
+        (image(pred=[A]), image(pred=[A, B]), False),
+        (image(pred=[A]), image(), False),
+        (image(), image(), True),
+        (image(), image(status="unparseable"), False),  # from "nothing there" to no answer
+        (image(status="unparseable"), image(status="truncated"), True),  # neither says anything
+        (image(status="unparseable", rejected={"quad": 2}), image(status="unparseable", rejected={"quad": 1}), True),
+        (image(pred=[INVERTED]), image(pred=[INVERTED]), True),
+        (image(pred=[A, INVERTED]), image(pred=[A]), False),
+        (image(pred=[A], broken=(BrokenBox(0),)), image(pred=[A]), False),
+        (image([A], [A]), image([A], [A], ignore=[A]), True),  # the reference plays no part
     ],
 )
-def test_the_same_answer(before: AnsweredFilm, after: AnsweredFilm, same: bool) -> None:
+def test_the_same_answer(before: AnsweredImage, after: AnsweredImage, same: bool) -> None:
     assert is_same_answer(AnswerPair.unmoved(before, after), R3) is same
 
 
 def test_the_same_answer_has_the_same_labels_where_the_reward_compares_them() -> None:
-    mass, nodule, unnamed = (film(pred=[A], pred_labels=[label]) for label in ("mass", "nodule", None))
+    mass, nodule, unnamed = (image(pred=[A], pred_labels=[label]) for label in ("mass", "nodule", None))
     pairs = [(mass, mass), (unnamed, unnamed), (mass, nodule), (mass, unnamed)]
     same = [is_same_answer(AnswerPair.unmoved(*pair), LABELLED) for pair in pairs]
     assert same == [True, True, False, False]
     assert all(is_same_answer(AnswerPair.unmoved(*pair), R3) for pair in pairs)
 
 
-def test_the_same_answer_moves_with_the_film() -> None:
-    before = film(pred=[A, C])
-    # A was moved to B, and C off the film but for a rest, which may be marked or not.
-    pair = AnswerPair(before, film(pred=[B]), np.array([B, [95.0, 0.0, 100.0, 10.0]]), np.array([True, False]))
+def test_the_same_answer_moves_with_the_image() -> None:
+    before = image(pred=[A, C])
+    # A was moved to B, and C off the image but for a rest, which may be marked or not.
+    pair = AnswerPair(before, image(pred=[B]), np.array([B, [95.0, 0.0, 100.0, 10.0]]), np.array([True, False]))
     assert is_same_answer(pair, R3)
-    assert is_same_answer(replace(pair, after=film(pred=[B, [96, 0, 100, 10]])), R3)
-    assert not is_same_answer(replace(pair, after=film(pred=[A])), R3)
-    assert not is_same_answer(replace(pair, after=film(pred=[B, A])), R3)
+    assert is_same_answer(replace(pair, after=image(pred=[B, [96, 0, 100, 10]])), R3)
+    assert not is_same_answer(replace(pair, after=image(pred=[A])), R3)
+    assert not is_same_answer(replace(pair, after=image(pred=[B, A])), R3)
 
 
 @given(boxes=box_lists(), status=st.sampled_from(["boxes", "empty", "truncated", "unparseable"]))
 def test_every_answer_is_the_same_as_itself(boxes: list, status: str) -> None:
-    answered = film(pred=boxes, status=status)
+    answered = image(pred=boxes, status=status)
     assert is_same_answer(AnswerPair.unmoved(answered, answered), R3)
 
 
@@ -123,7 +123,7 @@ def test_every_answer_is_the_same_as_itself(boxes: list, status: str) -> None:
 def test_sameness_has_no_direction(boxes: list, others: list) -> None:
     # Where boxes of one list overlap each other, greedy matching depends on which list is asked for which.
     matching = get_reward("R3", matching="thresholded_hungarian")
-    one, other = film(pred=boxes), film(pred=others)
+    one, other = image(pred=boxes), image(pred=others)
     there = is_same_answer(AnswerPair.unmoved(one, other), matching)
     assert there == is_same_answer(AnswerPair.unmoved(other, one), matching)
 
@@ -131,68 +131,70 @@ def test_sameness_has_no_direction(boxes: list, others: list) -> None:
 def test_an_answer_that_was_right_and_is_wrong_has_changed() -> None:
     """IoU 0.5 with its first place and 0.43 with the reference: near the one, no longer near the other."""
     truth = {"gt": [[0, 0, 10, 10]], "gt_labels": ["mass"]}
-    before = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 7]], **truth)
-    after = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 4.3]], **truth)
+    before = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 7]], **truth)
+    after = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 4.3]], **truth)
     reward = get_reward("R3")
     assert (is_right(before, reward), is_right(after, reward)) == (True, False)
     assert not is_same_answer(AnswerPair.unmoved(before, after), reward)
 
 
 @given(st.lists(st.tuples(*[box_lists(max_size=2)] * 2, valid_box_lists(max_size=2)), min_size=1, max_size=4))
-def test_a_lost_right_answer_is_a_success_of_the_attack(films: list) -> None:
+def test_a_lost_right_answer_is_a_success_of_the_attack(images: list) -> None:
     pairs = [
-        AnswerPair.unmoved(*(AnsweredFilm("a", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred) for pred in preds))
-        for *preds, gt in films
+        AnswerPair.unmoved(*(AnsweredImage("a", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred) for pred in preds))
+        for *preds, gt in images
     ]
     sums = robustness_sums(pairs, get_reward("R3"))
     assert (sums["attack_success_rate"][:, 0] >= sums["broken_share"][:, 0]).all()
 
 
 def test_the_mean_iou_follows_the_rule_of_labels() -> None:
-    film = AnsweredFilm("a", 20, 20, gt=[[0, 0, 9, 9]], gt_labels=["mass"], pred=[[0, 0, 9, 9]], pred_labels=["nodule"])
-    pairs, reward = [AnswerPair.unmoved(film, film)], get_reward("R3")
+    image = AnsweredImage(
+        "a", 20, 20, gt=[[0, 0, 9, 9]], gt_labels=["mass"], pred=[[0, 0, 9, 9]], pred_labels=["nodule"]
+    )
+    pairs, reward = [AnswerPair.unmoved(image, image)], get_reward("R3")
     assert robustness_sums(pairs, reward)["mean_iou"].tolist() == [[1, 1]]
     assert robustness_sums(pairs, reward, label_matching="exact")["mean_iou"].tolist() == [[0, 1]]
 
 
-def test_the_figures_are_the_specifications() -> None:
-    films = [
-        (film([A], [A]), film([A], [A])),  # right, and still so
-        (film([A], [A]), film([A], [B])),  # right, and lost
-        (film([A], [A]), film([A], [A, C])),  # right, and lost
-        (film([A], [B]), film([A], [C])),  # wrong in another way
-        (film([A], [B]), film([A], [A])),  # becomes right
-        (film([A], [B]), film([A], [B])),  # stays wrong
-        (film(), film()),  # stays right, without a finding
+def test_the_metrics_are_the_specifications() -> None:
+    images = [
+        (image([A], [A]), image([A], [A])),  # right, and still so
+        (image([A], [A]), image([A], [B])),  # right, and lost
+        (image([A], [A]), image([A], [A, C])),  # right, and lost
+        (image([A], [B]), image([A], [C])),  # wrong in another way
+        (image([A], [B]), image([A], [A])),  # becomes right
+        (image([A], [B]), image([A], [B])),  # stays wrong
+        (image(), image()),  # stays right, without a finding
     ]
-    pairs = [AnswerPair.unmoved(*pair) for pair in films]
-    figures = robustness_estimates(pairs, R3)
-    # Robust accuracy = 1/N Σ 1[f(x_adv) = y]: films 1, 5 and 7
-    assert figures["accuracy"].value == pytest.approx(3 / 7)
-    # ASR = 1/N Σ 1[f(x_adv) ≠ f(x)]: films 2, 3, 4 and 5
-    assert figures["attack_success_rate"].value == pytest.approx(4 / 7)
+    pairs = [AnswerPair.unmoved(*pair) for pair in images]
+    metrics = robustness_estimates(pairs, R3)
+    # Robust accuracy = 1/N Σ 1[f(x_adv) = y]: images 1, 5 and 7
+    assert metrics["accuracy"].value == pytest.approx(3 / 7)
+    # ASR = 1/N Σ 1[f(x_adv) ≠ f(x)]: images 2, 3, 4 and 5
+    assert metrics["attack_success_rate"].value == pytest.approx(4 / 7)
     # of the four that were right, two were lost
-    assert figures["broken_share"].value == pytest.approx(2 / 4)
+    assert metrics["broken_share"].value == pytest.approx(2 / 4)
     # six reference boxes, of which three are still marked exactly
-    assert figures["mean_iou"].value == pytest.approx(3 / 6)
+    assert metrics["mean_iou"].value == pytest.approx(3 / 6)
 
 
 def test_without_a_right_answer_there_is_none_to_lose() -> None:
-    pair = AnswerPair.unmoved(film([A], [B]), film([A], [B]))
+    pair = AnswerPair.unmoved(image([A], [B]), image([A], [B]))
     assert math.isnan(robustness_estimates([pair], R3)["broken_share"].value)
 
 
-def test_the_films_of_a_patient_are_drawn_together() -> None:
-    good, bad = film([A], [A]), film([A], [B])
+def test_the_images_of_a_patient_are_drawn_together() -> None:
+    good, bad = image([A], [A]), image([A], [B])
     pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
     by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["accuracy"]
-    by_film = robustness_estimates(pairs, R3)["accuracy"]
+    by_image = robustness_estimates(pairs, R3)["accuracy"]
     # two patients say next to nothing
     assert by_patient == pytest.approx((0.5, 0.0, 1.0), abs=1e-6)
-    assert 0.2 < by_film.low < by_film.high < 0.8
+    assert 0.2 < by_image.low < by_image.high < 0.8
 
 
-def test_the_sums_have_a_row_per_film_also_without_films() -> None:
+def test_the_sums_have_a_row_per_image_also_without_images() -> None:
     assert {key: value.shape for key, value in robustness_sums([], R3).items()} == dict.fromkeys(
-        ROBUSTNESS_FIGURES, (0, 2)
+        ROBUSTNESS_METRICS, (0, 2)
     )

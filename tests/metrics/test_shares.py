@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binomtest, t
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import compare_runs
-from grounding_rewards.metrics.counts import DETECTION_FIGURES, SHARES
+from grounding_rewards.metrics.counts import DETECTION_METRICS, SHARES
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.metrics.shares import share_estimate
@@ -59,32 +59,32 @@ def test_intervals_hold_the_share_and_are_never_shorter_than_without_any(units: 
     assert (1 - rest.high, 1 - rest.low) == pytest.approx((low, high), abs=1e-9)
 
 
-def test_shares_are_figures_whose_numerator_counts_some_of_the_denominator() -> None:
+def test_shares_are_metrics_whose_numerator_counts_some_of_the_denominator() -> None:
     assert {"hallucination_rate", "recall_50", "precision_50", "unparseable_share"} <= SHARES
     assert SHARES.isdisjoint({"mean_iou", "f1_50", "false_per_film", "count_bias", "phrase_mean_iou"})
-    assert all(DETECTION_FIGURES[key].is_share for key in SHARES & DETECTION_FIGURES.keys())
+    assert all(DETECTION_METRICS[key].is_share for key in SHARES & DETECTION_METRICS.keys())
 
 
-def test_nothing_seen_among_25_normal_films() -> None:
-    films: list[Any] = [AnsweredFilm(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
-    measured = evaluate({"model": films}, Measures("R4", resamples=20)).systems["model"]
+def test_nothing_seen_among_25_normal_images() -> None:
+    images: list[Any] = [AnsweredImage(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
+    measured = evaluate({"model": images}, Measures("R4", resamples=20)).systems["model"]
     assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
     assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)
     # nothing was counted
     assert all(map(math.isnan, ratio_estimates({"recall_50": np.zeros((25, 2))}, shares=SHARES)["recall_50"]))
-    change = compare_runs(films, films, resamples=20).figures["hallucination_rate"]
+    change = compare_runs(images, images, resamples=20).metrics["hallucination_rate"]
     assert change.a == change.b == measured["hallucination_rate"]
     assert change.difference == pytest.approx((0, -0.1372, 0.1372), abs=1e-4)
 
 
 @pytest.mark.parametrize("true", [0.02, 0.1, 0.5])
 def test_intervals_hold_the_truth_as_often_as_they_say(true: float) -> None:
-    """40 patients of one to four films each, whose films share half of the variance."""
+    """40 patients of one to four images each, whose images share half of the variance."""
     rng = np.random.default_rng(0)
     held = []
     for _ in range(500):
         n = rng.integers(1, 5, 40)
-        # beta-binomial: the correlation of two films of a patient is 1 / (1 + 1)
+        # beta-binomial: the correlation of two images of a patient is 1 / (1 + 1)
         x = rng.binomial(n, rng.beta(true, 1 - true, 40))
         _, low, high = share_estimate(np.column_stack([x, n]).astype(float))
         held.append(low <= true <= high)

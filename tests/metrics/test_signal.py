@@ -1,4 +1,4 @@
-"""Whether completions of a film differ in reward, and why not; effective sizes, advantages, other sizes of groups."""
+"""Whether completions of an image differ in reward, and why not; effective sizes, advantages, other sizes of groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one(rewards, statuses, counted, findings):
     [
         # by hand, from the definitions
         ([0, 0], [T, T], [0, 0], 1, "all_cut_off"),
-        ([0, 0], [T, T], [0, 0], 0, "all_cut_off"),  # on a film without findings too
+        ([0, 0], [T, T], [0, 0], 0, "all_cut_off"),  # on an image without findings too
         ([0, 0], [T, U], [0, 0], 1, "all_unread"),  # some cut off, some not
         ([0, 0], [U, U], [0, 0], 0, "all_unread"),
         ([1, 1], [B, B], [1, 1], 1, "all_perfect"),
@@ -53,9 +53,9 @@ def test_cause_of_a_group(rewards, statuses, counted, findings, cause):
     assert one(rewards, statuses, counted, findings).causes == [cause]
 
 
-def test_figures_have_the_same_keys_also_without_a_group():
-    assert list(Groups.of([], [], [], [], []).figures()) == list(SIGNAL_KEYS)
-    assert all(np.isnan(value) for value in Groups.of([], [], [], [], []).figures().values())
+def test_metrics_have_the_same_keys_also_without_a_group():
+    assert list(Groups.of([], [], [], [], []).metrics()) == list(SIGNAL_KEYS)
+    assert all(np.isnan(value) for value in Groups.of([], [], [], [], []).metrics().values())
 
 
 def drawn_groups():
@@ -73,11 +73,11 @@ def drawn_groups():
 
 @given(drawn_groups())
 def test_causes_add_up_to_the_groups_without_spread(groups):
-    figures = groups.figures()
+    metrics = groups.metrics()
     if len(groups.sizes):
-        assert sum(figures[name] for name in CAUSES) == pytest.approx(figures["no_spread"])
-        assert figures["no_spread"] == pytest.approx(1 - groups.has_spread.mean())
-        assert (main_cause(figures) is None) == groups.has_spread.all()
+        assert sum(metrics[name] for name in CAUSES) == pytest.approx(metrics["no_spread"])
+        assert metrics["no_spread"] == pytest.approx(1 - groups.has_spread.mean())
+        assert (main_cause(metrics) is None) == groups.has_spread.all()
     assert [cause is None for cause in groups.causes] == groups.has_spread.tolist()
 
 

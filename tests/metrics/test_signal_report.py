@@ -16,7 +16,7 @@ R4 = gr.get_reward("R4", box_format="qwen3-vl")
 GT = [[100, 100, 300, 300]]
 
 
-def film(name="a", boxes=GT, **columns):
+def image(name="a", boxes=GT, **columns):
     return {"id": name, "boxes": boxes, "labels": ["mass"] * len(boxes), "width": 1000, "height": 1000, **columns}
 
 
@@ -29,9 +29,9 @@ def shifted(by):
     return answer((100 + by, 100, 300 + by, 300))
 
 
-def weak_model(films, rng):
+def weak_model(images, rng):
     """Answers that all miss an IoU of 0.5 and mostly overlap the finding, as a general model's do."""
-    rows = [film(str(k)) for k in range(films)]
+    rows = [image(str(k)) for k in range(images)]
     return rows, [[shifted(int(by)) for by in rng.integers(75, 240, 8)] for _ in rows]
 
 
@@ -51,7 +51,7 @@ def test_shares_are_those_of_the_rewards_one_by_one():
     """An independent way: each reward is called on each group."""
     rng = np.random.default_rng(1)
     rows, texts = weak_model(12, rng)
-    rows += [film(f"normal {k}", boxes=[]) for k in range(4)]
+    rows += [image(f"normal {k}", boxes=[]) for k in range(4)]
     texts += [[shifted(0) if rng.random() < 0.5 else "[]" for _ in range(4)] for _ in range(4)]
     report = measure_signal(rows, texts, R4)
     for reward in [R4, *variants(R4)]:
@@ -66,9 +66,9 @@ def test_shares_are_those_of_the_rewards_one_by_one():
 
 def test_parts_by_label_size_and_temperature():
     rows = [
-        film("a", labels=["mass"], temperature=0.5),
-        film("b", boxes=[[0, 0, 20, 20]], labels=["nodule"], temperature=1.0),
-        film("c", boxes=[], temperature=1.0),
+        image("a", labels=["mass"], temperature=0.5),
+        image("b", boxes=[[0, 0, 20, 20]], labels=["nodule"], temperature=1.0),
+        image("c", boxes=[], temperature=1.0),
     ]
     texts = [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2]
     report = measure_signal(rows, texts, R4)
@@ -83,14 +83,14 @@ def test_parts_by_label_size_and_temperature():
 
 def test_rewards_of_the_log_are_compared():
     texts = [[shifted(0), shifted(50)]]
-    own = R4(texts[0], **{name: [value] * 2 for name, value in film().items()})
-    same, other = measure_signal([film()], texts, R4, logged={"R4": [own], "reward": [[0.5, 0.5]]}).logged
+    own = R4(texts[0], **{name: [value] * 2 for name, value in image().items()})
+    same, other = measure_signal([image()], texts, R4, logged={"R4": [own], "reward": [[0.5, 0.5]]}).logged
     assert (same.no_spread, same.differs) == (0.0, 0.0)
     assert (other.no_spread, other.differs) == (1.0, 1.0)
 
 
 def test_groups_of_a_patient_are_no_independent_ones():
-    rows = [film(str(k), patient_id="p") for k in range(20)] + [film("z", patient_id="q")]
+    rows = [image(str(k), patient_id="p") for k in range(20)] + [image("z", patient_id="q")]
     texts = [[shifted(100)] * 2] * 20 + [[shifted(0), shifted(20)]]
     alone = measure_signal([{**row, "patient_id": str(k)} for k, row in enumerate(rows)], texts, R4)
     together = measure_signal(rows, texts, R4)
@@ -99,12 +99,12 @@ def test_groups_of_a_patient_are_no_independent_ones():
 
 
 def test_the_json_has_no_text_and_no_nan():
-    report = measure_signal([film("secret")], [["secret words", shifted(0)]], R4)
+    report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
     assert "secret" not in json.dumps(report.as_json(), allow_nan=False)
 
 
-def test_readers_of_a_film_are_read():
-    row = {**film(), "reader_boxes": [GT, []], "reader_labels": [["mass"], []], "boxes": []}
+def test_readers_of_an_image_are_read():
+    row = {**image(), "reader_boxes": [GT, []], "reader_labels": [["mass"], []], "boxes": []}
     report = measure_signal([row], [[shifted(0), "[]"]], R4)
     assert report.labels[0].name == "mass"
     assert report.configured.no_spread.value == 0.0
@@ -132,7 +132,7 @@ def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
 def test_graded_negatives_tell_hallucinations_apart():
     box = [[0, 0, 100, 100]]
     texts = [[answer(*box), answer(*box, *box), answer(*box, *box, *box)]]
-    report = measure_signal([film(boxes=[])], texts, R4)
+    report = measure_signal([image(boxes=[])], texts, R4)
     assert report.configured.causes["all_hallucinated"] == 1.0
     assert report.best == "R4 with graded_negatives 0.5"
 
@@ -146,14 +146,14 @@ class Flat:
 
 def test_a_third_partys_reward_is_measured():
     reward = gr.get_reward(f"{__name__}.Flat", box_format="qwen3-vl")
-    report = measure_signal([film()], [[shifted(0), shifted(50)]], reward, tried=["R3"])
+    report = measure_signal([image()], [[shifted(0), shifted(50)]], reward, tried=["R3"])
     assert report.configured.causes["all_equal"] == 1.0
     assert report.best == "R3 at τ 0.5"
 
 
 def test_single_answers_are_no_group():
-    with pytest.raises(ValueError, match="Expected several completions for a film, got one for each of 1"):
-        measure_signal([film()], [["[]"]], R4)
+    with pytest.raises(ValueError, match="Expected several completions for an image, got one for each of 1"):
+        measure_signal([image()], [["[]"]], R4)
 
 
 def signal(name, share, cause="all_below_threshold"):
@@ -172,7 +172,7 @@ def signal(name, share, cause="all_below_threshold"):
         ),
         (0.6, {"near": 0.3, "far": 0.1}, "far", "Train with far: 10 %"),  # the nearest of those that are as good
         (0.9, {"near": 0.5}, "near", "Of what is left: there are findings and boxes"),  # and says what is left to do
-        (0.1, {"near": 0.05}, "own", "Keep own: answers to the same film differ in reward in 90 %"),
+        (0.1, {"near": 0.05}, "own", "Keep own: answers to the same image differ in reward in 90 %"),
         (0.6, {"near": 0.55}, "own", "Another reward alone would not do: 60 %"),
         (1.0, {"near": 0.8}, "own", "Another reward alone would not do: 100 %"),  # better, and still hopeless
         (0.0, {}, "own", "Keep own"),

@@ -61,7 +61,7 @@ def test_nothing_to_measure_has_no_p(a: Any, b: Any) -> None:
 
 
 def test_draws_without_anything_to_measure_are_no_sign_of_a_difference() -> None:
-    # One normal film each with a box: whoever has both has a hallucination rate, the other none.
+    # One normal image each with a box: whoever has both has a hallucination rate, the other none.
     assert p_value([[1, 1], [0, 0]], [[0, 0], [0, 1]]) == 1.0
 
 
@@ -101,7 +101,7 @@ def test_random_draws_come_near_to_all_of_them(monkeypatch: pytest.MonkeyPatch) 
     assert p_value(means([0.0] * 40), means([1.0] * 40), 99) == 1 / 100
 
 
-def test_it_holds_its_level_where_runs_differ_and_the_figure_does_not() -> None:
+def test_it_holds_its_level_where_runs_differ_and_the_metric_does_not() -> None:
     """A writes few boxes that are right, B many of which half are: F1 is the same, which p must not deny too often."""
     rng = np.random.default_rng(0)
     rejected = []

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from grounding_rewards.data.answer_logs import light_rows
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.data.resize import fit_images
+from grounding_rewards.images.resize import fit_images
+from grounding_rewards.logs.answer_logs import light_rows
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.baselines import baseline_systems
-from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
@@ -27,8 +27,8 @@ def test_it_is_small_enough_to_ship() -> None:
 
 
 def test_its_tokenizer_is_the_one_that_the_script_builds() -> None:
-    from grounding_rewards.data.synthetic import LABELS
     from grounding_rewards.models.tiny_vlm import build_tokenizer
+    from grounding_rewards.synthetic import LABELS
 
     built = build_tokenizer((LABELS, ("right lung", "left lung")))
     shipped = json.loads((ASSET / "tokenizer.json").read_text(encoding="utf-8"))
@@ -38,14 +38,14 @@ def test_its_tokenizer_is_the_one_that_the_script_builds() -> None:
 def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     model, processor = load_model(ASSET)
     reward = get_reward("R4")
-    films = add_columns(load_split("synthetic", "test", films=40), processor, "qwen2.5-vl")
-    shown = fit_images(films, processor)
+    images = add_columns(load_split("synthetic", "test", images=40), processor, "qwen2.5-vl")
+    shown = fit_images(images, processor)
     greedy = generate(model, processor, shown, Sampling(max_new_tokens=24))
     sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))
     texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
-    rows = light_rows(films)
-    shipped = ratio_estimates(film_sums(read_answers(rows, texts, reward)))
-    nothing = ratio_estimates(film_sums(baseline_systems(rows, None, reward)["nothing found"]))
+    rows = light_rows(images)
+    shipped = ratio_estimates(image_sums(read_answers(rows, texts, reward)))
+    nothing = ratio_estimates(image_sums(baseline_systems(rows, None, reward)["nothing found"]))
     # Far better than knowing nothing, and far from done: wide limits around the strong start of docs/study.md.
     assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
     assert 0.5 < shipped["mean_iou"].value < 0.75

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText
 
-from grounding_rewards.data.config_files import read_config
+from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.models.families import FAMILIES, family_config, family_processor
 
@@ -48,12 +48,12 @@ def test_widths_are_the_published_ones(name):
         ("qwen2_5_vl_7b", 1248, "<|im_start|>assistant\n"),
         ("qwen3_vl_4b", 1248, "<|im_start|>assistant\n"),
         ("medgemma_4b", 256, "<start_of_turn>model\n"),
-        # tiles of 3 x 4, which is the nearest shape to the film's, and the small copy: 13 of 256
+        # tiles of 3 x 4, which is the nearest shape to the image's, and the small copy: 13 of 256
         ("internvl3_8b", 3328, "<|im_start|>assistant\n"),
     ],
 )
-def test_a_film_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tokens, turn):
-    from grounding_rewards.data.resize import set_image_size
+def test_an_image_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tokens, turn):
+    from grounding_rewards.images.resize import set_image_size
 
     processor = family_processor(name)
     set_image_size(processor, read_config(MODELS / f"{name}.yaml")["max_image_pixels"])

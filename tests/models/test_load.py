@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import load as models
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import choose_backend, load_model, model_type_of, process_state
+from grounding_rewards.synthetic import synthetic_dataset
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def logits(model: Any, processor: Any) -> torch.Tensor:
 
 def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -> None:
     model, processor = load_model(checkpoint)
-    films = synthetic_dataset("test", 2)
+    images = synthetic_dataset("test", 2)
     short = Sampling(max_new_tokens=4)
-    assert generate(model, processor, films, short) == generate(*tiny_model, films, short)
+    assert generate(model, processor, images, short) == generate(*tiny_model, images, short)
     assert model.dtype == torch.float32
 
 

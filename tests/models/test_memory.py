@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from grounding_rewards.data.config_files import read_config
+from grounding_rewards.common.config_files import read_config
 from grounding_rewards.models.families import family_config
 from grounding_rewards.models.memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
 from tests.conftest import REPOSITORY
@@ -22,7 +22,7 @@ LORA = Training(
     sequences=8,
     tokens=1000,
     patches=4000,
-    film_bytes=1_000_000,
+    image_bytes=1_000_000,
     held=64,
 )
 
@@ -51,7 +51,7 @@ def test_adapters_all_weights_and_four_bits(shape):
     rank = 64 * shape.adapters
     assert lora.weights == 2 * shape.parameters + 4 * rank
     assert (lora.gradients, lora.optimiser, lora.reference) == (4 * rank, 8 * rank, 0)
-    assert lora.films == 64_000_000
+    assert lora.images == 64_000_000
     full = memory_of(shape, replace(LORA, adapter_rank=0, weight_bytes=4, reference=True))
     # four bytes each for weight, gradient, two moments and the reference
     assert full.weights + full.gradients + full.optimiser + full.reference == 20 * shape.parameters

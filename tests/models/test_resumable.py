@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import torch
 
-from grounding_rewards.data.job_shares import Share
-from grounding_rewards.data.score_file import score_file
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.common.job_shares import Share
+from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.models import load, resumable
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_later, load_model
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.synthetic import synthetic_dataset
 from tests.training.forks import two_processes
 
 ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
@@ -132,7 +132,7 @@ def test_a_killed_run_goes_on(
 def test_a_part_of_a_batch_is_completed(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
     written = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    # The second sample of the first film, and all of the last one, out of two processes.
+    # The second sample of the first image, and all of the last one, out of two processes.
     path.with_suffix(".part-0.jsonl").write_text("".join(written[:1]), encoding="utf-8")
     path.with_suffix(".part-1.jsonl").write_text("".join(written[2:-2]), encoding="utf-8")
     path.unlink()
@@ -180,22 +180,22 @@ def test_other_settings_are_refused(
     changed: dict[str, Any],
     difference: str,
 ) -> None:
-    films = dataset.select(range(2))
-    generate_to_file(*tiny_model, films, path, **begun)
+    images = dataset.select(range(2))
+    generate_to_file(*tiny_model, images, path, **begun)
     with pytest.raises(ValueError, match=f"was begun with, got {difference}"):
-        generate_to_file(*tiny_model, films, path, **{**begun, **changed})
+        generate_to_file(*tiny_model, images, path, **{**begun, **changed})
 
 
 def test_other_settings_may_overwrite(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    films = dataset.select(range(2))
-    expected = generate_to_file(*tiny_model, films, path.parent / "other" / path.name, **SAMPLED)
-    generate_to_file(*tiny_model, films, path, **GREEDY)
-    assert generate_to_file(*tiny_model, films, path, **SAMPLED, overwrite=True) == expected
+    images = dataset.select(range(2))
+    expected = generate_to_file(*tiny_model, images, path.parent / "other" / path.name, **SAMPLED)
+    generate_to_file(*tiny_model, images, path, **GREEDY)
+    assert generate_to_file(*tiny_model, images, path, **SAMPLED, overwrite=True) == expected
     # answers of the same settings are kept
     path.write_text(
         path.read_text(encoding="utf-8").replace('"completion": "', '"completion": "kept '), encoding="utf-8"
     )
-    assert generate_to_file(*tiny_model, films, path, **SAMPLED, overwrite=True)[0][0].startswith("kept ")
+    assert generate_to_file(*tiny_model, images, path, **SAMPLED, overwrite=True)[0][0].startswith("kept ")
 
 
 def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
@@ -209,8 +209,8 @@ def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, 
 
 def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     model, processor = tiny_model
-    films = dataset.select(range(2))
-    generate_to_file(model, processor, films, path, **GREEDY)
+    images = dataset.select(range(2))
+    generate_to_file(model, processor, images, path, **GREEDY)
     with pytest.raises(ValueError, match="got another dataset"):
         generate_to_file(model, processor, dataset, path, **GREEDY)
     weight = next(model.parameters())
@@ -218,7 +218,7 @@ def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], datase
         weight += 1e-3
         try:
             with pytest.raises(ValueError, match="got another model"):
-                generate_to_file(model, processor, films, path, **GREEDY)
+                generate_to_file(model, processor, images, path, **GREEDY)
         finally:
             weight -= 1e-3
 
@@ -295,7 +295,7 @@ def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
         generate_to_file(None, None, [], tmp_path / "completions.json")
 
 
-def test_no_films_give_an_empty_file(tiny_model: tuple[Any, Any], path: Path) -> None:
+def test_no_images_give_an_empty_file(tiny_model: tuple[Any, Any], path: Path) -> None:
     assert generate_to_file(*tiny_model, [], path) == []
     assert path.read_bytes() == b""
 
@@ -305,7 +305,7 @@ def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], data
     generate_to_file(
         *tiny_model, dataset, path, on_progress=lambda *counts: seen.append(counts), **{**GREEDY, "batch_size": 3}
     )
-    assert [(films, total) for films, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
+    assert [(images, total) for images, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]
     generate_to_file(*tiny_model, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
 
@@ -351,7 +351,7 @@ def sorted_parts(path: Path) -> list[bytes]:
 
 
 def test_shares_of_nobody_are_not_joined(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected the parts of shards beside '.*', got no answers to 7 films"):
+    with pytest.raises(ValueError, match=r"Expected the parts of shards beside '.*', got no answers to 7 images"):
         generate_to_file(*tiny_model, dataset, path, join=True, **GREEDY)
 
 
@@ -359,14 +359,14 @@ def answer_in_two_processes(folder: Path) -> None:
     from grounding_rewards.models.load import process_state
 
     model, processor = load_model(ASSET)
-    films = synthetic_dataset("test", 7)
-    answers = generate_to_file(model, processor, films, folder / FILE, **SAMPLED)
+    images = synthetic_dataset("test", 7)
+    answers = generate_to_file(model, processor, images, folder / FILE, **SAMPLED)
     assert len(answers) == 7
     assert process_state().num_processes == 2
 
 
 @pytest.mark.training
-def test_two_processes_share_the_films(dataset: Any, path: Path, tmp_path: Path) -> None:
+def test_two_processes_share_the_images(dataset: Any, path: Path, tmp_path: Path) -> None:
     """Also where a run of three processes was stopped before."""
     whole = tmp_path / "whole" / "completions.jsonl"
     generate_to_file(*load_model(ASSET), dataset, whole, **SAMPLED)

@@ -8,7 +8,6 @@ from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor, Qwen2_5_VLForConditionalGeneration
 
 from grounding_rewards.data.prompts import gold_answer, prompt_messages
-from grounding_rewards.data.synthetic import LABELS
 from grounding_rewards.models.tiny_vlm import (
     BOX_FORMAT,
     IMAGE_SIZE,
@@ -17,6 +16,7 @@ from grounding_rewards.models.tiny_vlm import (
     build_tokenizer,
     save_tiny_vlm,
 )
+from grounding_rewards.synthetic import LABELS
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def answer(boxes, labels):
 @pytest.mark.parametrize(
     ("boxes", "labels", "tokens"),
     [
-        ([], [], 1),  # the stated negative
+        ([], [], 1),  # the no-finding statement
         ([[1, 20, 34, 112]], ["mass"], 6),  # opening, four numbers, label and closing
         ([[1, 20, 34, 112], [0, 5, 9, 99]], ["mass", "effusion"], 11),  # five more for a box
     ],
@@ -49,7 +49,7 @@ def test_answers_are_short(tokenizer, boxes, labels, tokens):
     assert len(tokenizer.tokenize(answer(boxes, labels))) == tokens
 
 
-def test_every_coordinate_of_a_film_is_one_token(tokenizer):
+def test_every_coordinate_of_an_image_is_one_token(tokenizer):
     for value in range(IMAGE_SIZE + 1):
         assert len(tokenizer.tokenize(answer([[value] * 4], ["mass"]))) == 6
 
@@ -106,7 +106,7 @@ def test_loads_and_generates(folder):
         ((20, 20), (8, 8)),  # enlarged
     ],
 )
-def test_films_of_any_size_fit(folder, size, grid):
+def test_images_of_any_size_fit(folder, size, grid):
     processor = AutoProcessor.from_pretrained(folder)
     inputs = processor.image_processor(images=[Image.new("L", size)], return_tensors="pt")
     assert tuple(inputs["image_grid_thw"][0].tolist()) == (1, *grid)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import load as models
 from grounding_rewards.models.generate import Sampling
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.models.vllm_backend import VllmModel, vllm_parameters, vllm_prompts
+from grounding_rewards.synthetic import synthetic_dataset
 
 
 class SamplingParams:
@@ -65,10 +65,10 @@ def test_answers_go_to_the_file(vllm: Any, checkpoint: Path, tmp_path: Path) -> 
     assert model.llm.model == str(checkpoint)
     assert model.llm.limit == {"image": 1}
     assert model.config.model_type == "qwen2_5_vl"
-    films = synthetic_dataset("test", 3)
+    images = synthetic_dataset("test", 3)
     path = tmp_path / "completions.jsonl"
     sampling = Sampling(samples=2, temperature=0.7, max_new_tokens=9)
-    answers = generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm")
+    answers = generate_to_file(model, processor, images, path, sampling, batch_size=4, backend="vllm")
     # The token that ends an answer is no part of it.
     assert answers == [[processor.tokenizer.decode([40, 41])] * 2] * 3
     (prompts, parameters), (last, _) = model.llm.calls
@@ -77,24 +77,24 @@ def test_answers_go_to_the_file(vllm: Any, checkpoint: Path, tmp_path: Path) -> 
     # Written anew it is the same model, and with other weights another one.
     weights = checkpoint / "model.safetensors"
     weights.write_bytes(content := weights.read_bytes())
-    assert generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm") == answers
+    assert generate_to_file(model, processor, images, path, sampling, batch_size=4, backend="vllm") == answers
     weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match="got another model"):
-        generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm")
+        generate_to_file(model, processor, images, path, sampling, batch_size=4, backend="vllm")
 
 
-def test_prompts_have_one_placeholder_for_the_film(tiny_model: tuple[Any, Any]) -> None:
+def test_prompts_have_one_placeholder_for_the_image(tiny_model: tuple[Any, Any]) -> None:
     _, processor = tiny_model
-    films = synthetic_dataset("test", 1)
-    (prompt,) = vllm_prompts(processor, [films[0]])
+    images = synthetic_dataset("test", 1)
+    (prompt,) = vllm_prompts(processor, [images[0]])
     assert prompt["prompt_token_ids"].count(processor.image_token_id) == 1
-    assert prompt["multi_modal_data"]["image"].size == films[0]["image"].size
+    assert prompt["multi_modal_data"]["image"].size == images[0]["image"].size
     assert processor.tokenizer.decode(prompt["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
 
 
 def test_parameters(vllm: Any) -> None:
     sampling = Sampling(samples=3, temperature=0.5, max_new_tokens=11)
-    first, second = (one.given for one in vllm_parameters(sampling, [2, 7], [9], films=2, seed=5))
+    first, second = (one.given for one in vllm_parameters(sampling, [2, 7], [9], images=2, seed=5))
     seeds = first.pop("seed"), second.pop("seed")
     assert seeds[0] != seeds[1]
     assert first == second
@@ -108,9 +108,9 @@ def test_parameters(vllm: Any) -> None:
         "logit_bias": {9: -100.0},
         "detokenize": False,
     }
-    again = [one.given["seed"] for one in vllm_parameters(sampling, [2], [], films=2, seed=5)]
+    again = [one.given["seed"] for one in vllm_parameters(sampling, [2], [], images=2, seed=5)]
     assert again == list(seeds)
-    assert vllm_parameters(sampling, [2], [], films=1, seed=5)[0].given["logit_bias"] is None
+    assert vllm_parameters(sampling, [2], [], images=1, seed=5)[0].given["logit_bias"] is None
 
 
 def test_what_vllm_cannot_do_is_refused(vllm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ PATTERNS = {
     "fences": "```json\n",
     "negatives": "No findings. ",
     "negative starts": "no ",
-    "subjects": "the chest film ",
+    "subjects": "the chest radiograph ",
     "letters": "a",
     "full-width": "［１，２，３，４］",
     "NUL": "\0",

@@ -76,7 +76,7 @@ BOXES = [
     # in prose
     ("radvlm", "The mass is located at [0.1, 0.2, 0.3, 0.4] and [0.5, 0.6, 0.7, 0.8].", A + B, [None, None]),
     # other brackets in prose are no boxes
-    ("radvlm", "In this film (AP view) [sic] the mass (2) is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
+    ("radvlm", "In this image (AP view) [sic] the mass (2) is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
     # a citation
     ("radvlm", "As before [1], the mass is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
     # a negative beside a box
@@ -347,11 +347,11 @@ EMPTY = [
     # its own end token says that the label is whole
     ("deepseek-vl2", "<|ref|>none<｜end▁of▁sentence｜>"),
     # words that lead to the answer
-    ("answer-list", "Based on the film, my final output: <answer></answer>"),
+    ("answer-list", "Based on the image, my final output: <answer></answer>"),
     ("vlm-r1", "The lungs are clear, so I will return an empty list. <answer>[]</answer>"),
     ("qwen2-vl", "None"),
     ("qwen2-vl", "<|box_start|>None<|box_end|>"),
-    ("radvlm", "No nodules are visible on this film."),
+    ("radvlm", "No nodules are visible on this image."),
     ("locate-anything", "<box>none</box>"),
     ("locate-anything", "<ref>mass</ref><box>None</box>"),
     ("rex-omni", "<|object_ref_start|>mass<|object_ref_end|><|box_start|>None<|box_end|>"),

@@ -294,7 +294,7 @@ WHOLE = [
     # Kosmos-2 begins so
     ("<grounding>a nodule", "<grounding>a nodule"),
     # words of reports and of code that tools have too
-    ("Cropped film, zoom (2x): a nodule [1].", "Cropped film, zoom (2x): a nodule [1]."),
+    ("Cropped image, zoom (2x): a nodule [1].", "Cropped image, zoom (2x): a nodule [1]."),
     ("## Findings\n[1, 2, 3, 4]", "## Findings\n[1, 2, 3, 4]"),
     ("On-call: seen. No response: none.", "On-call: seen. No response: none."),
     ('[{"label": "tool", "bbox_2d": [1]}]', '[{"label": "tool", "bbox_2d": [1]}]'),

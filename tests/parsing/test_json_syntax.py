@@ -134,7 +134,7 @@ BOXES = [
     # odd boxes are kept as written: false positives later, not "no answer"
     ('{"bbox_2d": [0, 0, 0, 0]}', [0, 0, 0, 0], [None]),
     ('{"bbox_2d": [9, 9, 1, -1]}', [9, 9, 1, -1], [None]),
-    # a stated negative beside a box
+    # a no-finding statement beside a box
     ('No findings. [{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
     # numbers in prose around the answer's own objects are no boxes, and no broken ones
     ('The mass is near [9, 9, 9, 9]: [{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', A, ["mass"]),

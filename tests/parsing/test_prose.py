@@ -33,7 +33,7 @@ NEGATIVES = [
     "no boxes",
     "0 findings",
     "Nothing to mark.",
-    "There is nothing to mark on this film.",
+    "There is nothing to mark on this image.",
     "Nothing of note.",
     "No abnormality to report.",
     "There are no findings to be marked.",
@@ -99,10 +99,10 @@ NEGATIVES = [
     "There has been no collapse.",
     "There do not appear to be any nodules.",
     "It appears that there are no lesions.",
-    "This film shows no nodule.",
+    "This image shows no nodule.",
     "The image does not show any abnormality.",
     "The lungs show no infiltrate.",
-    "The film contains no mass.",
+    "The image contains no mass.",
     "I can't find any lesion here.",
     "I couldn’t detect any abnormality.",
     "I do not see anything abnormal.",
@@ -131,7 +131,7 @@ NEGATIVES = [
     "Negative for fracture.",
     "The lungs are free of focal opacity.",
     "Neither pneumothorax nor effusion is seen.",
-    "The film seems to be clear of any lesions.",
+    "The image seems to be clear of any lesions.",
     "Absence of effusion.",
     "Radiograph without abnormality.",
     # scope over lists and "or"
@@ -178,7 +178,7 @@ NEGATIVES = [
     # what was looked for, and how
     "Pneumonia was looked for and was not found.",
     "My analysis finds no aneurysm.",
-    "I reviewed the film and did not come across any lesion.",
+    "I reviewed the image and did not come across any lesion.",
     "You asked for cardiomegaly: the heart is normal.",
     "The requested finding, atelectasis, is absent.",
     "I was asked to mark the pneumothorax, but this image has none.",
@@ -204,17 +204,17 @@ NEGATIVES = [
     "In neither lung is there an infiltrate.",
     # what was asked, suspected and labelled
     "As for the pneumothorax, I could not find one.",
-    "With respect to consolidation, the film is negative.",
+    "With respect to consolidation, the image is negative.",
     "Suspected rib fracture: not confirmed.",
     "The suspicion of a pneumothorax is not confirmed.",
     "Question: nodule? Answer: not seen.",
     "Verdict: normal.",
     "Patient with cough: no pneumonia.",
     "Pneumonia has been ruled out.",
-    "Let me go through the film. The lungs are clear.",
+    "Let me go through the image. The lungs are clear.",
     "I leave the list empty, since no lesion is visible.",
     # framing beside the statement
-    "Thank you for the film. Lungs clear. Routine screening is recommended.",
+    "Thank you for the image. Lungs clear. Routine screening is recommended.",
     "There are no abnormalities, so no bounding box is provided.",
     "The duct measures 4 mm, which is normal, and has no stone.",
     "* No effusion\n* No mass",
@@ -268,7 +268,7 @@ NEGATIVES = [
     "This is a frontal chest radiograph. No abnormality is seen.",
     "No mass, as far as I can tell.",
 ]
-#: What was known before the film may be anything, also a finding.
+#: What was known before the image may be anything, also a finding.
 WITH_HISTORY = [
     "EXAM: Chest X-ray. COMPARISON: None. FINDINGS: Lungs are clear.",
     "The child was referred for suspected aspiration; however, there is no air trapping.",
@@ -362,7 +362,7 @@ OTHERS = [
     "Pneumonia was looked for and was found, lungs clear.",
     "You asked for effusion: the left base.",
     "The patient presented with a mass. No fracture.",
-    "Thank you for the film with the fracture. No effusion.",
+    "Thank you for the image with the fracture. No effusion.",
     "No follow-up is needed.",
     "Routine screening is recommended.",
     "There is no sign that the effusion is smaller.",
@@ -438,15 +438,15 @@ OTHERS = [
     "Stable.",
     "Heart size is stable.",
     "No change detected.",
-    # a rest, another film
+    # a rest, another image
     "No other masses.",
     "No new consolidation.",
     "No additional nodules.",
     "No more than two nodules.",
-    "No prior films.",
+    "No prior images.",
     "The nodule was not seen before.",
     "The mass seen previously is not seen.",
-    "No effusion on the prior film.",
+    "No effusion on the prior image.",
     # doubt
     "Cannot rule out pneumonia.",
     "Pneumonia cannot be excluded.",
@@ -508,7 +508,7 @@ OTHERS = [
     "I am a language model.",
     "OK",
     "Comparison: none.",
-    # about the question instead of the film
+    # about the question instead of the image
     "No idea.",
     "No comment",
     "No image was provided.",
@@ -520,7 +520,7 @@ OTHERS = [
     "File not found",
     "No answer found",
     "I don't have an answer",
-    "Without seeing the film I cannot tell.",
+    "Without seeing the image I cannot tell.",
     "Mostly clear lungs.",
     "The lungs are otherwise clear.",
     "No cats.",
@@ -559,7 +559,7 @@ ECHOES = [
 NO_ECHOES = [
     *NEGATIVES,
     "I could not locate any lesion.",
-    "The provided film shows a mass.",
+    "The provided image shows a mass.",
     "The study found an effusion.",
 ]
 
@@ -731,7 +731,7 @@ def test_a_sentence_without_negation_and_normality_is_none(words):
         assert not states_nothing(text)
 
 
-@pytest.mark.parametrize("opening", ["", "No ", "The chest film "])
+@pytest.mark.parametrize("opening", ["", "No ", "The chest radiograph "])
 def test_any_length_is_read_at_once(opening):
     for text in adversarial.texts(opening, 1_000_000).values():
         assert not states_nothing(text)

@@ -154,11 +154,11 @@ label_words = words.filter(lambda word: not moves_answer(word))
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if get_box_format(name).space.frame != "cropped"])
-def test_the_edge_of_the_film_survives_the_round_trip(name):
+def test_the_edge_of_the_image_survives_the_round_trip(name):
     # the far edge is no number of its own where bins are numbered from 0: half a unit at most is lost
-    film = np.array([[0.0, 0.0, SIZES["width"], SIZES["height"]]])
-    parsed = parse_boxes(format_boxes(film, name, **SIZES), name, **SIZES)
-    assert np.all(np.abs(parsed.boxes - film) <= 0.5 * unit_of(get_box_format(name)) + 1e-9)
+    image = np.array([[0.0, 0.0, SIZES["width"], SIZES["height"]]])
+    parsed = parse_boxes(format_boxes(image, name, **SIZES), name, **SIZES)
+    assert np.all(np.abs(parsed.boxes - image) <= 0.5 * unit_of(get_box_format(name)) + 1e-9)
 
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if not is_bounded(get_box_format(name))])

@@ -1,4 +1,4 @@
-"""A small evaluation with every kind of film and figure, for the tests of its page and its diagrams."""
+"""A small evaluation with every kind of image and metric, for the tests of its page and its plots."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
@@ -22,57 +22,63 @@ from grounding_rewards.report.evaluation_page import EvaluationPage
 NAN = float("nan")
 BOX = (20.0, 20.0, 60.0, 70.0)
 
-#: A model may write anything, and a film may be called anything.
+#: A model may write anything, and an image may be called anything.
 HOSTILE = (
     '</script><script>document.title = "owned"</script><img src=x onerror=\'document.title = "owned"\'>'
     "<!-- \u2028 \u2029 \u202e olleh \x00 \ud800 مرحبا & <b>bold</b>"
 )
 
 
-def film(name: str, *, pred: Sequence[Any] = (), gt: Sequence[Any] = (BOX,), reward: float = 0.0, **more: Any):
-    """A film of 100 by 100 pixels whose five rewards are alike."""
+def answered(name: str, *, pred: Sequence[Any] = (), gt: Sequence[Any] = (BOX,), reward: float = 0.0, **more: Any):
+    """An image of 100 by 100 pixels whose five rewards are alike."""
     more = {"gt_labels": ("mass",) * len(gt), "pred_labels": ("mass",) * len(pred), **more}
     rewards = {f"R{k}": reward for k in range(1, 6)}
-    return AnsweredFilm(name, 100, 100, gt=np.array(gt), pred=np.array(pred), rewards=rewards, **more)
+    return AnsweredImage(name, 100, 100, gt=np.array(gt), pred=np.array(pred), rewards=rewards, **more)
 
 
-def films() -> list[AnsweredFilm]:
+def answered_images() -> list[AnsweredImage]:
     """Twelve good answers, two misses, two hallucinations, a right negative, and two that can't be read."""
     good = [
-        film(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12, text=f"box {k}", patient=f"P{k}")
+        answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12, text=f"box {k}", patient=f"P{k}")
         for k in range(12)
     ]
     return [
         *good,
-        film("missed 1", status="empty", text="[]", reason="says there is nothing, misses 1"),
-        film("missed 2", pred=[(80, 80, 95, 95)], pred_labels=("nodule",), reason="0 of 1 found, 1 false box"),
-        film("invented 1", gt=(), pred=[BOX], pred_scores=np.array([0.75])),
-        film("invented 2", gt=(), pred=[(NAN, 0, 9, 9), (50, 50, 40, 40)], pred_labels=(None, None)),
-        film("normal", gt=(), status="empty", reward=0.2, text="No finding."),
-        film("broken 1", status="unparseable", text="I see [1, 2", rejected={"cut_off": 1}),
-        film(HOSTILE, status="truncated", text=HOSTILE, reason=HOSTILE, patient=HOSTILE, sampled_rewards=(0.0, 0.5)),
+        answered("missed 1", status="empty", text="[]", reason="says there is nothing, misses 1"),
+        answered("missed 2", pred=[(80, 80, 95, 95)], pred_labels=("nodule",), reason="0 of 1 found, 1 false box"),
+        answered("invented 1", gt=(), pred=[BOX], pred_scores=np.array([0.75])),
+        answered("invented 2", gt=(), pred=[(NAN, 0, 9, 9), (50, 50, 40, 40)], pred_labels=(None, None)),
+        answered("normal", gt=(), status="empty", reward=0.2, text="No finding."),
+        answered("broken 1", status="unparseable", text="I see [1, 2", rejected={"cut_off": 1}),
+        answered(
+            HOSTILE, status="truncated", text=HOSTILE, reason=HOSTILE, patient=HOSTILE, sampled_rewards=(0.0, 0.5)
+        ),
     ]
 
 
-def as_reference(film: AnsweredFilm) -> AnsweredFilm:
-    """The film with its reference as answer: all of every reward, and of a normal film the bonus."""
-    most = 0.2 if film.is_normal else 1.0
+def as_reference(answered: AnsweredImage) -> AnsweredImage:
+    """The image with its reference as answer: all of every reward, and of a normal image the bonus."""
+    most = 0.2 if answered.is_normal else 1.0
     return replace(
-        film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=(), rewards=dict.fromkeys(film.rewards, most)
+        answered,
+        pred=answered.gt,
+        pred_labels=answered.gt_labels,
+        pred_scores=(),
+        rewards=dict.fromkeys(answered.rewards, most),
     )
 
 
 def image(_: int) -> Any:
-    """A film that is bright at the bottom."""
+    """An image that is bright at the bottom."""
     from PIL import Image
 
     return Image.fromarray(np.tile(np.arange(200, dtype=np.uint8)[:, None], (1, 200)))
 
 
 def evaluation(**change: Any) -> Evaluation:
-    """Every kind of figure that there is."""
+    """Every kind of metric that there is."""
     share = (0.5, 0.4, 0.6)
-    figures = {
+    metrics = {
         "f1_50": share,
         "recall_50": (0.75, 0.6, 0.9),
         "false_per_film": (0.25, 0.1, 0.4),
@@ -95,19 +101,19 @@ def evaluation(**change: Any) -> Evaluation:
     robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
     values: dict[str, Any] = {
         "systems": {
-            "tiny": figures,
+            "tiny": metrics,
             REFERENCE: ceiling,
             "constant box": {"f1_50": (0.1, 0.0, 0.2), "recall_50": (0.1, 0.0, 0.2)},
             "a reader": better,
         },
-        "figures": {
-            "reward_R4": Figure("reward R4", ""),
-            "f1_50": Figure("F1 at IoU 0.5", "2·TP / (2·TP + FP + FN) over all films."),
-            "recall_50": Figure("recall at IoU 0.5", ""),
-            "false_per_film": Figure("false boxes per film", "", lower_is_better=True),
-            "hallucination_rate": Figure("hallucination rate", "", lower_is_better=True),
-            "count_bias": Figure("box count error", "", lower_is_better=None),
-            "never": Figure("x", ""),
+        "metrics": {
+            "reward_R4": Metric("reward R4", ""),
+            "f1_50": Metric("F1 at IoU 0.5", "2·TP / (2·TP + FP + FN) over all images."),
+            "recall_50": Metric("recall at IoU 0.5", ""),
+            "false_per_film": Metric("false boxes per image", "", lower_is_better=True),
+            "hallucination_rate": Metric("hallucination rate", "", lower_is_better=True),
+            "count_bias": Metric("box count error", "", lower_is_better=None),
+            "never": Metric("x", ""),
         },
         "per_label": [Group(label, 12, {"f1_50": share}) for label in labels],
         "per_size": [Group(size, 12, {"f1_50": share}) for size in ("small", "large")],
@@ -124,28 +130,28 @@ def evaluation(**change: Any) -> Evaluation:
 
 @cache
 def _measured() -> Evaluation:
-    return evaluate({"tiny": [film("one")]}, Measures("R4", resamples=1))
+    return evaluate({"tiny": [answered("one")]}, Measures("R4", resamples=1))
 
 
 def page(
-    made: Sequence[AnsweredFilm] | None = None,
+    made: Sequence[AnsweredImage] | None = None,
     *,
     title: str = "tiny & <small>",
-    subtitle: str = "drawn films",
+    subtitle: str = "drawn images",
     reward: str = "R4",
     load_image: Any = image,
     label_matching: str = "ignore",
     **change: Any,
 ) -> EvaluationPage:
-    """A page that shows everything there is; `change` are figures of its evaluation."""
-    made = films() if made is None else made
+    """A page that shows everything there is; `change` are metrics of its evaluation."""
+    made = answered_images() if made is None else made
     return EvaluationPage(
         title=title,
         subtitle=subtitle,
         evaluation=evaluation(**change),
-        films=made,
+        images=made,
         reward=reward,
         load_image=load_image,
         label_matching=label_matching,
-        reference=[as_reference(film) for film in made],
+        reference=[as_reference(answered) for answered in made],
     )

@@ -7,16 +7,16 @@ import re
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.audit.films import films_of
+from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import audit
 from grounding_rewards.audit.policies import POLICIES
 from grounding_rewards.audit.response import response
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import found_sentences, render_audit_page, verdict
-from grounding_rewards.report.reward_diagrams import response_plot
+from grounding_rewards.report.reward_plots import response_plot
 
 FMT = get_box_format("qwen3-vl")
-FILMS = films_of(
+IMAGES = images_of(
     [
         {"boxes": [[10, 10, 60, 60]], "labels": ["<b>mass"], "width": 100, "height": 100},
         {"boxes": [], "labels": [], "width": 100, "height": 100},
@@ -27,12 +27,12 @@ FILMS = films_of(
 @pytest.fixture(scope="module")
 def done():
     rewards = {"R1": gr.get_reward("R1", box_format=FMT), "<script>": lambda completions, **columns: 1 / 0}
-    return audit(rewards, FILMS, FMT)
+    return audit(rewards, IMAGES, FMT)
 
 
 @pytest.fixture(scope="module")
 def page(done):
-    return render_audit_page(done, {"R1": gr.get_reward("R1")}, dataset="<i>films")
+    return render_audit_page(done, {"R1": gr.get_reward("R1")}, dataset="<i>images")
 
 
 def test_every_policy_and_every_finding_is_on_it(done, page):
@@ -45,7 +45,7 @@ def test_every_policy_and_every_finding_is_on_it(done, page):
 def test_it_loads_nothing_and_escapes_names(page):
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    assert "<i>films" not in page
+    assert "<i>images" not in page
     assert not re.findall(r"(?:src|href)=\"(?!data:|#)", page)
     # attributes that its own policy would refuse
     assert not re.search(r"\sstyle=\"", page)
@@ -57,13 +57,13 @@ def test_a_reward_that_raises_is_said_with_its_error(done):
     assert any("ZeroDivisionError" in line for line in lines)
 
 
-def test_without_rewards_to_draw_there_is_no_diagram(done):
-    assert "How rewards respond" not in render_audit_page(done, {}, dataset="films")
+def test_without_rewards_to_draw_there_is_no_plot(done):
+    assert "How rewards respond" not in render_audit_page(done, {}, dataset="images")
 
 
-def test_the_diagram_has_a_line_for_each_reward():
+def test_the_plot_has_a_line_for_each_reward():
     drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
-    figure = response_plot(drawn).figure()
+    metric = response_plot(drawn).metric()
     # five panels each, and the scale of the maps
-    assert len(figure.axes) == 2 * 5 + 1
-    assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]
+    assert len(metric.axes) == 2 * 5 + 1
+    assert [axis.get_ylabel() for axis in metric.axes[::5][:2]] == ["R3", "soft_f1"]

@@ -1,4 +1,4 @@
-"""The page of a comparison: complete in itself, honest about its choice of films, and safe with any text in it."""
+"""The page of a comparison: complete in itself, honest about its choice of images, and safe with any text in it."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
-from grounding_rewards.metrics.counts import DETECTION_FIGURES
-from grounding_rewards.metrics.estimates import Estimate, Figure
+from grounding_rewards.metrics.counts import DETECTION_METRICS
+from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import DiffPage, FilmPair, choose_films, render_diff_page
+from grounding_rewards.report.diff_page import DiffPage, ImagePair, choose_images, render_diff_page
 from grounding_rewards.report.training_curves import training_plot
 
 BOX = (10.0, 10.0, 60.0, 40.0)
 SAME = Units(0, 0, 0)
 
 
-def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> FilmPair:
-    """A film whose rewards are those of A and B; a normal one without a box where it earns something."""
+def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> ImagePair:
+    """An image whose rewards are those of A and B; a normal one without a box where it earns something."""
     gt = [] if normal else [BOX]
-    films = [
-        AnsweredFilm(
+    images = [
+        AnsweredImage(
             name,
             100,
             80,
@@ -44,33 +44,33 @@ def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) 
         )
         for earned in (a, b)
     ]
-    return FilmPair(*films)
+    return ImagePair(*images)
 
 
-def page(pairs: list[FilmPair], **values: Any) -> str:
+def page(pairs: list[ImagePair], **values: Any) -> str:
     a, b = zip(*pairs, strict=True)
     compared: dict[str, Any] = {
         "found": compare_runs(a, b, resamples=10),
         "paths": (Path("runs/before"), Path("runs/after")),
-        "figures": ["f1_50", "mean_iou"],
+        "metrics": ["f1_50", "mean_iou"],
         "settings": {},
         "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
     }
     compared |= {key: values.pop(key) for key in compared.keys() & values}
     shown: dict[str, Any] = {
-        "subtitle": "drawn films",
+        "subtitle": "drawn images",
         "pairs": pairs,
         "reward": "R4",
-        "load_image": lambda film: Image.new("L", (100, 80), 40),
+        "load_image": lambda image: Image.new("L", (100, 80), 40),
         "training": training_plot([{"step": 1, "reward": 0.5}]),
     }
     return render_diff_page(DiffPage(comparison=Comparison(**compared), **{**shown, **values}))
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
-    """Side and outcome of the boxes on films; those of the legend come before them."""
-    films = text[text.index("<article") :]
-    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', films)]
+    """Side and outcome of the boxes on images; those of the legend come before them."""
+    images = text[text.index("<article") :]
+    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', images)]
 
 
 def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> None:
@@ -82,7 +82,7 @@ def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> N
         text.count("0 of 1 found, 1 under a wrong label</") + text.count("0 of 1 found, 1 under a wrong label\n") == 2
     )
     assert "<q>left lung</q>: wrong label" in text
-    # findings that are named by side tell that the film is frontal
+    # findings that are named by side tell that the image is frontal
     assert text.count(">R</text>") == text.count(">L</text>") == 2
     other = page([one])
     assert drawn_boxes(other) == ["predicted o-right"] * 2
@@ -102,16 +102,16 @@ def test_every_column_has_a_heading() -> None:
     assert not re.findall(r"<th[^>]*></th>", page([pair("a", 0.1, 0.9)]))
 
 
-def test_sections_tell_losses_gains_middle_unchanged_and_normal_films() -> None:
+def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    sections = choose_films(pairs, "R4", count=3)
+    sections = choose_images(pairs, "R4", count=3)
     assert [section.title for section in sections] == [
         "Largest losses",
         "Largest gains",
         "In the middle",
         "Unchanged",
-        "Normal films",
+        "Normal images",
     ]
     losses, gains, middle, unchanged, normal = ([one.a.id for one in section.pairs] for section in sections)
     assert gains == ["f19", "f18", "f17"]
@@ -119,8 +119,8 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_films() -> None:
     assert middle == ["s0", "s1", "s2"]
     assert unchanged == ["f10", "s3"]
     assert len(normal) == 3
-    assert "9 of 24 films with findings have a higher R4 in B, 10 a lower one" in sections[0].note
-    assert "5 of 24 films with findings have the same R4" in sections[3].note
+    assert "9 of 24 images with findings have a higher R4 in B, 10 a lower one" in sections[0].note
+    assert "5 of 24 images with findings have the same R4" in sections[3].note
     assert "0 of 8 in A, 4 of 8 in B" in sections[4].note
 
 
@@ -131,11 +131,11 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_films() -> None:
         ([pair("up", 0.1, 0.9)], ["Largest gains"]),
         ([pair("down", 0.9, 0.1)], ["Largest losses"]),
         ([pair("same", 0.5, 0.5)], ["In the middle"]),
-        ([pair("normal", 0.0, 0.2, normal=True)], ["Normal films"]),
+        ([pair("normal", 0.0, 0.2, normal=True)], ["Normal images"]),
     ],
 )
-def test_empty_sections_are_left_out_and_no_film_comes_twice(pairs: list[FilmPair], titles: list[str]) -> None:
-    assert [section.title for section in choose_films(pairs, "R4")] == titles
+def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[ImagePair], titles: list[str]) -> None:
+    assert [section.title for section in choose_images(pairs, "R4")] == titles
 
 
 class Tags(HTMLParser):
@@ -172,14 +172,14 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     assert "style" not in tags.attributes
 
 
-def test_each_film_is_in_the_file_once_and_drawn_twice() -> None:
+def test_each_image_is_in_the_file_once_and_drawn_twice() -> None:
     text = page([pair("a", 0.1, 0.9)])
     assert text.count("data:image/jpeg") == 1
-    assert text.count('href="#film-0"') == 2
+    assert text.count('href="#image-0"') == 2
 
 
 def test_without_an_image_boxes_are_drawn_alone() -> None:
-    text = page([pair("a", 0.1, 0.9)], load_image=lambda film: None)
+    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None)
     assert "data:image/jpeg" not in text
     assert "<use" not in text
     assert drawn_boxes(text) == ["predicted o-right"] * 2
@@ -189,10 +189,10 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
     nasty = '<script>alert("x")</script>&'
     pairs = [pair("<b>", 0.1, 0.9, gt_labels=[nasty], pred_labels=[nasty], reason=nasty, text=nasty)]
     found = compare_runs(*zip(*pairs, strict=True), resamples=10)
-    change = found.figures["f1_50"]._replace(figure=Figure(nasty, nasty))
+    change = found.metrics["f1_50"]._replace(metric=Metric(nasty, nasty))
     text = page(
         pairs,
-        found=replace(found, figures={**found.figures, "f1_50": change}),
+        found=replace(found, metrics={**found.metrics, "f1_50": change}),
         paths=(Path("<script>"), Path("after")),
         settings={nasty: (nasty, nasty)},
         baselines={nasty: {}},
@@ -207,7 +207,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
     ("box", "drawn"),
     [
         ((10, 10, 60, 40), True),
-        ((-50, -50, 500, 500), True),  # the frame of the film cuts it
+        ((-50, -50, 500, 500), True),  # the frame of the image cuts it
         ((60, 10, 10, 40), False),  # inverted
         ((10, 10, 10, 40), False),  # no area
         ((0, 0, float("nan"), 40), False),
@@ -216,14 +216,14 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
 )
 def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> None:
     one = pair("a", 0.0, 0.2, normal=True)
-    text = page([FilmPair(replace(one.a, pred=[box], pred_labels=(), pred_scores=()), one.b)])
+    text = page([ImagePair(replace(one.a, pred=[box], pred_labels=(), pred_scores=()), one.b)])
     assert drawn_boxes(text) == ["predicted o-wrong-place"] * drawn
     for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
         ElementTree.fromstring(svg)
 
 
-def test_large_films_are_shrunk() -> None:
-    assert len(page([pair("a", 0.1, 0.9)], load_image=lambda film: Image.effect_noise((3000, 2000), 60))) < 300_000
+def test_large_images_are_shrunk() -> None:
+    assert len(page([pair("a", 0.1, 0.9)], load_image=lambda image: Image.effect_noise((3000, 2000), 60))) < 300_000
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
     found = compare_runs([pairs[0].a], [pairs[0].b], resamples=10)
     ends = Estimate(0.5, 0, 1)
     change = Change(
-        Figure("x", "", lower_is_better=lower_is_better),
+        Metric("x", "", lower_is_better=lower_is_better),
         ends,
         ends,
         Estimate(*difference),
@@ -251,19 +251,19 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
         float("nan"),
         float("nan"),
     )
-    text = page(pairs, found=replace(found, figures={"f1_50": change}), figures=["f1_50"])
+    text = page(pairs, found=replace(found, metrics={"f1_50": change}), metrics=["f1_50"])
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
 
 
-def test_the_table_has_the_chosen_figures_beside_the_baselines() -> None:
+def test_the_table_has_the_chosen_metrics_beside_the_baselines() -> None:
     text = page([pair("a", 0.1, 0.9), pair("b", 0.1, 0.2)])
-    table = text.partition('class="panel figures"')[2].partition("</table>")[0]
+    table = text.partition('class="panel metrics"')[2].partition("</table>")[0]
     assert re.findall(r'<th scope="col">(.*?)</th>', table)[1:4] == ["before", "after", "after − before"]
     assert '<th scope="col">nothing found</th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
-    # in groups, with one definition each; what each figure is stands below
+    # in groups, with one definition each; what each metric is stands below
     assert re.findall(r'<th scope="rowgroup" colspan="8">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
-    assert f"<dt>mean IoU</dt><dd>{DETECTION_FIGURES['mean_iou'].definition}</dd>" in text
+    assert f"<dt>mean IoU</dt><dd>{DETECTION_METRICS['mean_iou'].definition}</dd>" in text
 
 
 def test_without_curves_and_baselines_there_is_none() -> None:

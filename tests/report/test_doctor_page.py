@@ -23,11 +23,11 @@ from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 
 NASTY = '<script>alert("x")</script>'
-FILMS = 16
+IMAGES = 16
 
 
-def films(**change: object) -> list[dict]:
-    """Films with and without a box, of two splits; the first is changed."""
+def images(**change: object) -> list[dict]:
+    """Images with and without a box, of two splits; the first is changed."""
     made = [
         {
             "file": f"{k}.png",
@@ -38,7 +38,7 @@ def films(**change: object) -> list[dict]:
             "split": "train" if k < 10 else "test",
             "patient_id": str(k),
         }
-        for k in range(FILMS)
+        for k in range(IMAGES)
     ]
     made[1].update(change)
     return made
@@ -46,14 +46,14 @@ def films(**change: object) -> list[dict]:
 
 @pytest.fixture
 def write(tmp_path: Path):
-    def write_films(made: list[dict]) -> str:
-        for k, film in enumerate(made):
+    def write_images(made: list[dict]) -> str:
+        for k, image in enumerate(made):
             greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
-            Image.fromarray(greys).resize((300 + k, 200)).save(tmp_path / film["file"])
+            Image.fromarray(greys).resize((300 + k, 200)).save(tmp_path / image["file"])
         (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, made)))
         return str(tmp_path)
 
-    return write_films
+    return write_images
 
 
 def command(*arguments: str) -> int:
@@ -97,7 +97,7 @@ def tags(page: str) -> list[str]:
     return parser.seen
 
 
-OFF_FILM = {"boxes": [[290, 20, 400, 90]]}
+OFF_IMAGE = {"boxes": [[290, 20, 400, 90]]}
 BLANK = {"labels": [" "]}
 
 
@@ -106,16 +106,16 @@ BLANK = {"labels": [" "]}
     [
         ({}, (), 0),
         ({}, ("--strict",), 0),
-        (OFF_FILM, (), 1),
+        (OFF_IMAGE, (), 1),
         (BLANK, (), 0),
         (BLANK, ("--strict",), 1),
         # the error is in the other split
-        (OFF_FILM, ("--split", "test"), 0),
+        (OFF_IMAGE, ("--split", "test"), 0),
     ],
 )
 def test_exit_codes(write, capsys, change, options, code):
-    assert command(write(films(**change)), *options) == code
-    assert f"{6 if '--split' in options else FILMS} films: " in capsys.readouterr().out
+    assert command(write(images(**change)), *options) == code
+    assert f"{6 if '--split' in options else IMAGES} images: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [("nowhere",), (".", "--split", "x"), ("--box-format", "gpt-9", ".")])
@@ -136,20 +136,20 @@ def test_the_help_teaches(capsys):
     with pytest.raises(SystemExit):
         main(["doctor", "--help"])
     text = capsys.readouterr().out
-    assert all(word in text for word in ("examples:", "exit code:", "annotations.jsonl", "--no-films", "--strict"))
+    assert all(word in text for word in ("examples:", "exit code:", "annotations.jsonl", "--no-images", "--strict"))
 
 
 def test_the_terminal_names_where_why_and_what_to_do(write):
-    text = shown(examine(open_rows(write(films(**OFF_FILM)))))
+    text = shown(examine(open_rows(write(images(**OFF_IMAGE)))))
     assert "1 of 10 boxes (10 %)" in text
     assert "train, row 1 (id 1.png): box 0 is [290, 20, 400, 90] on 301 x 200" in text
     assert "Clip: " in text
     assert "no box format: give --box-format" in text
-    assert "16 films: 1 error, no warnings." in text
+    assert "16 images: 1 error, no warnings." in text
 
 
 def test_markup_in_a_label_is_no_markup(write):
-    made = films(labels=["[red]mass[/red]"])
+    made = images(labels=["[red]mass[/red]"])
     made[2]["labels"] = [NASTY]
     made.append({**made[1], "file": "again.png"})
     checkup = examine(open_rows(write(made)), thumbnails=32)
@@ -162,7 +162,7 @@ def test_markup_in_a_label_is_no_markup(write):
 
 def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     out = tmp_path / "report.html"
-    command(write(films(**OFF_FILM)), "--out", str(out))
+    command(write(images(**OFF_IMAGE)), "--out", str(out))
     page = out.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
     assert "http" not in page.replace("http-equiv=", "")
@@ -173,10 +173,10 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     assert "@media print" in page
 
 
-def test_films_are_left_out_when_asked(write, tmp_path):
+def test_images_are_left_out_when_asked(write, tmp_path):
     out = tmp_path / "report.html"
-    root = write(films(**OFF_FILM))
-    command(root, "--out", str(out), "--no-films")
+    root = write(images(**OFF_IMAGE))
+    command(root, "--out", str(out), "--no-images")
     assert "image/jpeg" not in out.read_text()
     assert "<image" not in out.read_text()
     assert "train, row 1" in out.read_text()
@@ -185,18 +185,18 @@ def test_films_are_left_out_when_asked(write, tmp_path):
 
 
 def test_the_sample_depends_on_the_seed_alone(write):
-    root = write(films())
+    root = write(images())
 
     def titles(seed: int) -> list[str]:
-        return [film.title for film in examine(open_rows(root), thumbnails=16, seed=seed).sample]
+        return [image.title for image in examine(open_rows(root), thumbnails=16, seed=seed).sample]
 
     assert titles(1) == titles(1)
     assert titles(1) != titles(2)
     assert len(set(titles(1))) == 12
 
 
-def test_a_large_film_is_small_on_the_page(write, tmp_path):
-    made = films()
+def test_a_large_image_is_small_on_the_page(write, tmp_path):
+    made = images()
     root = write(made)
     noise = Image.effect_noise((3000, 2000), 80)
     noise.save(tmp_path / "1.png")
@@ -204,15 +204,15 @@ def test_a_large_film_is_small_on_the_page(write, tmp_path):
     assert len(page) < 400_000
 
 
-def test_deep_films_are_shown(write, tmp_path):
-    root = write(films())
-    for k in range(FILMS):
+def test_deep_images_are_shown(write, tmp_path):
+    root = write(images())
+    for k in range(IMAGES):
         Image.new("I;16", (300 + k, 200), 500 * k).save(tmp_path / f"{k}.png")
-    assert all(film.jpeg for film in examine(open_rows(root), thumbnails=32).sample)
+    assert all(image.jpeg for image in examine(open_rows(root), thumbnails=32).sample)
 
 
-def test_a_film_that_cannot_be_read_is_no_end(write, tmp_path):
-    root = write(films())
+def test_an_image_that_cannot_be_read_is_no_end(write, tmp_path):
+    root = write(images())
     (tmp_path / "1.png").write_bytes(b"no image")
     checkup = examine(open_rows(root), thumbnails=32)
     assert [defect.name for defect in checkup.defects] == ["missing-image"]
@@ -221,24 +221,24 @@ def test_a_film_that_cannot_be_read_is_no_end(write, tmp_path):
 
 def test_json_holds_the_defects(write, tmp_path):
     out = tmp_path / "defects.json"
-    command(write(films(**OFF_FILM)), "--json", str(out))
+    command(write(images(**OFF_IMAGE)), "--json", str(out))
     content = json.loads(out.read_text())
     assert (content["errors"], content["warnings"]) == (1, 0)
-    assert content["defects"][0]["name"] == "partly-off-film"
-    assert content["figures"]["films"] == {"train": 10, "test": 6}
+    assert content["defects"][0]["name"] == "partly-off-image"
+    assert content["metrics"]["images"] == {"train": 10, "test": 6}
 
 
 def test_a_dataset_without_a_single_sound_box_has_a_page(write):
-    made = films()
-    for film in made:
-        film["boxes"], film["labels"] = [], []
+    made = images()
+    for image in made:
+        image["boxes"], image["labels"] = [], []
     tags(render_doctor_page(examine(open_rows(write(made)), thumbnails=16)))
 
 
-def test_films_of_readers_have_boxes_on_the_page(write):
-    made = films()
-    for film in made:
-        film["reader_boxes"], film["boxes"], film["labels"] = [film["boxes"] or [[5, 5, 60, 60]]], [], []
+def test_images_of_readers_have_boxes_on_the_page(write):
+    made = images()
+    for image in made:
+        image["reader_boxes"], image["boxes"], image["labels"] = [image["boxes"] or [[5, 5, 60, 60]]], [], []
     page = render_doctor_page(examine(open_rows(write(made)), thumbnails=32))
     assert "no boxes" not in page
     assert "reader 0" in page

@@ -20,11 +20,11 @@ from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, render_evaluation_page  # noqa: E402
-from tests.report.evaluations import BOX, HOSTILE, evaluation, film, page  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, answered, evaluation, page  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
 from tests.report.test_diff_page import pair  # noqa: E402
-from tests.report.test_doctor_page import films  # noqa: E402
-from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
+from tests.report.test_doctor_page import images  # noqa: E402
+from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
 from tests.report.test_replay_page import page as replay_page  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -100,11 +100,11 @@ def focused(tab: Any) -> str:
 def test_everything_is_there(visit) -> None:
     tab = visit()
     assert tab.locator("h2").all_inner_texts() == [
-        "Figures",
+        "Metrics",
         "Curves",
         "By label and size",
         "Robustness",
-        "Films",
+        "Images",
         "How it was measured",
     ]
     assert tab.locator(".plot img[alt]").count() == 10
@@ -115,23 +115,23 @@ def test_everything_is_there(visit) -> None:
         "Worst of the complete 4",
         "Unparseable 2",
         "Best 5",
-        "Right normal films 1",
+        "Right normal images 1",
     ]
-    assert tally(tab) == "19 films of 19, 19 in the gallery"
+    assert tally(tab) == "19 images of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
     assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "outcome"]
-    # Every film of the gallery is there as a picture that can be decoded.
+    # Every image of the gallery is there as a picture that can be decoded.
     assert (
         tab.evaluate(
             "Promise.all([...document.querySelectorAll('#Gallery image')].map(one => {"
-            " const film = new Image(); film.src = one.getAttribute('href');"
-            " return film.decode().then(() => film.naturalWidth); }))"
+            " const image = new Image(); image.src = one.getAttribute('href');"
+            " return image.decode().then(() => image.naturalWidth); }))"
         )
         == [200] * 19
     )
 
 
-def test_boxes_lie_where_they_are_on_the_film(visit) -> None:
+def test_boxes_lie_where_they_are_on_the_image(visit) -> None:
     tab = visit()
     card = tab.locator("article[data-place='5']")
     assert card.locator("text.predicted").text_content() == "mass 0.60"
@@ -152,11 +152,11 @@ def test_boxes_lie_where_they_are_on_the_film(visit) -> None:
     assert tab.locator("article[data-place='15'] rect.predicted").count() == 0
 
 
-def test_no_caption_leaves_its_film(visit, tmp_path) -> None:
+def test_no_caption_leaves_its_image(visit, tmp_path) -> None:
     edge = [(85, 10, 99, 30), (70, 60, 99, 80)]
     # narrow and wide letters
     names = ("Atelectasis of a lower lobe", "MASS MMMM")
-    made = [film("edge", gt=edge, pred=edge, gt_labels=names, pred_labels=names, reward=1.0)]
+    made = [answered("edge", gt=edge, pred=edge, gt_labels=names, pred_labels=names, reward=1.0)]
     tab = visit(write(tmp_path, made))
     outside = tab.evaluate(
         "[...document.querySelectorAll('#Gallery svg text')].filter(one => {"
@@ -172,7 +172,7 @@ def test_captions_do_not_collide(visit, tmp_path) -> None:
     close = [(30 + 4 * k, 30 + 3 * k, 60 + 4 * k, 60 + 3 * k) for k in range(5)]
     names = ("pleural effusion", "consolidation", "atelectasis", "mass", "nodule")
     called = ("pleural effusion", "cardiomegaly", "atelectasis")
-    made = [film("close", gt=close, pred=close[:3], gt_labels=names, pred_labels=called)]
+    made = [answered("close", gt=close, pred=close[:3], gt_labels=names, pred_labels=called)]
     tab = visit(write(tmp_path, made))
     tab.locator("button.open").click()
     for place in ("#Gallery", "dialog"):
@@ -189,8 +189,8 @@ def test_captions_do_not_collide(visit, tmp_path) -> None:
 def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
     lungs = [(5, 5, 40, 90), (60, 5, 95, 90)]
     made = [
-        film("named", gt=lungs, gt_labels=("right lung", "left lung"), pred=lungs, pred_labels=("left lung",) * 2),
-        film("beside", pred=[(80, 80, 95, 95)]),
+        answered("named", gt=lungs, gt_labels=("right lung", "left lung"), pred=lungs, pred_labels=("left lung",) * 2),
+        answered("beside", pred=[(80, 80, 95, 95)]),
     ]
     tab = visit(write(tmp_path, made, label_matching="exact"))
     looks = {}
@@ -208,7 +208,7 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
     assert len({colour for colour, _, _ in looks.values()}) == 4
     # without colours too: dashes, and a cross
     assert len({look[1:] for look in looks.values()}) == 4
-    # the legend draws each as the films do
+    # the legend draws each as the images do
     for outcome, (colour, _, _) in looks.items():
         assert (
             tab.locator(f".outcomes .o-{outcome} rect:not(.halo)").first.evaluate("one => getComputedStyle(one).stroke")
@@ -225,14 +225,14 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
     assert tab.locator("article[data-place='1'] text.side").count() == 0
 
 
-def test_a_right_normal_film_is_not_shaded_as_a_failure(visit) -> None:
+def test_a_right_normal_image_is_not_shaded_as_a_failure(visit) -> None:
     tab = visit()
     lack = "cells => cells.map(one => Number(getComputedStyle(one).getPropertyValue('--lack')))"
     shades = {
         name: tab.locator(f"table.every tr:has-text('{name}') td.shade").evaluate_all(lack)
-        for name in ("normal film, no box", "invented 1", "good 11")
+        for name in ("normal image, no box", "invented 1", "good 11")
     }
-    assert shades["normal film, no box"] == [0] * 5
+    assert shades["normal image, no box"] == [0] * 5
     assert shades["invented 1"] == [1] * 5
     assert shades["good 11"] == pytest.approx([1 / 12] * 5, abs=1e-3)
     card = tab.locator("article[data-place='16']")
@@ -241,7 +241,7 @@ def test_a_right_normal_film_is_not_shaded_as_a_failure(visit) -> None:
 
 
 def test_a_list_that_is_searched_or_sorted_goes_on(visit, tmp_path) -> None:
-    made = [film(f"film {k}", pred=[BOX], reward=k / 60) for k in range(60)]
+    made = [answered(f"image {k}", pred=[BOX], reward=k / 60) for k in range(60)]
     tab = visit(write(tmp_path, made))
     more = tab.locator("#More")
     assert not more.is_visible()
@@ -249,9 +249,9 @@ def test_a_list_that_is_searched_or_sorted_goes_on(visit, tmp_path) -> None:
     assert len(cards(tab)) == 24
     assert more.inner_text() == "Show 24 more of 36"
     more.click()
-    assert focused(tab) == "Enlarge film film 24"
+    assert focused(tab) == "Enlarge image image 24"
     more.click()
-    assert cards(tab) == [f"film {k}" for k in range(60)]
+    assert cards(tab) == [f"image {k}" for k in range(60)]
     assert not more.is_visible()
 
 
@@ -341,7 +341,7 @@ def test_at_400_pixels_pictures_are_as_wide_as_the_screen_and_words_are_in_sight
     assert tab.locator("h2, p, td, th, small, dt, dd, li").evaluate_all(small) == []
 
 
-def test_the_film_with_the_focus_is_not_below_the_filters(visit) -> None:
+def test_the_image_with_the_focus_is_not_below_the_filters(visit) -> None:
     tab = visit()
     for key in "j" * 9 + "k" * 8:
         tab.keyboard.press(key)
@@ -357,9 +357,9 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
     tab = visit()
     tab.select_option("#Label", "nodule")
     assert cards(tab) == rows(tab) == ["missed 2"]
-    assert tally(tab) == "1 film of 19, 1 in the gallery"
+    assert tally(tab) == "1 image of 19, 1 in the gallery"
     tab.click("#Reset")
-    assert tally(tab) == "19 films of 19, 19 in the gallery"
+    assert tally(tab) == "19 images of 19, 19 in the gallery"
 
     tab.select_option("#Answer", MISSED_FINDING)
     # The two that can't be read have no box either.
@@ -370,8 +370,8 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
 
     tab.fill("#Search", "p7 BOX")
     assert rows(tab) == ["good 7"]
-    tab.fill("#Search", "no film has this")
-    assert (rows(tab), cards(tab), tally(tab)) == ([], [], "0 films of 19, 0 in the gallery")
+    tab.fill("#Search", "no image has this")
+    assert (rows(tab), cards(tab), tally(tab)) == ([], [], "0 images of 19, 0 in the gallery")
     tab.click("#Reset")
 
     tab.fill("#Low", "0.8")
@@ -387,12 +387,12 @@ def test_order(visit) -> None:
     tab.select_option("#Sort", "reward-")
     assert rows(tab)[:3] == ["good 11", "good 10", "good 9"]
     assert cards(tab)[:3] == ["good 11", "good 10", "good 9"]
-    # lowest first goes through all films, whatever their group: four earn nothing, then comes the next
+    # lowest first goes through all images, whatever their group: four earn nothing, then comes the next
     tab.select_option("#Sort", "reward+")
     assert rows(tab)[:7] == cards(tab)[:7]
     assert cards(tab)[:5] == ["good 0", "missed 1", "missed 2", "invented 1", "invented 2"]
     assert cards(tab)[7:10] == ["good 1", "good 2", "normal"]
-    # of what the reference would earn there, a right normal film has all
+    # of what the reference would earn there, a right normal image has all
     tab.select_option("#Sort", "part+")
     assert cards(tab)[-2:] == ["good 11", "normal"]
     tab.select_option("#Sort", "reward+")
@@ -404,7 +404,7 @@ def test_order(visit) -> None:
     assert heads.nth(0).get_attribute("aria-sort") == "ascending"
     heads.nth(0).locator("button").click()
     assert heads.nth(0).get_attribute("aria-sort") == "descending"
-    # films without a reference box have no IoU: they come last, up and down
+    # images without a reference box have no IoU: they come last, up and down
     for _ in range(2):
         heads.nth(4).locator("button").click()
         assert set(rows(tab)[-3:]) == {"invented 1", "invented 2", "normal"}
@@ -419,11 +419,11 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert focused(tab) == "main"
 
     tab.keyboard.press("j")
-    assert focused(tab) == "Enlarge film good 0"
+    assert focused(tab) == "Enlarge image good 0"
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     tab.keyboard.press("j")
     tab.keyboard.press("ArrowRight")
-    assert focused(tab) == "Enlarge film good 2"
+    assert focused(tab) == "Enlarge image good 2"
     tab.keyboard.press("k")
     tab.keyboard.press("Enter")
     large = tab.locator("dialog")
@@ -444,8 +444,8 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert reference.is_visible()
     tab.keyboard.press("Escape")
     playwright.expect(large).to_be_hidden()
-    # back where the last film is
-    playwright.expect(tab.get_by_label("Enlarge film good 2", exact=True)).to_be_focused()
+    # back where the last image is
+    playwright.expect(tab.get_by_label("Enlarge image good 2", exact=True)).to_be_focused()
 
     tab.keyboard.press("/")
     assert focused(tab) == "Search"
@@ -454,9 +454,9 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert tab.input_value("#Search") == "jk"
 
 
-def test_the_table_opens_any_film(visit, tmp_path, monkeypatch) -> None:
+def test_the_table_opens_any_image(visit, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(module, "MOST_PICTURES", 36)
-    made = [film(f"film {k}", pred=[BOX], reward=k / 120) for k in range(120)]
+    made = [answered(f"image {k}", pred=[BOX], reward=k / 120) for k in range(120)]
     tab = visit(write(tmp_path, made, load_image=page().load_image))
     assert len(rows(tab)) == 50
     where = tab.locator("#Where")
@@ -470,15 +470,15 @@ def test_the_table_opens_any_film(visit, tmp_path, monkeypatch) -> None:
     # between best, typical and worst: in no group
     tab.click("tr[data-place='80'] button")
     large = tab.locator("dialog")
-    assert large.locator("h3").inner_text() == "film 80"
-    assert "No picture of this film" in large.inner_text()
+    assert large.locator("h3").inner_text() == "image 80"
+    assert "No picture of this image" in large.inner_text()
     assert large.locator("rect.predicted").is_visible()
     tab.keyboard.press("ArrowLeft")
-    assert large.locator("h3").inner_text() == "film 79"
+    assert large.locator("h3").inner_text() == "image 79"
     tab.click("#Close")
     playwright.expect(tab.locator("tr[data-place='79'] button")).to_be_focused()
     # A filter begins on the first page again.
-    tab.fill("#Search", "film")
+    tab.fill("#Search", "image")
     assert where.inner_text() == "1–50 of 120"
 
 
@@ -513,7 +513,7 @@ def test_the_policy_stops_what_the_report_never_does(browser, report) -> None:
           const add = (tag, values) => document.body.append(Object.assign(document.createElement(tag), values));
           add("script", { textContent: "document.title = 'owned'" });
           add("style", { textContent: "body { display: none }" });
-          add("img", { src: "http://127.0.0.1:9/film.png" });
+          add("img", { src: "http://127.0.0.1:9/image.png" });
         })"""
     )
     assert sorted(refused) == ["img-src", "script-src-elem", "style-src-elem"]
@@ -521,15 +521,15 @@ def test_the_policy_stops_what_the_report_never_does(browser, report) -> None:
     tab.close()
 
 
-def test_5000_films_stay_usable(visit, tmp_path) -> None:
-    made = [film(f"film {k}", pred=[BOX], reward=k / 5000, text="[20, 20, 60, 70]" * 20) for k in range(5000)]
+def test_5000_images_stay_usable(visit, tmp_path) -> None:
+    made = [answered(f"image {k}", pred=[BOX], reward=k / 5000, text="[20, 20, 60, 70]" * 20) for k in range(5000)]
     path = write(tmp_path, made)
     assert path.stat().st_size < 4_000_000
     tab = visit(path)
     tab.locator("table.every thead button").nth(9).click()
-    assert rows(tab)[0] == "film 4999"
-    tab.fill("#Search", "film 4321")
-    assert rows(tab) == ["film 4321"]
+    assert rows(tab)[0] == "image 4999"
+    tab.fill("#Search", "image 4321")
+    assert rows(tab) == ["image 4321"]
     assert tab.locator("table.every tbody tr").count() == 1
 
 
@@ -573,10 +573,10 @@ def test_it_fits_screens_of_every_width(visit, width: int) -> None:
     tab.locator("button.open").first.click()
     for name in ("dialog", "dialog > header", ".large"):
         assert tab.locator(name).evaluate("one => one.scrollWidth - one.clientWidth") == 0, name
-    film = tab.locator(".large svg").bounding_box()
-    assert film["x"] >= 0
-    assert film["x"] + film["width"] <= width
-    assert min(film["width"], film["height"]) >= 0.7 * width * (width <= 720)
+    answered = tab.locator(".large svg").bounding_box()
+    assert answered["x"] >= 0
+    assert answered["x"] + answered["width"] <= width
+    assert min(answered["width"], answered["height"]) >= 0.7 * width * (width <= 720)
 
 
 def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
@@ -600,7 +600,7 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
     assert tab.pdf(format="A4").startswith(b"%PDF-")
 
 
-def test_without_javascript_the_figures_are_complete(visit) -> None:
+def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table.headline").is_visible()
     assert tab.locator(".plot img").count() == 10
@@ -608,19 +608,19 @@ def test_without_javascript_the_figures_are_complete(visit) -> None:
     assert HOSTILE not in tab.locator("body").inner_text()
 
 
-def test_a_report_without_films_has_no_films(visit, tmp_path) -> None:
+def test_a_report_without_images_has_no_images(visit, tmp_path) -> None:
     tab = visit(write(tmp_path, [], systems=evaluation().systems))
     assert tab.locator("table.headline").is_visible()
-    assert tab.locator("#films").count() == 0
+    assert tab.locator("#images").count() == 0
 
 
 @pytest.fixture(scope="module")
 def checkup(tmp_path_factory) -> Path:
-    """The doctor's page on films of several splits, of which two have defects; a label and the path have long names."""
+    """The doctor's page on images of several splits, of which two have defects; a label and the path have long names."""
     pytest.importorskip("datasets", reason="needs the train extra")
-    folder = tmp_path_factory.mktemp("films") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
+    folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
     folder.mkdir()
-    made = films()
+    made = images()
     made[1].update(boxes=[[290, 20, 400, 90]])
     made[2].update(labels=["pleural thickening with a long name"], patient_id="12")
     for k, one in enumerate(made):

@@ -1,4 +1,4 @@
-"""The report of an evaluation: self-contained, bounded in size, fair in its choice of films, safe with hostile text."""
+"""The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with hostile text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
-from grounding_rewards.metrics.estimates import Figure  # noqa: E402
+from grounding_rewards.metrics.estimates import Metric  # noqa: E402
 from grounding_rewards.metrics.evaluation import Group, Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
@@ -25,13 +25,13 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     MISPLACED,
     MISSED_FINDING,
     RIGHT_NORMAL,
-    choose_films,
+    choose_images,
     render_evaluation_page,
 )
-from grounding_rewards.report.figure_groups import group_figures  # noqa: E402
+from grounding_rewards.report.metric_groups import group_metrics  # noqa: E402
 from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
-from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
-from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
+from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
 
 #: Lone surrogates can't be stored.
 STORED = HOSTILE.replace("\ud800", "?")
@@ -44,7 +44,7 @@ def data_of(document: str) -> dict:
 
 
 def record(document: str, name: str) -> dict:
-    return next(one for one in data_of(document)["films"] if one["id"] == name)
+    return next(one for one in data_of(document)["images"] if one["id"] == name)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document:
 def test_hostile_text_is_data(document: str) -> None:
     assert read(document).tags.count("script") == 2
     document.encode("utf-8")
-    assert STORED in [one["text"] for one in data_of(document)["films"]]
+    assert STORED in [one["text"] for one in data_of(document)["images"]]
     inside = re.search(r'id="Data">(.*?)</script>', document, re.DOTALL)
     assert inside
     assert inside[1].isascii()
@@ -127,7 +127,7 @@ def test_hostile_text_is_data(document: str) -> None:
             title=HOSTILE,
             subtitle=HOSTILE,
             facts={HOSTILE: HOSTILE},
-            figures={"f1_50": Figure(HOSTILE, HOSTILE)},
+            metrics={"f1_50": Metric(HOSTILE, HOSTILE)},
             systems={HOSTILE: {"f1_50": (0.5, 0.4, 0.6)}},
             per_label=[Group(HOSTILE, 7, {"f1_50": (0.5, 0.4, 0.6)})],
         )
@@ -139,12 +139,12 @@ def test_hostile_text_is_data(document: str) -> None:
     assert all(value is None or value.startswith("data:") for name, value in reader.attributes if name == "src")
 
 
-def test_figures_stand_with_their_intervals_and_their_baselines(document: str) -> None:
+def test_metrics_stand_with_their_intervals_and_their_baselines(document: str) -> None:
     line = re.search(r"<tr><th scope=\"row\">F1 at IoU 0.5.*?</tr>", document)
     assert line
     assert "0.500<small>[0.400, 0.600]</small>" in line[0]
-    # what a figure is stands below the table
-    assert "<dt>F1 at IoU 0.5</dt><dd>2·TP / (2·TP + FP + FN) over all films.</dd>" in document
+    # what a metric is stands below the table
+    assert "<dt>F1 at IoU 0.5</dt><dd>2·TP / (2·TP + FP + FN) over all images.</dd>" in document
     # better than the first: marked; worse, or the reference itself: not
     assert line[0].count("▲") == 1
     assert re.search(r"▲</span> 0\.700", line[0])
@@ -171,13 +171,13 @@ def test_robustness_is_a_table_too(document: str) -> None:
     assert "0.250<small>[0.100, 0.400]</small>" in table
 
 
-def test_a_page_of_films_alone_and_a_page_without_films() -> None:
+def test_a_page_of_images_alone_and_a_page_without_images() -> None:
     alone = render_evaluation_page(page(**NOTHING, facts={}, load_image=None))
-    assert 'id="films"' in alone
+    assert 'id="images"' in alone
     assert 'id="curves"' not in alone
     assert data_of(alone)["pictures"] == {}
     empty = render_evaluation_page(page([], reward="R4"))
-    assert 'id="films"' not in empty
+    assert 'id="images"' not in empty
     assert 'id="Data"' not in empty
     assert read(empty).open == []
 
@@ -217,18 +217,18 @@ def texts(document: str, name: str) -> list[str]:
 
 
 def test_first_come_sensitivity_false_boxes_and_hallucination_then_the_reward(document: str) -> None:
-    # 16 reference boxes, 19 films, 3 of them normal
+    # 16 reference boxes, 19 images, 3 of them normal
     assert texts(document, "tile") == [
         "sensitivity at IoU 0.5 0.750 [0.600, 0.900] "
         "12 of 16 reference boxes found; best of the others: a reader, 0.900",
-        "false boxes per film 0.250 [0.100, 0.400] 5 false boxes on 19 films",
-        "hallucination 2 of 3 0.667 [0.200, 0.900] normal films whose answer has a box",
+        "false boxes per image 0.250 [0.100, 0.400] 5 false boxes on 19 images",
+        "hallucination 2 of 3 0.667 [0.200, 0.900] normal images whose answer has a box",
         "reward R4 0.400 [0.300, 0.500] F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1]. "
         "The reference itself would earn 0.840.",
     ]
 
 
-def test_figures_stand_in_groups_each_with_one_definition(document: str) -> None:
+def test_metrics_stand_in_groups_each_with_one_definition(document: str) -> None:
     table = re.search(r'<table class="headline.*?</table>', document, re.DOTALL)
     assert table
     groups = texts(table[0], "group")
@@ -250,10 +250,10 @@ def test_the_reference_as_answer_is_the_ceiling(document: str) -> None:
     assert "▲" not in line[0]
 
 
-def test_groups_begin_with_failures_say_what_they_hold_and_no_film_comes_twice() -> None:
-    made = films()
-    groups = choose_films(page(made), count=4)
-    names = {group.title: [made[place].id for place in group.films] for group in groups}
+def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice() -> None:
+    made = answered_images()
+    groups = choose_images(page(made), count=4)
+    names = {group.title: [made[place].id for place in group.images] for group in groups}
     assert list(names) == [
         "Missed",
         "Hallucinated",
@@ -261,7 +261,7 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_film_comes_twice()
         "Unparseable",
         "Typical",
         "Best",
-        "Right normal films",
+        "Right normal images",
     ]
     # by hand: IoU (20 + 2k) / 50 of "good k" is below 0.5 for k < 3
     assert names["Missed"] == ["good 0", "good 1", "missed 1", "missed 2"]
@@ -270,28 +270,28 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_film_comes_twice()
     assert names["Hallucinated"] == ["invented 1", "invented 2"]
     assert names["Unparseable"] == ["broken 1", STORED]
     assert names["Typical"] == ["good 2", "good 7"]
-    assert names["Right normal films"] == ["normal"]
+    assert names["Right normal images"] == ["normal"]
     notes = {group.title: group.note for group in groups}
-    assert notes["Missed"].startswith("5 of 16 films with findings (31.2 %) have a finding that no box is right about")
-    assert "2 of 3 normal films (66.7 %)" in notes["Hallucinated"]
+    assert notes["Missed"].startswith("5 of 16 images with findings (31.2 %) have a finding that no box is right about")
+    assert "2 of 3 normal images (66.7 %)" in notes["Hallucinated"]
     assert "2 of 19 answers (10.5 %)" in notes["Unparseable"]
-    assert "1 of 3 normal films (33.3 %)" in notes["Right normal films"]
-    places = [place for group in choose_films(page(made)) for place in group.films]
+    assert "1 of 3 normal images (33.3 %)" in notes["Right normal images"]
+    places = [place for group in choose_images(page(made)) for place in group.images]
     assert len(places) == len(set(places))
 
 
 def lungs(*called: str) -> object:
-    """A film of two lungs, which lie where they should, under the given names."""
+    """An image of two lungs, which lie where they should, under the given names."""
     both = [(5, 5, 40, 90), (60, 5, 95, 90)]
-    return film("lungs", gt=both, gt_labels=("right lung", "left lung"), pred=both, pred_labels=called, reward=1.0)
+    return answered("lungs", gt=both, gt_labels=("right lung", "left lung"), pred=both, pred_labels=called, reward=1.0)
 
 
 def test_where_labels_are_compared_two_left_lungs_are_an_error_that_can_be_seen() -> None:
     both_left = page([lungs("left lung", "left lung")], label_matching="exact", **NOTHING)
-    (group,) = choose_films(both_left)
+    (group,) = choose_images(both_left)
     assert group.title == "Wrong label"
-    assert "1 of 1 films with findings (100.0 %) miss none, but call one something else" in group.note
-    (shown,) = data_of(render_evaluation_page(both_left))["films"]
+    assert "1 of 1 images with findings (100.0 %) miss none, but call one something else" in group.note
+    (shown,) = data_of(render_evaluation_page(both_left))["images"]
     assert [box[5] for box in shown["pred"]] == ["wrong label", "right"]
     assert [box[5] for box in shown["gt"]] == ["wrong label", "found"]
     assert [box[8] for box in shown["pred"]] == ["right lung", None]
@@ -301,47 +301,47 @@ def test_where_labels_are_compared_two_left_lungs_are_an_error_that_can_be_seen(
 
 
 def test_where_labels_play_no_part_they_are_told_and_cost_nothing() -> None:
-    (shown,) = data_of(render_evaluation_page(page([lungs("left lung", "left lung")], **NOTHING)))["films"]
+    (shown,) = data_of(render_evaluation_page(page([lungs("left lung", "left lung")], **NOTHING)))["images"]
     assert [box[5] for box in shown["pred"]] == ["right", "right"]
     assert [box[8] for box in shown["pred"]] == ["right lung", None]
     assert shown["summary"] == "2 of 2 found, 1 of them under another label"
 
 
 def test_failures_are_selected_evenly() -> None:
-    made = [film(f"m{k}", status="empty") for k in range(101)]
-    (missed,) = (group for group in choose_films(page(made), count=5) if group.title == "Missed")
-    assert missed.films == (0, 25, 50, 75, 100)
+    made = [answered(f"m{k}", status="empty") for k in range(101)]
+    (missed,) = (group for group in choose_images(page(made), count=5) if group.title == "Missed")
+    assert missed.images == (0, 25, 50, 75, 100)
 
 
-def test_no_films_no_groups() -> None:
-    assert choose_films(page([])) == []
+def test_no_images_no_groups() -> None:
+    assert choose_images(page([])) == []
 
 
 @pytest.mark.parametrize(
     ("one", "tags"),
     [
-        (film("found", pred=[BOX]), ["boxes"]),
-        (film("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", MISPLACED]),
+        (answered("found", pred=[BOX]), ["boxes"]),
+        (answered("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", MISPLACED]),
         # two boxes on one finding: pairing is one to one
-        (film("twice", pred=[BOX, BOX]), ["boxes", MISPLACED]),
-        (film("missed", status="empty"), ["empty", MISSED_FINDING]),
+        (answered("twice", pred=[BOX, BOX]), ["boxes", MISPLACED]),
+        (answered("missed", status="empty"), ["empty", MISSED_FINDING]),
         # an overlap below 0.5 is a miss
-        (film("loose", pred=[(20, 20, 60, 44)]), ["boxes", MISSED_FINDING, MISPLACED]),
-        (film("invented", gt=(), pred=[BOX]), ["boxes", HALLUCINATED]),
+        (answered("loose", pred=[(20, 20, 60, 44)]), ["boxes", MISSED_FINDING, MISPLACED]),
+        (answered("invented", gt=(), pred=[BOX]), ["boxes", HALLUCINATED]),
         # in an ignored region nothing is invented
-        (film("ignored", gt=(), pred=[BOX], ignore=[BOX]), ["boxes"]),
-        (film("turned", pred=[(60, 70, 20, 20)]), ["boxes", MISSED_FINDING, MISPLACED]),
-        (film("cut", pred=[BOX], status="truncated", rejected={"cut_off": 2}), ["truncated", "cut_off"]),
-        (film("normal", gt=(), status="empty"), ["empty", RIGHT_NORMAL]),
+        (answered("ignored", gt=(), pred=[BOX], ignore=[BOX]), ["boxes"]),
+        (answered("turned", pred=[(60, 70, 20, 20)]), ["boxes", MISSED_FINDING, MISPLACED]),
+        (answered("cut", pred=[BOX], status="truncated", rejected={"cut_off": 2}), ["truncated", "cut_off"]),
+        (answered("normal", gt=(), status="empty"), ["empty", RIGHT_NORMAL]),
     ],
     ids=lambda value: value.id if hasattr(value, "id") else "",
 )
 def test_tags_say_what_an_answer_is(one, tags) -> None:
     data = data_of(render_evaluation_page(page([one], **NOTHING)))
-    assert data["films"][0]["tags"] == tags
+    assert data["images"][0]["tags"] == tags
 
 
-def test_the_record_of_a_film(document: str) -> None:
+def test_the_record_of_an_image(document: str) -> None:
     good = record(document, "good 5")
     assert good["gt"] == [[20, 20, 60, 70, "mass", "found", "0.60"]]
     assert good["pred"] == [[20, 20, 60, 50, "mass", "right", "0.60", None, None]]
@@ -353,7 +353,7 @@ def test_the_record_of_a_film(document: str) -> None:
     assert record(document, "normal")["ceilings"] == [0.2] * 5
     assert record(document, "invented 1")["pred"][0][7] == 0.75
     assert record(document, "invented 2")["pred"][0][:5] == [None, 0, 9, 9, None]
-    assert data_of(document)["total"] == len(films())
+    assert data_of(document)["total"] == len(answered_images())
 
 
 def test_the_size_is_bounded(monkeypatch) -> None:
@@ -361,11 +361,11 @@ def test_the_size_is_bounded(monkeypatch) -> None:
     noise = Image.fromarray(rng.integers(0, 256, (900, 700), dtype=np.uint8))
     monkeypatch.setattr(module, "MOST_LISTED", 30)
     monkeypatch.setattr(module, "TEXT_BUDGET", 8000)
-    many = [film(f"f{k}", pred=[BOX] * 80, text="x" * 9000, reward=k / 200) for k in range(200)]
+    many = [answered(f"f{k}", pred=[BOX] * 80, text="x" * 9000, reward=k / 200) for k in range(200)]
     document = render_evaluation_page(page(many, **NOTHING, load_image=lambda _: noise))
     data = data_of(document)
     # those of the groups, worst, typical and best, and then as many as there is room for
-    shown = {str(place) for group in data["groups"] for place in group["films"]}
+    shown = {str(place) for group in data["groups"] for place in group["images"]}
     assert len(shown) == 36
     assert shown < set(data["pictures"])
     assert 0.9 * module.PICTURE_BUDGET < sum(map(len, data["pictures"].values())) <= module.PICTURE_BUDGET
@@ -374,38 +374,38 @@ def test_the_size_is_bounded(monkeypatch) -> None:
         assert len(content) <= PICTURE_BYTES
         assert max(Image.open(io.BytesIO(content)).size) <= 512
     assert set(range(30)) < set(data["places"])
-    assert {place for group in data["groups"] for place in group["films"]} < set(data["places"])
-    assert f"the table below lists {len(data['films'])} of them" in document
-    assert all(len(one["text"]) + one["cut"] == 9000 for one in data["films"])
-    assert sum(len(one["text"]) for one in data["films"]) <= 30 * 8000 // 30 + 160 * len(data["films"])
-    assert all(len(one["pred"]) == module.MOST_BOXES and one["n"] == [1, 80] for one in data["films"])
+    assert {place for group in data["groups"] for place in group["images"]} < set(data["places"])
+    assert f"the table below lists {len(data['images'])} of them" in document
+    assert all(len(one["text"]) + one["cut"] == 9000 for one in data["images"])
+    assert sum(len(one["text"]) for one in data["images"]) <= 30 * 8000 // 30 + 160 * len(data["images"])
+    assert all(len(one["pred"]) == module.MOST_BOXES and one["n"] == [1, 80] for one in data["images"])
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I", "F"])
-def test_films_of_every_mode_become_pictures(mode: str) -> None:
+def test_images_of_every_mode_become_pictures(mode: str) -> None:
     document = render_evaluation_page(
-        page([film("a", pred=[BOX])], **NOTHING, load_image=lambda _: Image.new(mode, (60, 40)))
+        page([answered("a", pred=[BOX])], **NOTHING, load_image=lambda _: Image.new(mode, (60, 40)))
     )
     (uri,) = data_of(document)["pictures"].values()
     assert Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).size == (60, 40)
 
 
-def test_films_without_an_image_are_shown_without_one() -> None:
-    document = render_evaluation_page(page([film("a", pred=[BOX])], **NOTHING, load_image=lambda _: None))
+def test_images_without_an_image_are_shown_without_one() -> None:
+    document = render_evaluation_page(page([answered("a", pred=[BOX])], **NOTHING, load_image=lambda _: None))
     assert data_of(document)["pictures"] == {}
-    assert "Pictures of 0 of 1 films" in document
+    assert "Pictures of 0 of 1 images" in document
 
 
-def test_a_reward_that_a_film_lacks_is_none() -> None:
-    lacking = film("b")
+def test_a_reward_that_an_image_lacks_is_none() -> None:
+    lacking = answered("b")
     object.__setattr__(lacking, "rewards", {"R4": NAN})
-    document = render_evaluation_page(page([film("a"), lacking], **NOTHING))
+    document = render_evaluation_page(page([answered("a"), lacking], **NOTHING))
     assert record(document, "b")["rewards"] == [None] * 5
 
 
-def test_every_figure_of_an_evaluation_has_a_group_and_so_a_definition() -> None:
-    answers = [film("a", pred=[BOX], reward=0.5), film("b", pred=[BOX], pred_scores=[0.5], reward=0.5)]
+def test_every_metric_of_an_evaluation_has_a_group_and_so_a_definition() -> None:
+    answers = [answered("a", pred=[BOX], reward=0.5), answered("b", pred=[BOX], pred_scores=[0.5], reward=0.5)]
     found = [evaluate({"mine": [one]}, Measures("R4", resamples=100)) for one in answers]
     keys = {key for one in found for key in one.headings}
     assert "query_ap_50" in keys
-    assert [group.title for group, _ in group_figures(keys) if not group.definition] == []
+    assert [group.title for group, _ in group_metrics(keys) if not group.definition] == []

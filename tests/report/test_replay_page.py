@@ -10,7 +10,7 @@ import pytest
 
 Image = pytest.importorskip("PIL.Image", reason="needs the eval extra")
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm  # noqa: E402
+from grounding_rewards.metrics.answered_image import AnsweredImage  # noqa: E402
 from grounding_rewards.metrics.replay import answer_rulers, replay  # noqa: E402
 from grounding_rewards.report.replay_page import ReplayPage, headline, render_replay_page  # noqa: E402
 from tests.report.evaluations import HOSTILE  # noqa: E402
@@ -21,19 +21,19 @@ BOX = [10.0, 10.0, 60.0, 40.0]
 def answer(name, share, **values):
     """An answer whose box has this share of the reference box."""
     box = [BOX[0], BOX[1], BOX[0] + 50 * share, BOX[3]]
-    return AnsweredFilm(name, 100, 80, **{"gt": [BOX], "gt_labels": ["mass"], "pred": [box], "text": "[]", **values})
+    return AnsweredImage(name, 100, 80, **{"gt": [BOX], "gt_labels": ["mass"], "pred": [box], "text": "[]", **values})
 
 
-def page(answers=None, rewards=None, films=None, **values):
+def page(answers=None, rewards=None, images=None, **values):
     answers = answers or [answer("a", 0.9), answer("a", 0.2), answer("b", 0.6), answer("b", 0.3)]
     n = len(answers)
-    films = films or [one.id for one in answers]
+    images = images or [one.id for one in answers]
     rewards = rewards or {"R1": [0.9, 0.0, 0.2, 0.6], "soft_f1": [0.1, 0.7, 0.6, 0.3], "constant": [0.5] * n}
-    groups = [[k for k in range(n) if films[k] == name] for name in dict.fromkeys(films)]
-    found = replay(rewards, answer_rulers(answers), groups=groups, films=films)
+    groups = [[k for k in range(n) if images[k] == name] for name in dict.fromkeys(images)]
+    found = replay(rewards, answer_rulers(answers), groups=groups, images=images)
     shown = {
         **{"title": "Rewards on the same answers", "log": "r4", "found": found, "answers": answers},
-        **{"scored": rewards, "films": films, "steps": [3] * n, "load_image": lambda k: None, **values},
+        **{"scored": rewards, "images": images, "steps": [3] * n, "load_image": lambda k: None, **values},
     }
     return render_replay_page(ReplayPage(**shown))
 
@@ -45,7 +45,7 @@ def texts(document):
 def test_the_page_says_what_was_compared_and_how_alike_rewards_are():
     document = page()
     shown = texts(document)
-    assert "r4: 4 answers to 2 films, 2 groups of several answers to one film; intervals over 2 films" in shown
+    assert "r4: 4 answers to 2 images, 2 groups of several answers to one image; intervals over 2 images" in shown
     assert document.count('<svg class="heat"') == 2
     assert "R1 and soft_f1: -1.000" in document
     assert "R1 with itself" in document
@@ -96,12 +96,12 @@ def test_the_answers_that_rewards_disagree_about_stand_side_by_side():
     assert "R1 0.900 &gt; 0.000 soft_f1 0.100 &lt; 0.700 constant 0.500 = 0.500" in shown
 
 
-@pytest.mark.parametrize(("count", "films"), [(0, 0), (1, 1), (8, 2)])
-def test_only_so_many_films_are_shown(count, films):
+@pytest.mark.parametrize(("count", "images"), [(0, 0), (1, 1), (8, 2)])
+def test_only_so_many_images_are_shown(count, images):
     opened = []
     document = page(shown=count, load_image=opened.append)
-    assert document.count("<article>") == len(opened) == films
-    assert ("guard it like the films" in document) == (films > 0)
+    assert document.count("<article>") == len(opened) == images
+    assert ("guard it like the images" in document) == (images > 0)
 
 
 def test_without_groups_the_page_says_so():
@@ -110,7 +110,7 @@ def test_without_groups_the_page_says_so():
         rewards={"R1": [0.9, 0.1, 0.5], "R3": [0, 1, 0.5]},
     )
     assert document.count('<svg class="heat"') == 1
-    assert "No coefficient: no film has several answers." in document
+    assert "No coefficient: no image has several answers." in document
     assert "Where rewards disagree" not in document
 
 
@@ -122,5 +122,5 @@ def test_what_a_model_or_a_dataset_wrote_is_text():
 
 
 def test_one_of_each_is_named_in_the_singular():
-    found = replay({"R1": [1.0]}, {}, groups=[[0]], films=["a"])
-    assert headline(found) == "1 answer to 1 film, 0 groups of several answers to one film; intervals over 1 film"
+    found = replay({"R1": [1.0]}, {}, groups=[[0]], images=["a"])
+    assert headline(found) == "1 answer to 1 image, 0 groups of several answers to one image; intervals over 1 image"

@@ -26,7 +26,7 @@ ROWS = [
 
 def html_table(rows: list[Row], headings: dict[str, str]) -> str:
     macros: Any = _environment().get_template("macros.html.jinja").module
-    return str(macros.figure_table(rows, measured_columns(rows, headings), "system"))
+    return str(macros.metric_table(rows, measured_columns(rows, headings), "system"))
 
 
 def test_columns_that_nobody_measured_are_left_out() -> None:
@@ -48,7 +48,7 @@ def test_terminal_shows_brackets_as_they_are() -> None:
     from rich.console import Console
 
     buffer = io.StringIO()
-    rows = [*ROWS, Row("[red]", ROWS[0].figures)]
+    rows = [*ROWS, Row("[red]", ROWS[0].metrics)]
     Console(file=buffer, width=80).print(terminal_table(rows, HEADINGS, title="R4"))
     text = buffer.getvalue()
     assert "[red]" in text
@@ -58,11 +58,11 @@ def test_terminal_shows_brackets_as_they_are() -> None:
 
 def test_markdown() -> None:
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
-    assert math.isnan(ROWS[0].figures["label"][0])
+    assert math.isnan(ROWS[0].metrics["label"][0])
 
 
-def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+def test_the_table_of_robustness_has_the_image_as_it_is_once() -> None:
     share = (0.5, 0.4, 0.6)
     points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
     rows = robustness_rows(points)
-    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
+    assert [row.name for row in rows] == ["the image as it is", "noise, strength 1", "blur, strength 1"]

@@ -1,4 +1,4 @@
-"""Films, completions and rewards whose numbers are kept in tests/golden/rewards.json, and how they are computed.
+"""Images, completions and rewards whose numbers are kept in tests/golden/rewards.json, and how they are computed.
 
 A row may be added at any time; one that is changed or taken away changes numbers that are kept.
 """
@@ -16,8 +16,8 @@ FILE = REPOSITORY / "tests" / "golden" / "rewards.json"
 
 _SIZE = {"width": 1000, "height": 800}
 
-#: Rows of a dataset; boxes in pixels of a film of 1000 × 800.
-FILMS: dict[str, dict[str, Any]] = {
+#: Rows of a dataset; boxes in pixels of an image of 1000 × 800.
+IMAGES: dict[str, dict[str, Any]] = {
     "nothing": {"boxes": [], "labels": []},
     "one": {"boxes": [[100, 160, 400, 480]], "labels": ["mass"]},
     "two": {"boxes": [[100, 160, 400, 480], [600, 80, 900, 400]], "labels": ["mass", "effusion"]},
@@ -45,7 +45,7 @@ FILMS: dict[str, dict[str, Any]] = {
 
 
 def _boxes(*rows: tuple[Any, ...]) -> str:
-    """An answer in the format of Qwen3-VL, thousandths of the film."""
+    """An answer in the format of Qwen3-VL, thousandths of the image."""
     return json.dumps([{"bbox_2d": box, "label": label} for label, *box in rows])
 
 
@@ -114,11 +114,11 @@ def is_same(reward: str, one: float | None, other: float | None) -> bool:
 
 
 def compute_numbers() -> dict[str, dict[str, dict[str, float]]]:
-    """The number of every reward on every film for every completion."""
+    """The number of every reward on every image for every completion."""
     found = {}
     for title, (name, kwargs) in REWARDS.items():
         reward = gr.get_reward(name, box_format="qwen3-vl", **kwargs)
-        found[title] = {film: _on(reward, row) for film, row in FILMS.items()}
+        found[title] = {image: _on(reward, row) for image, row in IMAGES.items()}
     return found
 
 

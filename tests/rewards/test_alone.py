@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing.space_check import SpaceWatcher, original_sizes
+from grounding_rewards.parsing.thinking_check import ThinkingWatcher
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,
@@ -24,8 +26,6 @@ from grounding_rewards.rewards import (
     SplineIoUReward,
 )
 from grounding_rewards.rewards.quality import HermiteSpline, PiecewiseLinear
-from grounding_rewards.space_check import SpaceWatcher, film_sizes
-from grounding_rewards.thinking_check import ThinkingWatcher
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 
 PIXELS = {"syntax": "qwen3-vl", "space": "pixel"}
@@ -80,7 +80,7 @@ TRUTHS = valid_box_lists()
 
 
 @st.composite
-def answered_films(draw):
+def answered_images(draw):
     """A row with one or several readers, with regions or without; and an answer: near its truth, far, broken, none."""
     truth = draw(TRUTHS)
     row = {
@@ -109,7 +109,7 @@ def columns_of(rows):
     return {name: [row[name] for row in rows] for name in rows[0]}
 
 
-# As many boxes as make every loop over a few boxes give way to arrays, and a film without any.
+# As many boxes as make every loop over a few boxes give way to arrays, and an image without any.
 FILLER = random_boxes(np.random.default_rng(0), 12).tolist()
 BIG = (
     json.dumps([{"bbox_2d": box, "label": "nodule"} for box in FILLER]),
@@ -117,11 +117,11 @@ BIG = (
 )
 
 
-@given(st.lists(answered_films(), min_size=1, max_size=4), BOX_REWARDS, READERS, st.sampled_from(["zero", "empty"]))
-def test_alone_and_in_a_batch_a_completion_is_the_same(films, box_reward, readers, on_unparseable):
+@given(st.lists(answered_images(), min_size=1, max_size=4), BOX_REWARDS, READERS, st.sampled_from(["zero", "empty"]))
+def test_alone_and_in_a_batch_a_completion_is_the_same(images, box_reward, readers, on_unparseable):
     reward = gr.get_reward("R3", box_format=PIXELS, readers=readers)
     reward = replace(reward, box_reward=box_reward, on_unparseable=on_unparseable)
-    texts, rows = zip(*films, BIG, strict=True)
+    texts, rows = zip(*images, BIG, strict=True)
     together = reward.details(texts, **columns_of(rows))
     for text, row, expected in zip(texts, rows, together, strict=True):
         columns = columns_of([row])
@@ -147,15 +147,15 @@ def test_a_curve_at_a_few_points_is_the_curve(ious):
         assert curve([ious]).shape == (1, len(ious))
 
 
-def answers(films):
-    """Texts and columns: a film each, with one to five findings, some of them hit."""
+def answers(images):
+    """Texts and columns: an image each, with one to five findings, some of them hit."""
     rng = np.random.default_rng(1)
     texts, boxes = [], []
-    for k in range(films):
+    for k in range(images):
         truth = random_boxes(rng, k % 6)
         boxes.append(truth.tolist())
         texts.append(json.dumps([{"bbox_2d": box, "label": "mass"} for box in (truth * 0.97).round(3).tolist()]))
-    return texts, {"boxes": boxes, "width": [1000] * films, "height": [1000] * films}
+    return texts, {"boxes": boxes, "width": [1000] * images, "height": [1000] * images}
 
 
 def score_alone(reward, text, row):
@@ -197,7 +197,7 @@ def test_a_wrong_space_is_reported_once_by_many_threads():
 
     def watch(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        return watcher.watch([raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], film_sizes(1, 1000, 1000))
+        return watcher.watch([raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_sizes(1, 1000, 1000))
 
     with ThreadPoolExecutor(16) as pool:
         found = [check for checks in pool.map(watch, range(0, 600, 5)) for check in checks]

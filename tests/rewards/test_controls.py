@@ -85,7 +85,7 @@ class TestRandom:
 
     def test_golden(self):
         # made once by this package: another version must draw the same numbers, or old runs cannot be resumed
-        assert earned(self.REWARD, ["[]"], id=["film-1"]) == [0.7824040083681488]
+        assert earned(self.REWARD, ["[]"], id=["image-1"]) == [0.610167991746134]
 
     def test_of_the_text_the_row_and_the_seed_alone(self):
         texts, ids = [BOX, "[]", "no idea", "\ud800"], ["a", "b", "c", "d"]

@@ -12,11 +12,11 @@ def test_no_number_has_changed() -> None:
     kept = json.loads(FILE.read_text(encoding="utf-8"))["numbers"]
     found = compute_numbers()
     changed = [
-        f"{reward}, film {film!r}, completion {completion!r}: {number!r} was {was!r}"
-        for reward, films in found.items()
-        for film, completions in films.items()
+        f"{reward}, image {image!r}, completion {completion!r}: {number!r} was {was!r}"
+        for reward, images in found.items()
+        for image, completions in images.items()
         for completion, number in completions.items()
-        if not is_same(reward, number, was := kept.get(reward, {}).get(film, {}).get(completion))
+        if not is_same(reward, number, was := kept.get(reward, {}).get(image, {}).get(completion))
     ]
     assert not changed, (
         f"{len(changed)} numbers are not those of {FILE.name}: {changed[:5]}. A number that changes asks for a version "
@@ -30,4 +30,4 @@ def test_the_rows_tell_the_rewards_apart() -> None:
     numbers = compute_numbers()
     assert len({json.dumps(one) for one in numbers.values()}) == len(numbers)
     assert {name.split()[0] for name in numbers} == set(gr.list_rewards())
-    assert all(0 <= number <= 1 for films in numbers.values() for one in films.values() for number in one.values())
+    assert all(0 <= number <= 1 for images in numbers.values() for one in images.values() for number in one.values())

@@ -1,4 +1,4 @@
-"""On a film without findings fewer false boxes may earn more: graded_negatives, and what it must never pay."""
+"""On an image without findings fewer false boxes may earn more: graded_negatives, and what it must never pay."""
 
 import re
 
@@ -101,9 +101,9 @@ def test_another_box_never_pays_and_silence_pays_most(name, pred, regions, more,
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 300])
 def test_as_many_boxes_with_one_hit_at_the_threshold_earn_more(name, most, n):
     reward = gr.get_reward(name, no_box_bonus=1, graded_negatives=most - 1e-9)
-    on_normal_film = reward.score([JUNK] * n, [])
+    on_normal_image = reward.score([JUNK] * n, [])
     # the hit comes last, where R1 pays least for it
-    assert on_normal_film < reward.score([JUNK] * (n - 1) + [AT_TAU], [FINDING])
+    assert on_normal_image < reward.score([JUNK] * (n - 1) + [AT_TAU], [FINDING])
 
 
 def test_r5_beyond_that_bound():
@@ -113,13 +113,13 @@ def test_r5_beyond_that_bound():
 
 @given(st.sampled_from(SPECIFICATION_REWARDS), st.floats(0.1, 0.9), st.floats(0, 1))
 def test_between_one_box_and_none_it_is_a_smaller_bonus(name, graded, normal):
-    """The share of normal films at which silence pays as much as one box, which hits wherever there is a finding."""
+    """The share of normal images at which silence pays as much as one box, which hits wherever there is a finding."""
     graded_reward = gr.get_reward(name, graded_negatives=graded)
     plain = gr.get_reward(name, no_box_bonus=0.2 * (1 - graded / 2))
 
     def advantage_of_the_box(reward):
-        films = [(normal, []), (1 - normal, [FINDING])]
-        return sum(share * (reward.score([FINDING], gt) - reward.score([], gt)) for share, gt in films)
+        images = [(normal, []), (1 - normal, [FINDING])]
+        return sum(share * (reward.score([FINDING], gt) - reward.score([], gt)) for share, gt in images)
 
     assert advantage_of_the_box(graded_reward) == pytest.approx(advantage_of_the_box(plain), abs=1e-12)
 

@@ -33,7 +33,7 @@ def score(completions, boxes, name="R3", box_format="qwen3-vl", size=100, column
         (RIGHT, GT, 1.0),
         ('[{"bbox_2d": [0, 0, 500, 400]}]', GT, 0.8),
         (RIGHT, [], 0.0),  # a hallucination
-        ("[]", [], 0.2),  # a stated negative
+        ("[]", [], 0.2),  # a no-finding statement
         ("[]", GT, 0.0),  # a miss
         ("", [], 0.0),  # silence is no negative
         ("Sorry.", [], 0.0),
@@ -174,7 +174,7 @@ def test_the_reward_overrides_the_row():
 
 def test_every_format_in_one_batch_is_converted_as_it_is_alone():
     formats = gr.list_box_formats()
-    # Wide films and high ones, of odd and even differences of their sides
+    # Wide images and high ones, of odd and even differences of their sides
     sizes = [
         {"width": 401 + 30 * k, "height": 700, "resized_width": 392, "resized_height": 28 * (k + 1)}
         for k in range(len(formats))
@@ -601,10 +601,10 @@ def test_a_completion_is_scored_alike_in_any_company(texts, random):
 
 @pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5", "tests.rewards.test_grounding.HalfReward"])
 @given(st.lists(st.tuples(box_lists(), valid_box_lists(max_size=3), valid_box_lists(max_size=1)), max_size=4))
-def test_many_films_score_as_each_does(name, films):
+def test_many_images_score_as_each_does(name, images):
     reward = gr.get_reward(name)
-    pred, gt, ignore = (list(part) for part in zip(*films, strict=True)) if films else ([], [], [])
-    expected = [reward.score(*film[:2], ignore=film[2]) for film in films]
+    pred, gt, ignore = (list(part) for part in zip(*images, strict=True)) if images else ([], [], [])
+    expected = [reward.score(*image[:2], ignore=image[2]) for image in images]
     assert reward.score_many(pred, gt, ignore=ignore) == pytest.approx(expected)
 
 
@@ -615,7 +615,7 @@ class HalfReward:
         return 0.5 if len(pred) == len(gt) else 0.0
 
 
-def test_many_films_with_labels():
+def test_many_images_with_labels():
     reward = gr.get_reward("R3", label_matching="exact")
     boxes = [[[0, 0, 9, 9]], [[0, 0, 9, 9], [20, 20, 30, 30]], []]
     pred_labels, gt_labels = [["mass"], ["mass", None], []], [["mass"], ["nodule", "mass"], []]
@@ -627,6 +627,6 @@ def test_many_films_with_labels():
 
 
 @pytest.mark.parametrize(("pred", "gt"), [(2, 1), (1, 2), (0, 1)])
-def test_films_of_other_numbers_are_refused(pred, gt):
-    with pytest.raises(ValueError, match=f"Expected as many films for `gt` as for `pred`, got {gt} and {pred}"):
+def test_images_of_other_numbers_are_refused(pred, gt):
+    with pytest.raises(ValueError, match=f"Expected as many images for `gt` as for `pred`, got {gt} and {pred}"):
         gr.get_reward("R3").score_many([[]] * pred, [[]] * gt)

@@ -21,7 +21,7 @@ BROKEN = '{"bbox_2d": [1, 2, 3]}'
 
 
 def item(box, label="nodule"):
-    """A box in pixels of a film of 100 x 100, in thousandths."""
+    """A box in pixels of an image of 100 x 100, in thousandths."""
     return json.dumps({"bbox_2d": [10 * value for value in box], "label": label})
 
 
@@ -57,7 +57,7 @@ class TestIgnore:
             # anything else beside it is a hallucination
             (answer(ASIDE, JUNK), [], 0.0, "1 box where there is nothing to find, 1 box ignored"),
             (answer(ASIDE, BROKEN), [], 0.0, "1 broken box where there is nothing to find, 1 box ignored"),
-            # what does not end is no stated negative, with an ignored box or without
+            # what does not end is no no-finding statement, with an ignored box or without
             (answer(ASIDE)[:-1], [], 0.0, "truncated, 1 box ignored"),
             # F1.5 of one hit and one false positive: 3.25 · 1/2 / (2.25 / 2 + 1)
             (answer(HIT, ASIDE, JUNK), GT, 1.625 / 2.125, "1 of 1 found, 1 false box, 1 box ignored, mean IoU 1.00"),
@@ -184,8 +184,8 @@ class TestReaders:
 
 
 @st.composite
-def read_films(draw):
-    """A completion, each reader's labelled boxes, and ignore regions, on a film of 100 x 100."""
+def read_images(draw):
+    """A completion, each reader's labelled boxes, and ignore regions, on an image of 100 x 100."""
     label = st.sampled_from(["mass", "nodule", None])
     pred = [item([5 * value for value in box], draw(label)) for box in draw(valid_box_lists(max_size=4))]
     frame = draw(st.sampled_from(["[{}]", "[{}", "no idea {}"]))
@@ -199,13 +199,13 @@ def read_films(draw):
 
 
 @given(
-    st.lists(read_films(), min_size=1, max_size=4),
+    st.lists(read_images(), min_size=1, max_size=4),
     st.sampled_from(NAMES),
     st.sampled_from(["ignore", "exact", "synonyms"]),
     st.sampled_from(["zero", "empty"]),
 )
-def test_any_of_is_the_maximum_over_readers(films, name, label_matching, silent):
-    texts, readers, labels, ignore = (list(column) for column in zip(*films, strict=True))
+def test_any_of_is_the_maximum_over_readers(images, name, label_matching, silent):
+    texts, readers, labels, ignore = (list(column) for column in zip(*images, strict=True))
     options = {"name": name, "params": {"label_matching": label_matching, "on_unparseable": silent}}
     got = details(texts, reader_boxes=readers, reader_labels=labels, ignore_boxes=ignore, **options)
     for text, boxes, names, regions, scored in zip(texts, readers, labels, ignore, got, strict=True):
@@ -238,7 +238,7 @@ class TestLabels:
         (scored,) = details([answer(BROKEN, HIT, HIT)], boxes=[GT], labels=[["nodule"]], **EXACT)
         assert [(one.label, one.tp, one.fp) for one in scored.explanation.per_label] == [("nodule", 1, 1), (None, 0, 1)]
 
-    def test_a_film_without_findings_needs_no_label(self):
+    def test_an_image_without_findings_needs_no_label(self):
         assert rewards(["[]", answer(HIT)], boxes=[[], []], labels=[[], []], **EXACT) == [0.2, 0.0]
 
     def test_mean_average_precision(self):

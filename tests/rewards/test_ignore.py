@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.matching import MATCHERS
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 from tests.metrics.coco_oracle import coco_mean_average_precision
@@ -98,7 +98,7 @@ def test_a_grid_over_a_region_is_no_place_to_hedge():
     assert spam.reward < 0.1
     # COCO's rule, which excuses all the others
     assert gr.get_reward("R3", ignore_many=True).score(grid, gt, ignore=region) == 1
-    # a normal film: as many boxes as regions may be written, no more
+    # a normal image: as many boxes as regions may be written, no more
     assert gr.get_reward("R3").score(grid, [], ignore=region) == 0
     assert gr.get_reward("R3").score(grid[:1], [], ignore=region) == 0.2
 
@@ -147,7 +147,7 @@ def test_a_region_far_from_all_boxes_changes_nothing(pred, gt, scores):
 
 
 @given(box_lists(), valid_box_lists(max_size=3), st.sampled_from(EVERY))
-def test_on_a_film_without_findings_no_box_earns_more_than_none(pred, ignore, reward):
+def test_on_an_image_without_findings_no_box_earns_more_than_none(pred, ignore, reward):
     earned, silent = reward.score(pred, [], ignore=ignore), reward.score([], [], ignore=ignore)
     left = len(pred) - len(reward.explain(pred, [], ignore=ignore).ignored)
     assert silent == reward.score([], [])
@@ -190,7 +190,7 @@ def test_crowds_as_in_pycocotools():
         pred = [[x, y, x2 - rng.uniform(0, 14), y2] for x, y, x2, y2 in gt if rng.random() < 0.8]
         pred += [[x, y, x + rng.uniform(5, 40), y + 25] for x, y in rng.uniform((0, 70), (180, 160), (6, 2))]
         pred = [pred[i] for i in rng.permutation(len(pred))]
-        film = AnsweredFilm(
+        image = AnsweredImage(
             "a",
             400,
             200,
@@ -200,5 +200,5 @@ def test_crowds_as_in_pycocotools():
             pred_scores=1 - np.arange(len(pred)) / 100,
             ignore=crowds,
         )
-        expected = coco_mean_average_precision([film], [0.5], label_matching="ignore")
+        expected = coco_mean_average_precision([image], [0.5], label_matching="ignore")
         assert reward.score(pred, gt, ignore=crowds) == pytest.approx(expected, abs=1e-12)

@@ -1,4 +1,4 @@
-"""What docs/rewards.md states that an answer may earn without a look at the film, and when an extra box pays."""
+"""What docs/rewards.md states that an answer may earn without a look at the image, and when an extra box pays."""
 
 import numpy as np
 import pytest

@@ -9,7 +9,7 @@ import grounding_rewards as gr
 from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import MATCHERS
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from grounding_rewards.rewards.label_matching import LabelCodes, LabelCounts
 from tests.conftest import box_lists, valid_box_lists
@@ -82,7 +82,7 @@ def test_counts_of_each_label():
     )
 
 
-def test_a_synonym_counts_for_the_label_of_the_film():
+def test_a_synonym_counts_for_the_label_of_the_image():
     reward = gr.get_reward("R3", label_matching="synonyms")
     pred_labels, gt_labels = ["effusion", "Pleural effusion", "fluid, perhaps"], ["left pleural effusion"]
     explained = reward.explain([A, B, C], [A], pred_labels=pred_labels, gt_labels=gt_labels)
@@ -119,16 +119,16 @@ def labelled(boxes):
 
 
 @st.composite
-def films(draw, predictions=box_lists):
+def images(draw, predictions=box_lists):
     pred, gt = draw(predictions()), draw(valid_box_lists())
     pred_labels = draw(labelled(pred))
     gt_labels = [label or "mass" for label in draw(labelled(gt))]
     return pred, gt, pred_labels, gt_labels
 
 
-@given(films(), st.sampled_from(NAMES), st.sampled_from(["greedy", "thresholded_hungarian"]))
-def test_no_pair_of_different_labels(film, name, matching):
-    pred, gt, pred_labels, gt_labels = film
+@given(images(), st.sampled_from(NAMES), st.sampled_from(["greedy", "thresholded_hungarian"]))
+def test_no_pair_of_different_labels(image, name, matching):
+    pred, gt, pred_labels, gt_labels = image
     explained = gr.get_reward(name, label_matching="exact", matching=matching).explain(
         pred, gt, pred_labels=pred_labels, gt_labels=gt_labels
     )
@@ -138,17 +138,17 @@ def test_no_pair_of_different_labels(film, name, matching):
     assert sum(one.fn for one in explained.per_label) == explained.fn
 
 
-@given(films(), st.sampled_from(NAMES))
-def test_one_label_for_all_is_no_label(film, name):
-    pred, gt, _, _ = film
+@given(images(), st.sampled_from(NAMES))
+def test_one_label_for_all_is_no_label(image, name):
+    pred, gt, _, _ = image
     one = {"pred_labels": ["mass"] * len(pred), "gt_labels": ["mass"] * len(gt)}
     for rule in ("exact", "synonyms"):
         assert gr.get_reward(name, label_matching=rule).score(pred, gt, **one) == gr.get_reward(name).score(pred, gt)
 
 
-@given(films(), st.sampled_from(NAMES))
-def test_synonyms_of_exact_labels_are_exact(film, name):
-    pred, gt, pred_labels, gt_labels = film
+@given(images(), st.sampled_from(NAMES))
+def test_synonyms_of_exact_labels_are_exact(image, name):
+    pred, gt, pred_labels, gt_labels = image
     exact, synonyms = (
         gr.get_reward(name, label_matching=rule).explain(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels).reward
         for rule in ("exact", "synonyms")
@@ -157,16 +157,16 @@ def test_synonyms_of_exact_labels_are_exact(film, name):
     assert exact == synonyms
 
 
-@given(st.lists(st.tuples(films(), valid_box_lists(max_size=2)), max_size=5), st.booleans())
+@given(st.lists(st.tuples(images(), valid_box_lists(max_size=2)), max_size=5), st.booleans())
 def test_a_batch_gives_the_single_scores(rows, per_label):
     reward = gr.get_reward("R1", label_matching="exact", per_label=per_label)
     box_reward = reward.box_reward
     batch = box_reward.score_flat(
-        BoxBatch.of([film[0] for film, _ in rows], "pred"),
-        BoxBatch.of([film[1] for film, _ in rows], "gt"),
+        BoxBatch.of([image[0] for image, _ in rows], "pred"),
+        BoxBatch.of([image[1] for image, _ in rows], "gt"),
         ignore=BoxBatch.of([ignore for _, ignore in rows], "ignore"),
         labels=box_reward.label_codes(
-            [label for film, _ in rows for label in film[2]], [label for film, _ in rows for label in film[3]]
+            [label for image, _ in rows for label in image[2]], [label for image, _ in rows for label in image[3]]
         ),
     )
     for k, ((pred, gt, pred_labels, gt_labels), ignore) in enumerate(rows):
@@ -174,9 +174,9 @@ def test_a_batch_gives_the_single_scores(rows, per_label):
         assert batch.explanation(k) == alone
 
 
-@given(films(), valid_box_lists(max_size=3), valid_box_lists(1, 1), st.sampled_from(NAMES), st.booleans())
-def test_another_ignore_region_never_lowers_a_reward(film, ignore, more, name, per_label):
-    pred, gt, pred_labels, gt_labels = film
+@given(images(), valid_box_lists(max_size=3), valid_box_lists(1, 1), st.sampled_from(NAMES), st.booleans())
+def test_another_ignore_region_never_lowers_a_reward(image, ignore, more, name, per_label):
+    pred, gt, pred_labels, gt_labels = image
     options = {"per_label": True} if per_label and name == "R1" else {}
     reward = gr.get_reward(name, label_matching="exact", **options)
     before, after = (
@@ -202,9 +202,9 @@ def mean_over_labels(pred, gt, pred_labels, gt_labels, **options):
     return np.mean(each)
 
 
-@given(films(), st.sampled_from(RANKINGS), st.sampled_from(list(INTERPOLATIONS)))
-def test_the_mean_over_labels_is_that_of_each_alone(film, ranking, interpolation):
-    pred, gt, pred_labels, gt_labels = film
+@given(images(), st.sampled_from(RANKINGS), st.sampled_from(list(INTERPOLATIONS)))
+def test_the_mean_over_labels_is_that_of_each_alone(image, ranking, interpolation):
+    pred, gt, pred_labels, gt_labels = image
     options = {"ranking": ranking, "interpolation": interpolation}
     reward = gr.get_reward("R1", label_matching="exact", per_label=True, **options)
     expected = mean_over_labels(pred, gt, pred_labels, gt_labels, **options)
@@ -258,7 +258,7 @@ def test_the_mean_over_labels_equals_pycocotools():
         ]
         pred = [pred[i] for i in rng.permutation(len(pred))]
         boxes, pred_labels = [box for box, _ in pred], [label for _, label in pred]
-        film = AnsweredFilm(
+        image = AnsweredImage(
             "a",
             400,
             200,
@@ -268,7 +268,7 @@ def test_the_mean_over_labels_equals_pycocotools():
             pred_labels=pred_labels,
             pred_scores=1 - np.arange(len(pred)) / 100,
         )
-        expected = coco_mean_average_precision([film], [0.5])
+        expected = coco_mean_average_precision([image], [0.5])
         assert reward.score(boxes, gt, pred_labels=pred_labels, gt_labels=gt_labels) == pytest.approx(
             expected, abs=1e-12
         )

@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
 from grounding_rewards.box_batch import BoxBatch
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards import (
     R1,
     R2,
@@ -124,7 +124,7 @@ def assignment_is_ambiguous(iou):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_equal_to_the_book_on_random_films(name):
+def test_equal_to_the_book_on_random_images(name):
     rng = np.random.default_rng(7)
     reward = getattr(gr.rewards, name)
     for _ in range(200):
@@ -357,10 +357,10 @@ def test_101_points_equal_pycocotools():
         pred = [pred[i] for i in rng.permutation(len(pred))]
         if not pred:
             continue
-        film = AnsweredFilm(
+        image = AnsweredImage(
             "a", 400, 200, gt=gt, gt_labels=[""] * len(gt), pred=pred, pred_scores=1 - np.arange(len(pred)) / 100
         )
-        expected = coco_mean_average_precision([film], [0.5], label_matching="ignore")
+        expected = coco_mean_average_precision([image], [0.5], label_matching="ignore")
         assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
 
 

@@ -21,7 +21,7 @@ from grounding_rewards.rewards.schedules import Pace, Schedule, SelfPaced
 RAISED = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
 PACED = {"schedule": "self_paced", "of": "hit_rate", "window": 4, "from": 0.1, "to": 0.5, "rate": 0.5, "by": 0.1}
 # One finding, and an answer of IoU 0.3.
-FILM = {"boxes": [[[0, 0, 100, 100]]], "width": [1000], "height": [1000]}
+IMAGE = {"boxes": [[[0, 0, 100, 100]]], "width": [1000], "height": [1000]}
 ANSWER = '[{"bbox_2d": [0, 0, 100, 30]}]'
 MISS = '[{"bbox_2d": [500, 500, 600, 600]}]'
 
@@ -30,8 +30,8 @@ def scheduled(name="R3", **params):
     return gr.get_reward(name, box_format="qwen3-vl", **params)
 
 
-def films(count):
-    return {name: column * count for name, column in FILM.items()}
+def images(count):
+    return {name: column * count for name, column in IMAGE.items()}
 
 
 class TestValues:
@@ -167,7 +167,7 @@ class TestValueObject:
 
         monkeypatch.setitem(REGISTRY, "constant-share", Constant)
         reward = scheduled("constant-share", share=RAISED)
-        assert reward([ANSWER], **FILM, step=1, max_steps=10) == pytest.approx([0.2])
+        assert reward([ANSWER], **IMAGE, step=1, max_steps=10) == pytest.approx([0.2])
 
 
 class TestCall:
@@ -176,21 +176,21 @@ class TestCall:
     def test_is_the_reward_of_its_present_value(self, name, step):
         present = scheduled(name, iou_threshold=min(0.1 + 0.4 * step / 8, 0.5))
         told = {"step": step, "max_steps": 20}
-        assert scheduled(name, iou_threshold=RAISED)([ANSWER], **FILM, **told) == present([ANSWER], **FILM)
+        assert scheduled(name, iou_threshold=RAISED)([ANSWER], **IMAGE, **told) == present([ANSWER], **IMAGE)
 
     def test_trainer_state_tells_as_step_does(self):
         reward = scheduled(iou_threshold=RAISED)
         for step in range(20):
             state = SimpleNamespace(global_step=step, max_steps=20)
-            found = reward([ANSWER], **FILM, trainer_state=state)
-            assert found == reward([ANSWER], **FILM, step=step, max_steps=20)
+            found = reward([ANSWER], **IMAGE, trainer_state=state)
+            assert found == reward([ANSWER], **IMAGE, step=step, max_steps=20)
 
     def test_the_state_of_a_trainer_that_does_not_train_is_the_end(self):
         state = SimpleNamespace(global_step=0, max_steps=0)
-        assert scheduled(iou_threshold=RAISED)([ANSWER], **FILM, trainer_state=state) == [0.0]
+        assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, trainer_state=state) == [0.0]
 
     def test_beyond_the_end_is_the_end(self):
-        assert scheduled(iou_threshold=RAISED)([ANSWER], **FILM, step=30, max_steps=20) == [0.0]
+        assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, step=30, max_steps=20) == [0.0]
 
     @pytest.mark.parametrize(
         ("told", "part"),
@@ -205,12 +205,12 @@ class TestCall:
     )
     def test_nothing_is_guessed(self, told, part):
         with pytest.raises(ValueError, match=part):
-            scheduled(iou_threshold=RAISED)([ANSWER], **FILM, **told)
+            scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, **told)
 
     def test_a_reward_without_schedules_passes_over_what_is_told(self):
         reward = scheduled(iou_threshold=0.3)
         # columns of a dataset may have these names
-        assert reward([ANSWER], **FILM, step=["a"], max_steps=[None]) == reward([ANSWER], **FILM)
+        assert reward([ANSWER], **IMAGE, step=["a"], max_steps=[None]) == reward([ANSWER], **IMAGE)
 
     def test_everything_that_trains_nothing_has_the_final_values(self):
         reward, final = scheduled(iou_threshold=RAISED), scheduled(iou_threshold=0.5)
@@ -218,14 +218,14 @@ class TestCall:
         assert reward.score(pred, gt) == final.score(pred, gt) == 0
         assert reward.score_many([pred], [gt]) == [0]
         assert reward.explain(pred, gt).tp == 0
-        assert reward.details([ANSWER], **FILM)[0].reward == 0
-        assert score_columns([reward], [ANSWER], **FILM) == score_columns([final], [ANSWER], **FILM)
+        assert reward.details([ANSWER], **IMAGE)[0].reward == 0
+        assert score_columns([reward], [ANSWER], **IMAGE) == score_columns([final], [ANSWER], **IMAGE)
 
     def test_logged_under_constant_keys(self):
         for step, threshold in ((0, 0.1), (10, 0.5)):
             logged: dict[str, float] = {}
             reward = scheduled(iou_threshold=RAISED, no_box_bonus={**RAISED, "schedule": "step"})
-            reward([ANSWER], **FILM, log_metric=logged.__setitem__, step=step, max_steps=20)
+            reward([ANSWER], **IMAGE, log_metric=logged.__setitem__, step=step, max_steps=20)
             assert list(logged) == [f"R3/{key}" for key in (*METRIC_KEYS, "iou_threshold", "no_box_bonus")]
             assert logged["R3/iou_threshold"] == logged["R3/no_box_bonus"] == threshold
 
@@ -237,7 +237,7 @@ class TestPace:
         pace, seen = Pace(reward), []
         for answer in answers:
             seen.append(pace.values["iou_threshold"])
-            reward([answer] * count, **films(count), pace=pace)
+            reward([answer] * count, **images(count), pace=pace)
             pace.update()
         return [*seen, pace.values["iou_threshold"]]
 
@@ -260,7 +260,7 @@ class TestPace:
     def test_never_back_and_never_beyond(self):
         assert self.steps(*[ANSWER] * 3, *[MISS] * 9, rate=0.01, to=0.25)[-8:] == [0.25] * 8
 
-    def test_findings_count_and_films_without_any_do_not(self):
+    def test_findings_count_and_images_without_any_do_not(self):
         # Two findings, one of them hit: a rate of 0.5 per completion.
         reward = scheduled(iou_threshold={**PACED, "window": 2})
         pace = Pace(reward)
@@ -276,10 +276,10 @@ class TestPace:
         reward = scheduled(iou_threshold=PACED)
         one, *others = (Pace(reward) for _ in range(3))
         for answers in ([ANSWER] * 4, [MISS] * 4, [MISS, ANSWER] * 2, [ANSWER] * 4):
-            reward(answers, **films(4), pace=one)
+            reward(answers, **images(4), pace=one)
             one.update()
             for pace, part in zip(others, (answers[:2], answers[2:]), strict=True):
-                reward(part, **films(2), pace=pace)
+                reward(part, **images(2), pace=pace)
             gathered = [hit for pace in others for hit in pace.noted]
             for pace in others:
                 pace.update(gathered)
@@ -313,15 +313,15 @@ class TestPace:
             Pace(scheduled(iou_threshold=RAISED))
         reward = scheduled(iou_threshold=PACED)
         with pytest.raises(ValueError, match=r"got none\. Train with GroundingGRPOTrainer"):
-            reward([ANSWER], **FILM, trainer_state=SimpleNamespace(global_step=0, max_steps=9))
+            reward([ANSWER], **IMAGE, trainer_state=SimpleNamespace(global_step=0, max_steps=9))
         with pytest.raises(ValueError, match="got one of another reward"):
-            reward([ANSWER], **FILM, pace=Pace(scheduled(beta=PACED)))
+            reward([ANSWER], **IMAGE, pace=Pace(scheduled(beta=PACED)))
         with pytest.raises(ValueError, match="Expected the state of iou_threshold, got that of beta"):
             Pace(reward).restore(Pace(scheduled(beta=PACED)).state())
 
     def test_beside_a_schedule(self):
         reward = scheduled(iou_threshold=PACED, beta={**RAISED, "from": 2, "to": 1})
         logged: dict[str, float] = {}
-        reward([ANSWER], **FILM, pace=Pace(reward), step=1, max_steps=10, log_metric=logged.__setitem__)
+        reward([ANSWER], **IMAGE, pace=Pace(reward), step=1, max_steps=10, log_metric=logged.__setitem__)
         assert logged["R3/iou_threshold"] == 0.1
         assert logged["R3/beta"] == pytest.approx(1.75)

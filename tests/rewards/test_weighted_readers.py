@@ -19,7 +19,7 @@ A, B, FAR = [0, 0, 10, 10], [50, 50, 60, 60], [80, 0, 90, 10]
 def earned(pred, readers, how="weighted", regions=None, broken=0, **options):
     reward = gr.get_reward("soft_f1", box_format="qwen3-vl", readers=how, **options)
     items = [f'{{"bbox_2d": {box}}}' for box in [*pred, *["[1, 2, 3]"] * broken]]
-    # a film of 1000 pixels, whose thousandths are pixels
+    # an image of 1000 pixels, whose thousandths are pixels
     columns = {"reader_boxes": [readers], "width": [1000], "height": [1000], "ignore_boxes": [regions]}
     return reward([f"[{', '.join(items)}]"], **columns)[0]
 

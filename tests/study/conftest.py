@@ -20,7 +20,7 @@ collect_ignore_glob = (
 #: A study whose runs take a few seconds; paths are found from the repository.
 SMALL = {
     "name": "small",
-    "primary": {"figure": "mean_iou", "set": "test"},
+    "primary": {"metric": "mean_iou", "set": "test"},
     "reference": "R3",
     "seeds": 2,
     "checkpoints": 2,
@@ -29,18 +29,18 @@ SMALL = {
     "dataset": "synthetic",
     "train": {
         "config": "configs/demo/grpo.yaml",
-        "train_films": 16,
+        "train_images": 16,
         "max_steps": 6,
         "per_device_train_batch_size": 16,
     },
     "sets": {
-        "test": {"split": "test", "films": 4},
-        "other": {"split": "validation", "films": 3, "changes": {"window_level": 2, "crop": 3}},
+        "test": {"split": "test", "images": 4},
+        "other": {"split": "validation", "images": 3, "changes": {"window_level": 2, "crop": 3}},
     },
     "starts": {"strong": {"model": "assets/tiny_vlm"}},
     "arms": {
         "R3": {"reward": "R3"},
-        "sft": {"control": True, "sft": {"config": "configs/demo/sft.yaml", "train_films": 16}},
+        "sft": {"control": True, "sft": {"config": "configs/demo/sft.yaml", "train_images": 16}},
     },
 }
 

@@ -14,7 +14,7 @@ SIDE = 200
 
 
 class Arm(dict):
-    """`error`: of the edges of a box, in its sizes; `junk`: false boxes a film; `spread`: between seeds."""
+    """`error`: of the edges of a box, in its sizes; `junk`: false boxes an image; `spread`: between seeds."""
 
     def __init__(self, name: str, start: str = "strong", **more: Any) -> None:
         defaults = {"error": 0.1, "junk": 0.1, "spread": 0.01, "role": "arm", "reward": {"name": name, "kwargs": {}}}
@@ -39,8 +39,8 @@ ARMS = (
 )
 
 
-def films(seed: int, count: int = 30, name: str = "film") -> list[dict[str, Any]]:
-    """References of a set; two films a patient, a quarter without a finding."""
+def images(seed: int, count: int = 30, name: str = "image") -> list[dict[str, Any]]:
+    """References of a set; two images a patient, a quarter without a finding."""
     rng = np.random.default_rng(seed)
     made = []
     for k in range(count):
@@ -75,16 +75,16 @@ def write_study(
     seeds: int = 3,
     steps: Sequence[int] = (10, 20),
     reference: str = "R3",
-    figure: str = "mean_iou",
+    metric: str = "mean_iou",
     count: int = 30,
 ) -> Path:
     """Write the folder of a finished study, and give it back."""
-    sets = {"test": films(1, count), "other": films(2, count, "elsewhere")}
+    sets = {"test": images(1, count), "other": images(2, count, "elsewhere")}
     starts = {arm["start"]: 0.2 if arm["start"] == "strong" else 0.4 for arm in arms}
     plan = {
         "schema": 1,
         "name": "fake",
-        "declared": {"primary": {"figure": figure, "set": "test"}, "reference": reference},
+        "declared": {"primary": {"metric": metric, "set": "test"}, "reference": reference},
         "checkpoints": len(steps),
         "sets": {name: {"dataset": "synthetic", "split": "test"} for name in sets},
         "starts": {name: {"model": "tiny"} for name in starts},
@@ -92,7 +92,7 @@ def write_study(
         "runs": {run_name(arm, k): "fingerprint" for arm in arms for k in range(seeds)},
     }
     write(folder / "study.yaml", yaml.safe_dump(plan, sort_keys=False))
-    write(folder / "films.json", {"sets": sets})
+    write(folder / "images.json", {"sets": sets})
     for number, (start, error) in enumerate(starts.items()):
         rng = np.random.default_rng(100 + number)
         said = {name: {"answers": answers(rng, rows, error, 0.5)} for name, rows in sets.items()}

@@ -17,7 +17,7 @@ def test_points_are_means_of_steps():
         "step": [2, 3],
         "reward": [0.2, 0.5],
         "mean_iou": [0.3, 0.6],
-        # a step without a negative film says nothing
+        # a step without a negative image says nothing
         "hallucination_rate": [0.5, None],
     }
 

@@ -45,9 +45,9 @@ def test_arms_seeds_and_starts_may_be_added(begun, small):
     ("part", "change", "message"),
     [
         ("name", "other", "Expected the study 'small', which the folder .* holds, got 'other'"),
-        ("reference", "sft", "Expected the primary figure and reference of the study .* declared before the runs"),
-        ("primary", {"figure": "f1_50", "set": "test"}, "declared before the runs"),
-        ("sets", {"test": {"split": "test", "films": 5}}, "Expected the sets of the study"),
+        ("reference", "sft", "Expected the primary metric and reference of the study .* declared before the runs"),
+        ("primary", {"metric": "f1_50", "set": "test"}, "declared before the runs"),
+        ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets of the study"),
         ("seeds", [1, 2], "Expected every run .* got none called strong--R3--seed0"),
         ("train", {"learning_rate": 1e-6}, "Expected the settings that strong--R3--seed0 .* got learning_rate 1e-06"),
         ("starts", {"strong": {"model": "somewhere/else"}}, "got another start"),

@@ -82,8 +82,8 @@ def test_a_folder_can_be_named_for_all(tmp_path, small):
     [
         ({"arm": {}}, "Expected keys of a study in study.yaml, got arm. They are name"),
         ({"primary": None}, "Expected `primary` in study.yaml, got none"),
-        ({"primary": {"figure": "mean_iou"}}, "declared before the runs"),
-        ({"primary": {"figure": "mean_iou", "set": "tset"}}, "Expected one of test, other for the set of primary"),
+        ({"primary": {"metric": "mean_iou"}}, "declared before the runs"),
+        ({"primary": {"metric": "mean_iou", "set": "tset"}}, "Expected one of test, other for the set of primary"),
         ({"reference": "R4"}, "Expected one of R3, sft for reference"),
         ({"seeds": 1}, "Expected at least 2 different seeds .* got 1. The unit of a study is the training run"),
         ({"seeds": [1, 1]}, "Expected at least 2 different seeds"),
@@ -133,11 +133,11 @@ def test_several_files_of_options(small, tmp_path):
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
-        ("sets", {"split": "test", "film": 3}, "Expected keys of a set in set bad"),
-        ("sets", {"films": 3}, "Expected dataset and split for set bad"),
+        ("sets", {"split": "test", "image": 3}, "Expected keys of a set in set bad"),
+        ("sets", {"images": 3}, "Expected dataset and split for set bad"),
         ("sets", {"split": "test", "changes": {"colour": 3}}, "Expected strengths of 1 to 5 of window_level"),
         ("sets", {"split": "test", "changes": {"crop": 9}}, "Expected strengths of 1 to 5"),
-        ("sets", {"split": "test", "films": 0}, "Expected a whole number from 1 up for films"),
+        ("sets", {"split": "test", "images": 0}, "Expected a whole number from 1 up for images"),
         ("starts", {}, "Expected a folder, a name on the hub or untrained_tiny_vlm for model of start bad"),
         (
             "starts",

@@ -18,10 +18,10 @@ pytest.importorskip("jinja2", reason="needs the eval extra")
 
 from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.page import diagrams, study_page
+from grounding_rewards.study.page import plots, study_page
 from grounding_rewards.study.report import (
     as_json,
-    drawn_films,
+    drawn_images,
     print_report,
     render_latex,
     render_markdown,
@@ -62,7 +62,7 @@ def test_everything_is_written(tmp_path):
     folder = write_study(tmp_path / "study", ARMS[:2], seeds=2, steps=(5,), count=6)
     write_report(folder, tmp_path / "out", resamples=50)
     names = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.*"))
-    assert names[:2] == ["diagrams/changes.pdf", "diagrams/changes.png"]
+    assert names[:2] == ["plots/changes.pdf", "plots/changes.png"]
     assert names[-4:] == ["findings.json", "study.html", "study.md", "study.tex"]
     assert json.loads((tmp_path / "out" / "findings.json").read_text())["declared"]["reference"] == "R3"
 
@@ -71,15 +71,15 @@ def test_a_broken_study_overwrites_nothing(folder, tmp_path):
     other = shutil.copytree(folder, tmp_path / "study")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "study.md").write_text("before")
-    (other / "films.json").unlink()
-    with pytest.raises(ValueError, match=r"films\.json"):
+    (other / "images.json").unlink()
+    with pytest.raises(ValueError, match=r"images\.json"):
         write_report(other, tmp_path / "out")
     assert (tmp_path / "out" / "study.md").read_text() == "before"
 
 
-def test_an_unknown_figure_is_named(tmp_path):
-    with pytest.raises(ValueError, match="Expected a ruler for the primary figure, got 'iou'"):
-        find(read_study(write_study(tmp_path, ARMS[:2], seeds=2, figure="iou", count=4)))
+def test_an_unknown_metric_is_named(tmp_path):
+    with pytest.raises(ValueError, match="Expected a ruler for the primary metric, got 'iou'"):
+        find(read_study(write_study(tmp_path, ARMS[:2], seeds=2, metric="iou", count=4)))
 
 
 def test_means_are_those_of_the_runs(found):
@@ -112,8 +112,8 @@ def test_the_same_answers_are_no_difference(tmp_path):
         twin = json.loads((folder / "results" / f"strong--R3--seed{seed}.json").read_text())
         (folder / "results" / f"strong--R4--seed{seed}.json").write_text(json.dumps({**twin, "arm": "R4"}))
     found = find(read_study(folder), resamples=50)
-    for figures in arm(found, "strong", "R4").against_reference.values():
-        for key, one in figures.items():
+    for metrics in arm(found, "strong", "R4").against_reference.values():
+        for key, one in metrics.items():
             assert one.value == 0, key
             assert one.p == 1, key
 
@@ -166,7 +166,7 @@ def test_a_control_that_gains_is_said(found):
 
 def test_less_is_better_where_less_is_better(tmp_path):
     arms = [Arm("R3", junk=1.2), Arm("R1", junk=0.02)]
-    found = found_in(tmp_path, arms, seeds=5, figure="hallucination_rate", count=32, steps=(5,))
+    found = found_in(tmp_path, arms, seeds=5, metric="hallucination_rate", count=32, steps=(5,))
     assert found.primary_difference(arm(found, "strong", "R1")).value < 0
     assert "better than R3: R1 (-0." in said(found, "From the start, better")
 
@@ -209,27 +209,27 @@ def test_numbers_are_json(found):
     assert len(content["arms"]) == len(ARMS)
 
 
-def test_every_diagram_is_drawn(found, tmp_path):
-    drawn = diagrams(found)
+def test_every_plot_is_drawn(found, tmp_path):
+    drawn = plots(found)
     assert {"differences", "changes", "matrix", "learning", "profiles", "reward", "frac_reward_zero_std"} <= set(drawn)
     for one in drawn.values():
         assert "<svg" in one.svg()
 
 
-def test_a_figure_without_films_has_no_profile(tmp_path):
-    found = found_in(tmp_path, ARMS[:2], seeds=2, count=6, figure="sensitivity_1", steps=(5,))
-    assert "profiles" not in diagrams(found)
+def test_a_metric_without_images_has_no_profile(tmp_path):
+    found = found_in(tmp_path, ARMS[:2], seeds=2, count=6, metric="sensitivity_1", steps=(5,))
+    assert "profiles" not in plots(found)
     assert math.isfinite(found.detectable(2))
 
 
-def test_films_without_an_image_have_no_gallery(found):
+def test_images_without_an_image_have_no_gallery(found):
     assert study_page(found, {}, {}).gallery == []
 
 
-def test_films_are_shown_with_the_answers_of_every_model(found):
+def test_images_are_shown_with_the_answers_of_every_model(found):
     image = pytest.importorskip("PIL.Image", reason="needs pillow").new("L", (20, 20))
-    page = study_page(found, {}, {"film-3": image, "film-5": image})
-    assert [[name for name, _ in film.answers] for film in page.gallery] == [
+    page = study_page(found, {}, {"image-3": image, "image-5": image})
+    assert [[name for name, _ in annotated.answers] for annotated in page.gallery] == [
         [
             *("the strong start", "R3, strong start", "R1, strong start", "soft_f1, strong start"),
             *("constant, strong start", "sft, strong start"),
@@ -237,12 +237,12 @@ def test_films_are_shown_with_the_answers_of_every_model(found):
         ]
     ] * 2
     # In the order of the set, and one of them has no finding.
-    assert [film.answers[0][1].id for film in page.gallery] == ["film-3", "film-5"]
+    assert [annotated.answers[0][1].id for annotated in page.gallery] == ["image-3", "image-5"]
 
 
-def test_patients_films_are_not_looked_for(found):
-    sets = {"test": {"dataset": "somewhere/films", "split": "test"}}
-    assert drawn_films(replace(found.study, plan={"sets": sets})) == {}
+def test_patients_images_are_not_looked_for(found):
+    sets = {"test": {"dataset": "somewhere/images", "split": "test"}}
+    assert drawn_images(replace(found.study, plan={"sets": sets})) == {}
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_rewards_are_named_with_their_parameters(reward, text):
     assert reward_text(reward) == text
 
 
-def test_rewards_are_audited_on_the_films_of_the_study(tmp_path):
+def test_rewards_are_audited_on_the_images_of_the_study(tmp_path):
     arms = [Arm("R3"), Arm("late", reward={"name": "R3", "kwargs": SCHEDULE}), Arm("sft", reward=None, role="control")]
     study = read_study(write_study(tmp_path, arms, seeds=2, count=6, steps=(5,)))
     flagged = audit_arms(study)

@@ -43,9 +43,9 @@ def test_what_is_not_finished_is_known(folder):
     [
         (lambda f: (f / "study.yaml").unlink(), "Expected the folder of a study, with study.yaml"),
         (lambda f: (f / "study.yaml").write_text("name: x"), "Expected name and declared"),
-        (lambda f: (f / "films.json").unlink(), "Expected the references of the sets in"),
-        (lambda f: (f / "films.json").write_text("{"), "Expected the references of the sets as JSON"),
-        (lambda f: change(f / "films.json", sets={}), "Expected the films of the declared set 'test'"),
+        (lambda f: (f / "images.json").unlink(), "Expected the references of the sets in"),
+        (lambda f: (f / "images.json").write_text("{"), "Expected the references of the sets as JSON"),
+        (lambda f: change(f / "images.json", sets={}), "Expected the images of the declared set 'test'"),
         (lambda f: (f / "starts" / "strong.json").unlink(), "Expected the answers of a start"),
         (lambda f: [p.unlink() for p in (f / "results").iterdir()], "Expected a result for every run"),
         (lambda f: change(f / "results" / "strong--R1--seed0.json", schema=9), "Expected schema 1 .* got 9"),

@@ -1,4 +1,4 @@
-"""Rulers are the figures of metrics/, and their sums are all that a draw of patients needs."""
+"""Rulers are the metrics of metrics/, and their sums are all that a draw of patients needs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.froc import sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, film_scores, read_model, ruler_of
-from tests.metrics.random_films import random_films, without_confidences
-from tests.study.fake_studies import answers, films
+from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, image_scores, read_model, ruler_of
+from tests.metrics.random_images import random_images, without_confidences
+from tests.study.fake_studies import answers, images
 
 IN_METRICS = [key for key in RULERS if key not in ("sensitivity_1", f"reward_{SOFT}")]
 
@@ -25,13 +25,13 @@ def scored(seed: int, n: int = 25) -> list:
     rng = np.random.default_rng(seed)
     names = [key.removeprefix("reward_") for key in RULERS if key.startswith("reward_")]
     return [
-        replace(film, rewards=dict.fromkeys(names, float(rng.random())))
-        for film in without_confidences(random_films(seed, n))
+        replace(image, rewards=dict.fromkeys(names, float(rng.random())))
+        for image in without_confidences(random_images(seed, n))
     ]
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_every_ruler_is_a_figure_of_an_evaluation(seed):
+def test_every_ruler_is_a_metric_of_an_evaluation(seed):
     made = scored(seed)
     found = evaluate({"model": made}, Measures("R3", resamples=1)).systems["model"]
     for key in IN_METRICS:
@@ -50,18 +50,18 @@ def test_sensitivity_is_that_of_froc(seed, n):
 
 
 @pytest.mark.parametrize("key", RULERS)
-def test_a_film_that_is_drawn_twice_counts_twice(key):
+def test_an_image_that_is_drawn_twice_counts_twice(key):
     made = scored(7, 12)
     weights = np.array([2, 0, 1, 1, 3, 0, 1, 1, 0, 1, 1, 1])
-    drawn = [film for film, times in zip(made, weights, strict=True) for _ in range(times)]
-    twice = [replace(film, id=str(k)) for k, film in enumerate(drawn)]
+    drawn = [image for image, times in zip(made, weights, strict=True) for _ in range(times)]
+    twice = [replace(image, id=str(k)) for k, image in enumerate(drawn)]
     ruler = RULERS[key]
     by_weights = ruler.combine(weights @ ruler.parts(ModelAnswers(made)))
     assert float(by_weights) == pytest.approx(ruler.value(ModelAnswers(twice)), abs=1e-12, nan_ok=True)
 
 
 def test_rewards_are_those_of_the_texts():
-    rows = films(5, 12)
+    rows = images(5, 12)
     texts = answers(np.random.default_rng(0), rows, 0.1, 0.5)
     read = read_model(rows, texts, "qwen3-vl")
     columns = {name: [row[name] for row in rows] for name in ("boxes", "labels", "width", "height")}
@@ -70,22 +70,22 @@ def test_rewards_are_those_of_the_texts():
         assert RULERS[key].value(read) == pytest.approx(np.mean(reward(texts, **columns)), abs=1e-12)
 
 
-def test_films_of_a_patient_are_one_unit():
-    read = read_model(films(1, 6), ["[]"] * 6, "qwen3-vl")
-    # without patients every film is one
+def test_images_of_a_patient_are_one_unit():
+    read = read_model(images(1, 6), ["[]"] * 6, "qwen3-vl")
+    # without patients every image is one
     assert len(set(read.patients.tolist())) == 6
-    rows = [{**row, "patient_id": row["patient"]} for row in films(1, 6)]
+    rows = [{**row, "patient_id": row["patient"]} for row in images(1, 6)]
     assert read_model(rows, ["[]"] * 6, "qwen3-vl").patients.tolist() == [0, 0, 1, 1, 2, 2]
 
 
-def test_only_ratios_have_scores_of_films():
+def test_only_ratios_have_scores_of_images():
     made = scored(3, 6)
-    scores = film_scores(RULERS["mean_iou"], ModelAnswers(made))
+    scores = image_scores(RULERS["mean_iou"], ModelAnswers(made))
     assert scores is not None
-    assert np.isnan(scores).tolist() == [not len(film.gt) for film in made]
-    assert film_scores(RULERS["sensitivity_1"], ModelAnswers(made)) is None
+    assert np.isnan(scores).tolist() == [not len(image.gt) for image in made]
+    assert image_scores(RULERS["sensitivity_1"], ModelAnswers(made)) is None
 
 
-def test_an_unknown_figure_is_named_with_all_that_there_are():
+def test_an_unknown_metric_is_named_with_all_that_there_are():
     with pytest.raises(ValueError, match=r"got 'f1'\. Declare one of: mean_iou, f1_50, "):
         ruler_of("f1")

@@ -25,7 +25,7 @@ from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
-SHARED = ("study.yaml", "films.json", "starts")
+SHARED = ("study.yaml", "images.json", "starts")
 
 
 def read(path):
@@ -73,15 +73,15 @@ def test_a_supervised_run_counts_in_steps_of_equal_cost(made_study):
     assert found["compute"]["tokens"] > 0
 
 
-def test_answers_are_read_with_the_films_that_are_kept(made_study):
-    """The shipped model finds most of what is drawn; on changed films too there is an answer for every film."""
-    films = read(made_study / "films.json")["sets"]
+def test_answers_are_read_with_the_images_that_are_kept(made_study):
+    """The shipped model finds most of what is drawn; on changed images too there is an answer for every image."""
+    images = read(made_study / "images.json")["sets"]
     start = read(made_study / "starts" / "strong.json")
-    assert {name: len(one) for name, one in films.items()} == {"test": 4, "other": 3}
-    assert set(films["test"][0]) >= {"id", "patient", "width", "height", "boxes", "labels"}
+    assert {name: len(one) for name, one in images.items()} == {"test": 4, "other": 3}
+    assert set(images["test"][0]) >= {"id", "patient", "width", "height", "boxes", "labels"}
     reward = get_reward("R3", box_format=start["box_format"])
-    answered = read_answers(films["test"], [[text] for text in start["sets"]["test"]["answers"]], reward)
-    assert sum(film.rewards["R3"] for film in answered) / len(answered) > 0.4
+    answered = read_answers(images["test"], [[text] for text in start["sets"]["test"]["answers"]], reward)
+    assert sum(image.rewards["R3"] for image in answered) / len(answered) > 0.4
     assert len(start["sets"]["other"]["answers"]) == 3
 
 
@@ -114,7 +114,7 @@ def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
 
 
 def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypatch, capsys):
-    """Its films are not there; one of the others is finished, the other is made."""
+    """Its images are not there; one of the others is finished, the other is made."""
 
     def fork(words, *, stdout, **_):
         return Program(called, words[1:], Path(stdout.name))
@@ -124,22 +124,22 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
     monkeypatch.setattr(run, "subprocess", replaced)
     (begun / "results").mkdir()
     shutil.copy(made_study / "results" / "strong--sft--seed0.json", begun / "results")
-    content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/films"}, **SMALL["arms"]}}
+    content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/images"}, **SMALL["arms"]}}
     (begun.parent / "small.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
     assert study(begun, "--only", "bad", "sft", "--jobs", "2") == 1
     shown = capsys.readouterr()
     assert "4 runs: 1 finished, 1 finished before, 2 failed" in shown.out
     assert "failed: strong--bad--seed0" in shown.err
-    assert "nowhere/films" in shown.err
+    assert "nowhere/images" in shown.err
     assert (begun / "results" / "strong--sft--seed1.json").is_file()
     assert not (begun / "results" / "strong--bad--seed0.json").exists()
 
 
-def test_other_films_than_before_are_refused(begun, capsys):
+def test_other_images_than_before_are_refused(begun, capsys):
     """The references that all models are compared on have changed under the study."""
-    films = read(begun / "films.json")
-    films["sets"]["test"][0]["boxes"] = []
-    (begun / "films.json").write_text(json.dumps(films), encoding="utf-8")
+    images = read(begun / "images.json")
+    images["sets"]["test"][0]["boxes"] = []
+    (begun / "images.json").write_text(json.dumps(images), encoding="utf-8")
     (begun / "starts" / "strong.json").unlink()
     assert study(begun) == 1
     assert "on which earlier models of the study were measured, got others" in capsys.readouterr().err

@@ -30,7 +30,7 @@ A = np.array([[0.1, 0.5], [0.4, 0.2], [0.35, 0.9], [0.8, 0.6], [0.2, 0.7]])
 B = np.array([[0.3, 0.5], [0.1, 0.1], [0.5, 0.4], [0.2, 0.6]])
 
 
-def figures(seed: int, n: int, *, between: float = 0.02, patients: int = 60, draws: int = 400) -> np.ndarray:
+def metrics(seed: int, n: int, *, between: float = 0.02, patients: int = 60, draws: int = 400) -> np.ndarray:
     """Means over patients of runs that differ in skill and in what they do on each patient, by draw."""
     rng = np.random.default_rng(seed)
     values = 0.5 + rng.normal(0, between, (n, 1)) + rng.normal(0, 0.2, (n, patients))
@@ -74,14 +74,14 @@ def test_runs_alone_are_welchs_test():
 
 def test_patients_alone_are_a_bootstrap():
     # Both arms have one run, a start for instance: only the patients vary.
-    own, other = figures(0, 1), figures(1, 1)
+    own, other = metrics(0, 1), metrics(1, 1)
     found = difference(own, other, patients=60)
     assert found.error == pytest.approx(np.std(own[1:] - other[1:]))
     assert found.seed_variance == 0
 
 
 def test_an_arm_is_not_different_from_itself():
-    own = figures(0, 5)
+    own = metrics(0, 5)
     found = difference(own, own, patients=60)
     assert found.value == 0
     assert found.p == 1
@@ -105,7 +105,7 @@ def test_what_cannot_be_measured_has_no_difference():
 @settings(max_examples=10)
 @given(st.permutations(range(5)), st.permutations(range(5)))
 def test_which_seed_is_which_changes_nothing(one, two):
-    own, other = figures(0, 5, draws=50), figures(1, 5, draws=50)
+    own, other = metrics(0, 5, draws=50), metrics(1, 5, draws=50)
     np.testing.assert_allclose(
         difference(own[:, one], other[:, two], patients=60), difference(own, other, patients=60), rtol=1e-9
     )
@@ -114,7 +114,7 @@ def test_which_seed_is_which_changes_nothing(one, two):
 
 
 def test_the_sign_is_that_of_the_order():
-    own, other = figures(0, 4), figures(1, 5)
+    own, other = metrics(0, 4), metrics(1, 5)
     forth, back = difference(own, other, patients=60), difference(other, own, patients=60)
     assert (forth.value, forth.low, forth.high) == pytest.approx((-back.value, -back.high, -back.low))
     assert forth.p == pytest.approx(back.p)
@@ -122,15 +122,15 @@ def test_the_sign_is_that_of_the_order():
 
 
 def test_both_samples_widen_an_interval():
-    few, many = (mean_of_runs(figures(3, 5, between=0.0, patients=n), patients=n) for n in (10, 1000))
+    few, many = (mean_of_runs(metrics(3, 5, between=0.0, patients=n), patients=n) for n in (10, 1000))
     assert few.high - few.low > many.high - many.low
-    steady, shaky = (mean_of_runs(figures(3, 5, between=b), patients=60) for b in (0.0, 0.1))
+    steady, shaky = (mean_of_runs(metrics(3, 5, between=b), patients=60) for b in (0.0, 0.1))
     assert steady.high - steady.low < shaky.high - shaky.low
 
 
 def test_what_runs_do_by_chance_counts_once():
     # Runs differ only in what they do on each patient: the error is that of all answers together, 0.2 / √(5 · 60).
-    errors = [difference(figures(k, 5, between=0), np.zeros((401, 1)), patients=60).error for k in range(60)]
+    errors = [difference(metrics(k, 5, between=0), np.zeros((401, 1)), patients=60).error for k in range(60)]
     assert np.mean(np.square(errors)) == pytest.approx(0.2**2 / 300, rel=0.35)
 
 
@@ -157,14 +157,14 @@ def test_as_many_seeds_settle_as_detect():
     assert detectable_difference(0.01**2, settled - 1, patient_variance=1e-6) > 0.02
     assert seeds_to_settle(-0.02, 0.01**2, patient_variance=1e-6) == settled
     assert seeds_to_settle(0.0, 0.01**2) is None
-    assert isinstance(difference(figures(0, 2), figures(1, 2), patients=60), Difference)
+    assert isinstance(difference(metrics(0, 2), metrics(1, 2), patients=60), Difference)
 
 
 def test_intervals_hold_as_often_as_they_say():
     # A few hundred draws; docs/simulated_study.md has more.
     held = []
     for k in range(200):
-        own, other = figures(2 * k, 5, draws=100), figures(2 * k + 1, 5, draws=100)
+        own, other = metrics(2 * k, 5, draws=100), metrics(2 * k + 1, 5, draws=100)
         found = difference(own, other, patients=60)
         held.append(found.low <= 0 <= found.high)
     assert 0.91 <= np.mean(held) <= 0.995

@@ -16,13 +16,13 @@ def tiny_vlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with an untrained Qwen2.5-VL of a million parameters and its processor."""
     import torch
 
-    from grounding_rewards.data.synthetic import LABELS
     from grounding_rewards.models.tiny_vlm import (
         build_model,
         build_processor,
         build_tokenizer,
         save_tiny_vlm,
     )
+    from grounding_rewards.synthetic import LABELS
 
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("tiny_vlm")

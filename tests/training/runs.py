@@ -22,7 +22,7 @@ ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYT
 
 COMMON = {
     "model_name_or_path": ASSET,
-    "train_films": 8,
+    "train_images": 8,
     "per_device_train_batch_size": 4,
     "max_steps": 4,
     "learning_rate": 1e-3,

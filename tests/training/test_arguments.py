@@ -52,8 +52,8 @@ def parse(tmp_path, values, *args):
         ({"box_format": '{"syntax": "json"'}, ["JSON", "box_format"]),
         ({"box_format": ["json"]}, ["box_format", "qwen2.5-vl"]),
         ({"box_format": 7}, ["box_format", "qwen2.5-vl"]),
-        ({"train_films": 0}, ["a number from 1 up for train_films"]),
-        ({"train_films": 12.5}, ["int | None for train_films", "12.5"]),
+        ({"train_images": 0}, ["a number from 1 up for train_images"]),
+        ({"train_images": 12.5}, ["int | None for train_images", "12.5"]),
         ({"max_image_pixels": -1}, ["a number from 1 up for max_image_pixels"]),
         ({"dataset": 7}, ["str for dataset", "7"]),
         ({"dtype": "bf16"}, ["auto, bfloat16, float16, float32"]),
@@ -98,7 +98,7 @@ ON = {
     "curriculum": {"by": "boxes"},
     "reward_kwargs": {"beta": 2.0},
     "box_format": {"syntax": "json", "space": "norm100"},
-    "show_films": 3,
+    "show_images": 3,
     "early_stopping_patience": 4,
     "max_image_pixels": 10_000,
     "save_total_limit": 2,
@@ -136,7 +136,7 @@ def test_a_word_of_an_options_own_stays_one(tmp_path):
     _, config, model = parse(tmp_path, {}, "--run_name", "null", "--bf16", "false")
     assert (config.run_name, config.bf16, model.use_peft) == ("null", False, False)
     with pytest.raises(ValueError, match="invalid int value: 'off'"):
-        parse(tmp_path, {}, "--show_films", "off")
+        parse(tmp_path, {}, "--show_images", "off")
 
 
 def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import datasets
 import pytest
 
-from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, shown_of_rewards
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo
@@ -35,21 +35,21 @@ PERFECT = {**FLAT, "R4/signal/all_perfect": 1.0}
 
 
 def watch(*steps, names=("R4",), main=True):
-    """The warnings of a run with these figures step by step; None is a step without completions of its own."""
+    """The warnings of a run with these metrics step by step; None is a step without completions of its own."""
     trainer = SimpleNamespace(_metrics={"train": {}}, max_completion_length=8)
     watching = SignalWatch(trainer, list(names))
     state = SimpleNamespace(is_world_process_zero=main)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for figures in steps:
-            trainer._metrics["train"] = {} if figures is None else {key: [value] for key, value in figures.items()}
+        for metrics in steps:
+            trainer._metrics["train"] = {} if metrics is None else {key: [value] for key, value in metrics.items()}
             watching.on_step_end(None, state, None)
     assert all(warning.category is SignalWarning for warning in caught)
     return [str(warning.message) for warning in caught]
 
 
 @pytest.mark.parametrize(
-    ("figures", "cause", "remedy"),
+    ("metrics", "cause", "remedy"),
     [
         (CUT, "were cut off: max_completion_length 8 is too small", "Raise it"),
         (
@@ -58,24 +58,24 @@ def watch(*steps, names=("R4",), main=True):
             "grounding-rewards inspect",
         ),
         (ALIKE, "earned the same under R4 in 10 steps in a row", "Raise temperature"),
-        (BELOW, "Of 75% of the films: there are findings and boxes, and every answer earns 0", "Lower iou_threshold"),
-        (PERFECT, "Of 100% of the films: every answer earns 1", "leave such films out"),
+        (BELOW, "Of 75% of the images: there are findings and boxes, and every answer earns 0", "Lower iou_threshold"),
+        (PERFECT, "Of 100% of the images: every answer earns 1", "leave such images out"),
     ],
 )
-def test_warned_once_with_cause_and_remedy(figures, cause, remedy):
-    (warning,) = watch(*[figures] * (3 * PATIENCE))
+def test_warned_once_with_cause_and_remedy(metrics, cause, remedy):
+    (warning,) = watch(*[metrics] * (3 * PATIENCE))
     assert cause in warning
     assert remedy in warning
 
 
 def test_the_cause_is_the_most_frequent_of_the_steps_that_are_spoken_of():
     (warning,) = watch(*[PERFECT] * 4, *[BELOW] * 6)
-    assert "Of 45% of the films: there are findings and boxes" in warning
+    assert "Of 45% of the images: there are findings and boxes" in warning
 
 
 def test_a_reward_without_spread_is_named_though_another_has_some():
-    figures = {**BELOW, "frac_reward_zero_std": 0.0, **{key.replace("R4", "R1"): value for key, value in GOOD.items()}}
-    (warning,) = watch(*[figures] * PATIENCE, names=("R1", "R4"))
+    metrics = {**BELOW, "frac_reward_zero_std": 0.0, **{key.replace("R4", "R1"): value for key, value in GOOD.items()}}
+    (warning,) = watch(*[metrics] * PATIENCE, names=("R1", "R4"))
     assert "the same under R4" in warning
 
 
@@ -92,13 +92,13 @@ def test_answers_that_say_nothing_is_there_are_read():
     assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 1.0}] * 20) == []
 
 
-def test_films_without_findings_have_no_boxes_to_be_read():
+def test_images_without_findings_have_no_boxes_to_be_read():
     assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 0.9, "R4/negatives": 1.0}] * 20) == []
 
 
 def test_reward_functions_of_others_are_watched_for_spread_alone():
-    figures = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
-    assert len(watch(*[figures] * 20, names=())) == 1
+    metrics = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
+    assert len(watch(*[metrics] * 20, names=())) == 1
 
 
 def test_the_other_processes_are_silent():
@@ -114,9 +114,9 @@ class TestRealRuns:
     def test_nothing_read(self, tmp_path):
         # The model writes its boxes under another key than the one that is declared.
         declared = '{"syntax":"json","keys":["where"],"space":"norm1000"}'
-        films = synthetic_dataset("train", 30).filter(lambda boxes: len(boxes) > 0, input_columns="boxes")
-        datasets.DatasetDict({"train": films}).save_to_disk(str(tmp_path / "films"))
-        values = {"dataset": tmp_path / "films", "box_format": declared, "max_completion_length": 30}
+        images = synthetic_dataset("train", 30).filter(lambda boxes: len(boxes) > 0, input_columns="boxes")
+        datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
+        values = {"dataset": tmp_path / "images", "box_format": declared, "max_completion_length": 30}
         with pytest.warns(SignalWarning, match="R4 found no box in any answer"):
             grpo(tmp_path / "run", **values, max_steps=PATIENCE + 2, save_strategy="no")
 
@@ -128,12 +128,12 @@ class TestRealRuns:
 
 def test_right_answers_that_would_be_cut_off_are_counted_before_the_first_step(tmp_path):
     with pytest.warns(
-        UserWarning, match=r"more than max_completion_length 6 tokens on \d+ of 8 films of train_dataset"
+        UserWarning, match=r"more than max_completion_length 6 tokens on \d+ of 8 images of train_dataset"
     ):
         grpo(tmp_path / "run", max_completion_length=6, max_steps=1, save_strategy="no")
 
 
-def test_names_in_the_figures_are_those_of_the_rewards():
+def test_names_in_the_metrics_are_those_of_the_rewards():
     assert [one.name for one in build_rewards(["R4", "R1"])] == ["R4", "R1"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from huggingface_hub import ModelCard
 
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from tests.training.runs import ASSET, LORA, grpo, sft
 
@@ -18,7 +18,7 @@ def table(card):
 
 
 def test_of_grpo(tmp_path):
-    synthetic_dataset("train", 8).save_to_disk(str(tmp_path / "private" / "films" / "train"))
+    synthetic_dataset("train", 8).save_to_disk(str(tmp_path / "private" / "images" / "train"))
     values = {"reward": "R2", "reward_kwargs": '{"beta":2.0}', "max_steps": 2, "max_image_pixels": 15000}
     grpo(tmp_path / "secret" / "r2", **values)
     for path in ("README.md", "checkpoint/README.md", "checkpoint-2/../README.md"):
@@ -31,7 +31,7 @@ def test_of_grpo(tmp_path):
         assert facts["trained"] == "all weights"
         assert facts["reward"].startswith("R2: ProductIoUReward(")
         assert "beta=2.0" in facts["reward"]
-        assert facts["films"] == "synthetic, split train, 8 films"
+        assert facts["images"] == "synthetic, split train, 8 images"
         assert facts["box format"] == "qwen2.5-vl"
         assert facts["image size"] == "at most 15000 pixels, kept in the processor"
         assert facts["steps"].startswith("2 of 2")
@@ -43,14 +43,14 @@ def test_of_grpo(tmp_path):
 
 def test_its_example_runs(tmp_path, monkeypatch):
     grpo(tmp_path / "run", max_steps=1)
-    film = synthetic_dataset("test", 8)[1]
-    film["image"].save(tmp_path / "film.png")
+    image = synthetic_dataset("test", 8)[1]
+    image["image"].save(tmp_path / "image.png")
     code = (tmp_path / "run" / "checkpoint" / "README.md").read_text().split("```python\n")[1].split("```")[0]
     assert "box_format='qwen2.5-vl'" in code
     code = code.replace('"path/to/checkpoint"', repr(str(tmp_path / "run" / "checkpoint")))
     names = {}
     monkeypatch.chdir(tmp_path)
-    exec(code.replace('"text": "..."', f'"text": {film["prompt"][0]["content"][1]["text"]!r}'), names)
+    exec(code.replace('"text": "..."', f'"text": {image["prompt"][0]["content"][1]["text"]!r}'), names)
     assert isinstance(names["text"], str)
     assert names["boxes"].shape[1:] == (4,)
 
@@ -91,4 +91,4 @@ def test_of_the_trainer_alone(tmp_path):
     GroundingGRPOTrainer(str(ASSET), ["R4", "R1"], args, synthetic_dataset("train", 8)).train()
     facts = table(ModelCard.load(tmp_path / "README.md"))
     assert facts["reward"].count("Reward(") == 2
-    assert facts["films"] == "8 films"
+    assert facts["images"] == "8 images"

@@ -16,7 +16,7 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
 

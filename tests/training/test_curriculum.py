@@ -1,4 +1,4 @@
-"""Easy films first: which film enters when, which is drawn when, and that a resumed run draws the same."""
+"""Easy images first: which image enters when, which is drawn when, and that a resumed run draws the same."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.training
 BOX, SMALL = [0, 0, 50, 50], [0, 0, 5, 5]
 
 
-def films(*boxes, **columns):
+def images(*boxes, **columns):
     n = len(boxes)
     rows = {"id": [f"f{k}" for k in range(n)], "boxes": list(boxes), "width": [100] * n, "height": [100] * n}
     return Dataset.from_dict({**rows, **columns})
@@ -37,37 +37,37 @@ def stages_of(dataset, seed=0, **curriculum):
 
 class TestEntering:
     def test_number_of_boxes(self):
-        assert stages_of(films([BOX] * 4, [BOX], [BOX] * 2, [BOX] * 3), by="boxes") == [1, 0, 0, 1]
+        assert stages_of(images([BOX] * 4, [BOX], [BOX] * 2, [BOX] * 3), by="boxes") == [1, 0, 0, 1]
 
     def test_area_of_the_smallest_box(self):
-        found = stages_of(films([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area")
+        found = stages_of(images([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area")
         assert found == [1, 0, 0, 1]
 
     def test_area_of_the_mean_box(self):
         # By hand, in pixels: (2500 + 25) / 2 = 1262, 2500, 400, 25.
-        found = stages_of(films([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area", of="mean")
+        found = stages_of(images([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area", of="mean")
         assert found == [0, 0, 1, 1]
 
-    def test_area_is_a_share_of_the_film(self):
-        # The same box on a film of four times the area.
-        dataset = films([BOX], [BOX], width=[200, 100], height=[200, 100])
+    def test_area_is_a_share_of_the_image(self):
+        # The same box on an image of four times the area.
+        dataset = images([BOX], [BOX], width=[200, 100], height=[200, 100])
         assert stages_of(dataset, by="area") == [1, 0]
 
     def test_pass_rate_of_a_column(self):
         rates = [0.1, 0.9, 0.5, 0.4]
-        assert stages_of(films([BOX], [BOX], [BOX], [BOX], pass_rate=rates), by="pass_rate") == [1, 0, 0, 1]
-        assert stages_of(films([BOX], [BOX], hits=[0, 1]), by="pass_rate", column="hits") == [1, 0]
+        assert stages_of(images([BOX], [BOX], [BOX], [BOX], pass_rate=rates), by="pass_rate") == [1, 0, 0, 1]
+        assert stages_of(images([BOX], [BOX], hits=[0, 1]), by="pass_rate", column="hits") == [1, 0]
 
     def test_pass_rate_of_a_file_is_the_mean_over_its_lines(self, tmp_path):
         # as `grounding-rewards score` writes them, a line for each completion
         lines = [("f0", 1.0), ("f0", 0.0), ("f1", 0.4), ("f1", 0.4), ("f2", 0.9), ("other", 0.0)]
         path = tmp_path / "scored.jsonl"
         path.write_text("".join(json.dumps({"id": name, "R3": rate, "row": 1}) + "\n" for name, rate in lines))
-        found = stages_of(films([BOX], [BOX], [BOX]), by="pass_rate", file=str(path), column="R3", stages=3)
+        found = stages_of(images([BOX], [BOX], [BOX]), by="pass_rate", file=str(path), column="R3", stages=3)
         assert found == [1, 2, 0]
 
-    def test_films_without_findings_enter_in_the_same_shares(self):
-        dataset = films(*[[BOX] * (k % 4) for k in range(40)])
+    def test_images_without_findings_enter_in_the_same_shares(self):
+        dataset = images(*[[BOX] * (k % 4) for k in range(40)])
         found = np.array(stages_of(dataset, by="boxes", stages=5))
         negative = np.array([k % 4 == 0 for k in range(40)])
         assert np.bincount(found[negative]).tolist() == [2] * 5
@@ -75,14 +75,14 @@ class TestEntering:
 
     def test_measured_negatives_are_ordered_as_measured(self):
         rates = [0.0, 1.0, 0.9, 0.1]
-        assert stages_of(films([BOX], [], [BOX], [], pass_rate=rates), by="pass_rate") == [1, 0, 0, 1]
+        assert stages_of(images([BOX], [], [BOX], [], pass_rate=rates), by="pass_rate") == [1, 0, 0, 1]
 
     def test_several_readers_count_as_their_mean(self):
         columns = {"reader_boxes": [[[BOX], [BOX] * 4], None, None]}
-        assert stages_of(films([], [BOX] * 2, [BOX] * 3, **columns), by="boxes", stages=3) == [1, 0, 2]
+        assert stages_of(images([], [BOX] * 2, [BOX] * 3, **columns), by="boxes", stages=3) == [1, 0, 2]
 
     def test_ties_are_broken_by_chance_and_by_the_seed_alone(self):
-        dataset = films(*[[BOX]] * 20)
+        dataset = images(*[[BOX]] * 20)
         assert stages_of(dataset, by="boxes") == stages_of(dataset, by="boxes")
         assert stages_of(dataset, by="boxes") != stages_of(dataset, by="boxes", seed=1)
         assert sorted(stages_of(dataset, by="boxes")) == [0] * 10 + [1] * 10
@@ -95,7 +95,7 @@ class TestStages:
         st.integers(1, 40),
         st.integers(0, 3),
     )
-    def test_a_draw_has_different_films_of_its_stage(self, later, drawn, draws, seed):
+    def test_a_draw_has_different_images_of_its_stage(self, later, drawn, draws, seed):
         entering = np.array([0] * drawn + later)
         stages = Stages(entering, 3, drawn, draws, seed)
         for draw in range(draws + 5):
@@ -110,11 +110,11 @@ class TestStages:
         # Shorter than there are stages: the whole is still reached.
         assert [Stages(np.zeros(4, dtype=int), 3, 2, 2, 0).stage(draw) + 1 for draw in range(2)] == [1, 2]
 
-    def test_a_pass_has_every_film_of_the_stage_once(self):
+    def test_a_pass_has_every_image_of_the_stage_once(self):
         entering = np.arange(12) % 2
         stages = Stages(entering, 2, 3, 8, 0)
         first = [stages.drawn(draw) for draw in range(4)]
-        # 6 films, 3 a draw: two draws are a pass
+        # 6 images, 3 a draw: two draws are a pass
         assert Counter(chain(*first)) == dict.fromkeys(range(0, 12, 2), 2)
         assert first[:2] != first[2:]
         assert Counter(chain.from_iterable(stages.drawn(draw) for draw in range(4, 8))) == dict.fromkeys(range(12), 1)
@@ -122,8 +122,8 @@ class TestStages:
     def test_the_order_of_the_dataset_where_nothing_is_shuffled(self):
         assert Stages(np.zeros(4, dtype=int), 2, 2, 4, None).drawn(1) == [2, 3]
 
-    def test_too_few_films_for_a_first_draw(self):
-        with pytest.raises(ValueError, match="at least 3 films for the first of 2 stages of curriculum"):
+    def test_too_few_images_for_a_first_draw(self):
+        with pytest.raises(ValueError, match="at least 3 images for the first of 2 stages of curriculum"):
             Stages(np.array([0, 0, 1, 1]), 2, 3, 9, 0)
 
 
@@ -157,7 +157,7 @@ class TestSampler:
         assert list(islice(self.sampler(), 30)) == list(islice(self.sampler(), 30))
 
 
-VALUES = {**GRPO, "max_completion_length": 30, "max_steps": 6, "train_films": 12, "logging_steps": 1}
+VALUES = {**GRPO, "max_completion_length": 30, "max_steps": 6, "train_images": 12, "logging_steps": 1}
 
 
 def train(folder, curriculum, **values):
@@ -178,23 +178,23 @@ class TestRealRuns:
         assert history(stopped) == history(folder)
         assert same_weights(weights(resumed), moved)
 
-    def test_easy_films_are_drawn_first(self, tmp_path):
+    def test_easy_images_are_drawn_first(self, tmp_path):
         trainer = train(tmp_path / "run", {"by": "area", "stages": 2}, max_steps=4, num_train_epochs=1)
-        first = {film for draw in range(2) for film in trainer.stages.drawn(draw)}
+        first = {image for draw in range(2) for image in trainer.stages.drawn(draw)}
         assert set(trainer.stages.entering[sorted(first)]) == {0}
 
     def test_refused_before_the_first_step(self, tmp_path):
-        # However many of the 8 films have findings: 3 at most are a fourth of these and a fourth of those.
-        with pytest.raises(ValueError, match="at least 4 films for the first of 4 stages"):
-            train(tmp_path / "run", {"by": "boxes", "stages": 4}, per_device_train_batch_size=8, train_films=8)
-        with pytest.raises(ValueError, match=r"pass_rate of every film of train_dataset, got None in row 0 \(id"):
+        # However many of the 8 images have findings: 3 at most are a fourth of these and a fourth of those.
+        with pytest.raises(ValueError, match="at least 4 images for the first of 4 stages"):
+            train(tmp_path / "run", {"by": "boxes", "stages": 4}, per_device_train_batch_size=8, train_images=8)
+        with pytest.raises(ValueError, match=r"pass_rate of every image of train_dataset, got None in row 0 \(id"):
             train(tmp_path / "run", {"by": "pass_rate"})
         assert not (tmp_path / "run" / "config.yaml").exists()
 
 
 def train_in_two_processes(folder):
     ExactResume.end = lambda self: None
-    values = {"train_films": 16, "max_steps": 6}
+    values = {"train_images": 16, "max_steps": 6}
     whole = train(folder / "run", {"by": "boxes"}, **values)
     moved, first = weights(whole), whole.is_world_process_zero()
     if first:
@@ -239,7 +239,7 @@ def test_wrong_settings(given, parts):
     ("line", "part"),
     [
         ("{", "in line 2"),
-        ('{"id": "f1"}', 'Expected a line like {"id": "film 1", "pass_rate": 0.25}'),
+        ('{"id": "f1"}', 'Expected a line like {"id": "image 1", "pass_rate": 0.25}'),
         ('{"id": "f1", "pass_rate": 40}', "in line 2"),
         ('{"pass_rate": 0.4}', "in line 2"),
     ],
@@ -248,12 +248,14 @@ def test_wrong_files(tmp_path, line, part):
     path = tmp_path / "rates.jsonl"
     path.write_text('{"id": "f0", "pass_rate": 0.5}\n' + line + "\n")
     with pytest.raises(ValueError, match=r"Expected a line like") as caught:
-        stages_of(films([BOX], [BOX]), by="pass_rate", file=str(path))
+        stages_of(images([BOX], [BOX]), by="pass_rate", file=str(path))
     assert part in str(caught.value)
 
 
-def test_films_that_were_not_measured_are_named(tmp_path):
+def test_images_that_were_not_measured_are_named(tmp_path):
     path = tmp_path / "rates.jsonl"
     path.write_text('{"id": "f0", "pass_rate": 0.5}\n')
-    with pytest.raises(ValueError, match=r"got None in row 1 \(id f1\), 1 of 2 films in all\. Measure these films too"):
-        stages_of(films([BOX], [BOX]), by="pass_rate", file=str(path))
+    with pytest.raises(
+        ValueError, match=r"got None in row 1 \(id f1\), 1 of 2 images in all\. Measure these images too"
+    ):
+        stages_of(images([BOX], [BOX]), by="pass_rate", file=str(path))

@@ -1,4 +1,4 @@
-"""The cold start learns the right answers: boxes move with the film, and in every epoch anew."""
+"""The warm start learns the right answers: boxes move with the image, and in every epoch anew."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from PIL import Image
 from torch.utils.data import DataLoader
 from transformers import AutoProcessor
 
-from grounding_rewards.data.resize import resized_size
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.images.resize import resized_size
 from grounding_rewards.parsing import format_boxes, parse_boxes
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.gold_answers import GoldAnswers, crop_row
 
 pytestmark = pytest.mark.training
@@ -48,23 +48,23 @@ class TestCrop:
     def test_the_cut_pixels_lie_under_the_moved_boxes(self):
         pixels = np.zeros((80, 100), dtype=np.uint8)
         pixels[30:60, 20:40] = 255
-        film = {**row([[20, 30, 40, 60]], ["a"]), "image": Image.fromarray(pixels)}
-        cropped = crop_row(film, (10, 20, 80, 80))
+        image = {**row([[20, 30, 40, 60]], ["a"]), "image": Image.fromarray(pixels)}
+        cropped = crop_row(image, (10, 20, 80, 80))
         x1, y1, x2, y2 = map(int, cropped["boxes"][0])
         found = np.asarray(cropped["image"])
         assert found[y1:y2, x1:x2].min() == 255
         assert found.sum() == 255 * (x2 - x1) * (y2 - y1)
 
-    def test_a_film_without_boxes(self):
+    def test_an_image_without_boxes(self):
         assert crop_row(row([], []), (10, 10, 50, 50))["boxes"] == []
 
 
 class TestGoldAnswers:
-    def read(self, film, processor):
-        width, height = film["image"].size
+    def read(self, image, processor):
+        width, height = image["image"].size
         resized_width, resized_height = resized_size(processor, width, height)
         return parse_boxes(
-            film["completion"][0]["content"],
+            image["completion"][0]["content"],
             "qwen2.5-vl",
             width=width,
             height=height,
@@ -73,64 +73,66 @@ class TestGoldAnswers:
         )
 
     def test_answers_are_the_reference(self, processor):
-        films = synthetic_dataset("train", 8)
-        for film, answered in zip(films, GoldAnswers(processor, "qwen2.5-vl").of(films), strict=True):
+        images = synthetic_dataset("train", 8)
+        for image, answered in zip(images, GoldAnswers(processor, "qwen2.5-vl").of(images), strict=True):
             parsed = self.read(answered, processor)
-            np.testing.assert_allclose(parsed.boxes, np.array(film["boxes"]).reshape(-1, 4), atol=0.5)
-            assert list(parsed.labels) == film["labels"]
+            np.testing.assert_allclose(parsed.boxes, np.array(image["boxes"]).reshape(-1, 4), atol=0.5)
+            assert list(parsed.labels) == image["labels"]
 
     def test_answers_count_pixels_of_the_image_that_is_fed(self, processor):
-        # A film of 448×480 whose image was shrunken to 112×120, which the processor makes 112×112; the film itself it
-        # would make 112×140. By hand: x · 112/448, y · 112/480.
+        # An image of 448×480 whose image was shrunken to 112×120, which the processor makes 112×112; the image itself
+        # it would make 112×140. By hand: x · 112/448, y · 112/480.
         assert resized_size(processor, 112, 120) != resized_size(processor, 448, 480)
-        film = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
-        rows = {key: [value] for key, value in {**film, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
-        films = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
-        (answered,) = GoldAnswers(processor, "qwen2.5-vl").of(films)
+        image = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
+        rows = {key: [value] for key, value in {**image, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
+        images = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
+        (answered,) = GoldAnswers(processor, "qwen2.5-vl").of(images)
         assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
 
     def test_answers_in_a_format_of_ones_own(self, processor):
         mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
-        film = synthetic_dataset("train", 8)[1]
+        image = synthetic_dataset("train", 8)[1]
         answered = GoldAnswers(processor, mine).of(synthetic_dataset("train", 8))[1]
-        expected = format_boxes(film["boxes"], mine, labels=film["labels"], width=film["width"], height=film["height"])
+        expected = format_boxes(
+            image["boxes"], mine, labels=image["labels"], width=image["width"], height=image["height"]
+        )
         assert answered["completion"][0]["content"] == expected
 
-    def test_answers_fit_the_cropped_film(self, processor):
-        films = synthetic_dataset("train", 8, size=224)
-        answered = GoldAnswers(processor, "qwen2.5-vl", crop=0.2, contrast=0.3).of(films)
+    def test_answers_fit_the_cropped_image(self, processor):
+        images = synthetic_dataset("train", 8, size=224)
+        answered = GoldAnswers(processor, "qwen2.5-vl", crop=0.2, contrast=0.3).of(images)
         assert {answered[index]["image"].size for index in range(8)} != {(224, 224)}
-        for film in answered:
-            boxes = self.read(film, processor).boxes
-            assert np.all(boxes[:, 2:] <= np.array(film["image"].size) + 1)
+        for image in answered:
+            boxes = self.read(image, processor).boxes
+            assert np.all(boxes[:, 2:] <= np.array(image["image"].size) + 1)
 
     def test_loose_boxes_are_as_loose_as_asked(self, processor):
-        films = synthetic_dataset("train", 40, size=224)
-        loose = GoldAnswers(processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05).of(films)
+        images = synthetic_dataset("train", 40, size=224)
+        loose = GoldAnswers(processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05).of(images)
         outwards = []
-        for film, answered in zip(films, loose, strict=True):
-            gt = np.array(film["boxes"]).reshape(-1, 4)
+        for image, answered in zip(images, loose, strict=True):
+            gt = np.array(image["boxes"]).reshape(-1, 4)
             moved = self.read(answered, processor).boxes - gt
             outwards.append(moved * (-1, -1, 1, 1) / np.tile(gt[:, 2:] - gt[:, :2], 2))
         values = np.concatenate(outwards)
-        assert 0.08 < values.mean() < 0.11  # the edge of the film holds a few back
+        assert 0.08 < values.mean() < 0.11  # the edge of the image holds a few back
         assert 0.04 < values.std() < 0.07
 
     def test_answers_in_the_format_of_the_row(self, processor):
-        films = synthetic_dataset("train", 2).add_column("box_format", ["answer-list", "qwen3-vl"])
-        texts = [row["completion"][0]["content"] for row in GoldAnswers(processor).of(films)]
+        images = synthetic_dataset("train", 2).add_column("box_format", ["answer-list", "qwen3-vl"])
+        texts = [row["completion"][0]["content"] for row in GoldAnswers(processor).of(images)]
         assert ["<answer>" in text for text in texts] == [True, False]
 
     def test_sizes_of_the_image_where_no_column_has_them(self, processor):
-        films = synthetic_dataset("train", 2)
-        bare = films.remove_columns(["width", "height"])
-        with_sizes, without = (list(GoldAnswers(processor, "qwen2.5-vl").of(one)) for one in (films, bare))
+        images = synthetic_dataset("train", 2)
+        bare = images.remove_columns(["width", "height"])
+        with_sizes, without = (list(GoldAnswers(processor, "qwen2.5-vl").of(one)) for one in (images, bare))
         assert [row["completion"] for row in with_sizes] == [row["completion"] for row in without]
 
     def test_same_seed_same_augmentation(self, processor):
-        films = synthetic_dataset("train", 4)
+        images = synthetic_dataset("train", 4)
         runs = [
-            [film["image"].tobytes() for film in GoldAnswers(processor, "qwen2.5-vl", crop=0.2, seed=seed).of(films)]
+            [image["image"].tobytes() for image in GoldAnswers(processor, "qwen2.5-vl", crop=0.2, seed=seed).of(images)]
             for seed in (3, 3, 4)
         ]
         assert runs[0] == runs[1]
@@ -138,33 +140,33 @@ class TestGoldAnswers:
 
 
 class TestEpochs:
-    """A film is cropped anew in every epoch, whoever reads it, and alike whenever the epoch is read again."""
+    """An image is cropped anew in every epoch, whoever reads it, and alike whenever the epoch is read again."""
 
-    def read(self, answers, films, workers):
-        loader = DataLoader(answers.of(films), batch_size=2, num_workers=workers, collate_fn=list)
+    def read(self, answers, images, workers):
+        loader = DataLoader(answers.of(images), batch_size=2, num_workers=workers, collate_fn=list)
         return [row["image"].size for batch in loader for row in batch]
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_each_has_its_own_augmentation(self, processor, workers):
-        films, answers = synthetic_dataset("train", 6, size=224), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
+        images, answers = synthetic_dataset("train", 6, size=224), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
         epochs = []
         for epoch in range(3):
             answers.start_epoch(epoch)
-            epochs.append(self.read(answers, films, workers))
+            epochs.append(self.read(answers, images, workers))
         assert epochs[0] != epochs[1] != epochs[2] != epochs[0]
         answers.start_epoch(1)
-        assert self.read(answers, films, workers) == epochs[1]
+        assert self.read(answers, images, workers) == epochs[1]
 
     def test_workers_change_nothing(self, processor):
-        films = synthetic_dataset("train", 6, size=224)
+        images = synthetic_dataset("train", 6, size=224)
         runs = []
         for workers in (0, 2):
             answers = GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
             answers.start_epoch(4)
-            runs.append(self.read(answers, films, workers))
+            runs.append(self.read(answers, images, workers))
         assert runs[0] == runs[1]
 
-    def test_the_order_of_the_films_changes_nothing(self, processor):
-        films = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, size=224))
-        forwards = [films[k]["image"].tobytes() for k in range(6)]
-        assert [films[k]["image"].tobytes() for k in reversed(range(6))] == forwards[::-1]
+    def test_the_order_of_the_images_changes_nothing(self, processor):
+        images = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, size=224))
+        forwards = [images[k]["image"].tobytes() for k in range(6)]
+        assert [images[k]["image"].tobytes() for k in reversed(range(6))] == forwards[::-1]

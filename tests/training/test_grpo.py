@@ -14,11 +14,11 @@ from trl import GRPOConfig
 
 import grounding_rewards as gr
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.data.resize import resized_size
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.images.resize import resized_size
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo, history
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.training
 
 
 @pytest.fixture(scope="module")
-def films():
+def images():
     return synthetic_dataset("train", 8)
 
 
@@ -75,8 +75,8 @@ def token_reward():
         ("grounding_rewards.rewards.SplineIoUReward", {}, ["SplineIoUReward"]),  # a dotted path
     ],
 )
-def test_takes_a_step(tiny_vlm, films, tmp_path, reward, kwargs, names):
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), films, **kwargs)
+def test_takes_a_step(tiny_vlm, images, tmp_path, reward, kwargs, names):
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), images, **kwargs)
     trainer.train()
     assert trainer.state.global_step == 1
     assert trainer.reward_func_names == names
@@ -96,12 +96,12 @@ def test_signal_is_that_of_the_groups(tmp_path):
         assert 0 <= entry["R4/signal/effective_group_size"] <= 4
 
 
-def test_list_with_weights_moves_the_model(tiny_vlm, films, tmp_path):
+def test_list_with_weights_moves_the_model(tiny_vlm, images, tmp_path):
     trainer = GroundingGRPOTrainer(
         str(tiny_vlm),
         ["R4", "R3", token_reward()],
         config(tmp_path, learning_rate=1e-3),
-        films,
+        images,
         reward_kwargs=[{"no_box_bonus": 0.5}, None, None],
         reward_weights=[0.5, 0.25, 2.0],
     )
@@ -113,13 +113,13 @@ def test_list_with_weights_moves_the_model(tiny_vlm, films, tmp_path):
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
 
 
-def test_a_combination_has_a_curve_for_every_part(tiny_vlm, films, tmp_path):
+def test_a_combination_has_a_curve_for_every_part(tiny_vlm, images, tmp_path):
     weights = {"soft_f1": 1.0, "format_only": 0.25, "random": 0.5}
     trainer = GroundingGRPOTrainer(
         str(tiny_vlm),
         list(weights),
         config(tmp_path),
-        films,
+        images,
         reward_kwargs=[{"graded_negatives": 0.5}, None, {"seed": 3}],
         reward_weights=list(weights.values()),
     )
@@ -130,8 +130,8 @@ def test_a_combination_has_a_curve_for_every_part(tiny_vlm, films, tmp_path):
     assert {f"{name}/{key}" for name in weights for key in METRIC_KEYS} <= set(entry)
 
 
-def test_a_constant_reward_teaches_nothing(tiny_vlm, films, tmp_path):
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), "constant", config(tmp_path, learning_rate=1e-3, beta=0.0), films)
+def test_a_constant_reward_teaches_nothing(tiny_vlm, images, tmp_path):
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "constant", config(tmp_path, learning_rate=1e-3, beta=0.0), images)
     before = copy.deepcopy(trainer.model.state_dict())
     trainer.train()
     entry = logged(trainer)[0]
@@ -139,30 +139,30 @@ def test_a_constant_reward_teaches_nothing(tiny_vlm, films, tmp_path):
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
 
 
-def test_metric_keys_are_constant(tiny_vlm, films, tmp_path):
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path, max_steps=4), films)
+def test_metric_keys_are_constant(tiny_vlm, images, tmp_path):
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path, max_steps=4), images)
     trainer.train()
     keys = [list(entry) for entry in logged(trainer)]
     assert len(keys) == 4
     assert all(one == keys[0] for one in keys)
 
 
-def test_evaluates(tiny_vlm, films, tmp_path):
+def test_evaluates(tiny_vlm, images, tmp_path):
     trainer = GroundingGRPOTrainer(
         str(tiny_vlm),
         "R4",
         config(tmp_path, per_device_eval_batch_size=4),
-        eval_dataset={"few": films.select(range(4))},
-        train_dataset=films,
+        eval_dataset={"few": images.select(range(4))},
+        train_dataset=images,
     )
     trainer.evaluate()
     assert "eval_R4/mean_iou" in trainer.state.log_history[-1]
 
 
-def test_model_and_processor_objects(tiny_vlm, films, tmp_path):
+def test_model_and_processor_objects(tiny_vlm, images, tmp_path):
     model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
-    trainer = GroundingGRPOTrainer(model, "R4", config(tmp_path), films, processing_class=processor)
+    trainer = GroundingGRPOTrainer(model, "R4", config(tmp_path), images, processing_class=processor)
     assert trainer.train_dataset["box_format"][:2] == ["qwen2.5-vl"] * 2
 
 
@@ -176,21 +176,21 @@ class TestBeforeTheFirstStep:
                 (tmp_path / path.name).write_bytes(path.read_bytes())
         return str(tmp_path)
 
-    def test_bad_rows_are_named_at_once(self, no_weights, films, tmp_path):
-        rows = films.to_list()
+    def test_bad_rows_are_named_at_once(self, no_weights, images, tmp_path):
+        rows = images.to_list()
         rows[1]["boxes"] = [[50.0, 10.0, 20.0, 40.0]]
         rows[1]["labels"] = ["mass"]
         rows[6]["boxes"] = [[0.0, 0.0, 500.0, 40.0]]
         rows[6]["labels"] = ["mass"]
-        broken = datasets.Dataset.from_list(rows, features=films.features)
+        broken = datasets.Dataset.from_list(rows, features=images.features)
         with pytest.raises(ValueError, match="2 bad rows of 8") as caught:
             GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), broken)
         assert f"row 1 (id {rows[1]['id']})" in str(caught.value)
         assert f"row 6 (id {rows[6]['id']})" in str(caught.value)
 
-    def test_eval_dataset_too(self, no_weights, films, tmp_path):
+    def test_eval_dataset_too(self, no_weights, images, tmp_path):
         with pytest.raises(ValueError, match="for eval_dataset, got"):
-            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), films, films.remove_columns("boxes"))
+            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), images, images.remove_columns("boxes"))
 
     @pytest.mark.parametrize(
         ("kwargs", "message"),
@@ -207,43 +207,43 @@ class TestBeforeTheFirstStep:
             ),
         ],
     )
-    def test_wrong_arguments(self, no_weights, films, tmp_path, kwargs, message):
+    def test_wrong_arguments(self, no_weights, images, tmp_path, kwargs, message):
         with pytest.raises(ValueError, match=message):
             GroundingGRPOTrainer(
-                no_weights, **{"reward": "R4", **kwargs}, args=config(tmp_path / "run"), train_dataset=films
+                no_weights, **{"reward": "R4", **kwargs}, args=config(tmp_path / "run"), train_dataset=images
             )
 
-    def test_streams_are_refused(self, no_weights, films, tmp_path):
+    def test_streams_are_refused(self, no_weights, images, tmp_path):
         with pytest.raises(ValueError, match="map-style"):
-            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), films.to_iterable_dataset())
+            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), images.to_iterable_dataset())
 
 
 class TestColumns:
     def test_resized_sizes_are_the_processors(self, tiny_vlm):
         processor = AutoProcessor.from_pretrained(tiny_vlm)
         sizes = [(113, 57), (64, 300)]
-        films = datasets.Dataset.from_dict(
+        annotated_images = datasets.Dataset.from_dict(
             {"width": [226, 64], "height": [114, 300], "resized_width": [1, 1], "image": [1, 2]}
         ).remove_columns("image")
         images = [datasets.Image().encode_example(Image.new("L", size)) for size in sizes]
-        films = films.add_column("image", images).cast_column("image", datasets.Image())
-        films = add_columns(films, processor, "qwen2.5-vl")
-        for row, size in zip(films, sizes, strict=True):
+        annotated_images = annotated_images.add_column("image", images).cast_column("image", datasets.Image())
+        annotated_images = add_columns(annotated_images, processor, "qwen2.5-vl")
+        for row, size in zip(annotated_images, sizes, strict=True):
             grid = processor.image_processor(images=row["image"], return_tensors="pt")["image_grid_thw"][0]
             patch = processor.image_processor.patch_size
             assert (row["resized_width"], row["resized_height"]) == (grid[2] * patch, grid[1] * patch)
             assert (row["resized_width"], row["resized_height"]) == resized_size(processor, *size)
-        assert films["box_format"][:] == ["qwen2.5-vl"] * 2
+        assert annotated_images["box_format"][:] == ["qwen2.5-vl"] * 2
 
     def test_without_images(self, tiny_vlm):
         processor = AutoProcessor.from_pretrained(tiny_vlm)
-        films = add_columns(datasets.Dataset.from_dict({"width": [512], "height": [400]}), processor, None)
-        assert (films[0]["resized_width"], films[0]["resized_height"]) == resized_size(processor, 512, 400)
-        assert "box_format" not in films.column_names
+        images = add_columns(datasets.Dataset.from_dict({"width": [512], "height": [400]}), processor, None)
+        assert (images[0]["resized_width"], images[0]["resized_height"]) == resized_size(processor, 512, 400)
+        assert "box_format" not in images.column_names
 
     def test_other_processors_leave_the_sizes_alone(self):
-        films = datasets.Dataset.from_dict({"width": [512], "height": [400], "resized_width": [7]})
-        assert add_columns(films, "a tokenizer", None)[0] == {"width": 512, "height": 400, "resized_width": 7}
+        images = datasets.Dataset.from_dict({"width": [512], "height": [400], "resized_width": [7]})
+        assert add_columns(images, "a tokenizer", None)[0] == {"width": 512, "height": 400, "resized_width": 7}
 
 
 TEMPLATE_END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -262,25 +262,25 @@ THINKING_END = (
         (THINKING_END, {"enable_thinking": False}, False),
     ],
 )
-def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, films, tmp_path, end, kwargs, opened):
+def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, images, tmp_path, end, kwargs, opened):
     processor = AutoProcessor.from_pretrained(tiny_vlm)
     assert processor.chat_template.endswith(TEMPLATE_END)
     processor.chat_template = processor.chat_template.removesuffix(TEMPLATE_END) + end
     trainer = GroundingGRPOTrainer(
-        str(tiny_vlm), "R4", config(tmp_path, chat_template_kwargs=kwargs), films, processing_class=processor
+        str(tiny_vlm), "R4", config(tmp_path, chat_template_kwargs=kwargs), images, processing_class=processor
     )
     assert trainer.reward_funcs[0].prompt_opens_thinking is opened
     scored = trainer.reward_funcs[0](["[]"], boxes=[[]], width=[112], height=[112], box_format=["qwen3-vl"])
     assert scored == [0.0 if opened else 0.2]
 
 
-def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, films, tmp_path):
+def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, images, tmp_path):
     """What they do with it is in test_special_tokens.py."""
     model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
     end, further = processor.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|vision_end|>"])
     model.generation_config.eos_token_id = [end, further]
-    trainer = GroundingGRPOTrainer(model, ["R4", token_reward()], config(tmp_path), films, processing_class=processor)
+    trainer = GroundingGRPOTrainer(model, ["R4", token_reward()], config(tmp_path), images, processing_class=processor)
     assert trainer.reward_funcs[0].tokenizer is processor.tokenizer
     assert trainer.reward_funcs[0].stop_ids == {end, further}
     assert trainer.reward_funcs[1] is token_reward()
@@ -291,8 +291,8 @@ MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"
 
 class TestDeclaredFormat:
     @pytest.mark.parametrize("reward", ["R3", gr.get_reward("R3")])
-    def test_reaches_named_and_ready_rewards(self, tiny_vlm, films, tmp_path, reward):
-        trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), films, box_format=MINE)
+    def test_reaches_named_and_ready_rewards(self, tiny_vlm, images, tmp_path, reward):
+        trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), images, box_format=MINE)
         text = '[{"where": [0, 10, 50, 60]}]'
         columns = {"boxes": [[[20, 0, 120, 50]]], "width": [200], "height": [100]}
         assert trainer.reward_funcs[0]([text], **columns) == [1.0]
@@ -309,9 +309,9 @@ class TestDeclaredFormat:
             build_rewards(reward, kwargs, "qwen3-vl")
 
 
-def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, films, tmp_path):
+def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, images, tmp_path):
     """By hand: 1 of 4 completions hallucinates in two steps that saw 2 and 0 negatives: 0.25 / 0.5."""
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), films)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), images)
     trainer.model.train()
     trainer._metrics["train"].update(
         {"R4/negatives": [0.5, 0.0], "R4/hallucinated": [0.25, 0.0], "R4/hallucination_rate": [0.5, float("nan")]}
@@ -324,7 +324,7 @@ def test_build_rewards_keeps_reward_functions():
     assert build_rewards([token_reward(), "R4"])[0] is token_reward()
 
 
-def test_the_reference_columns_reach_the_reward(tiny_vlm, films, tmp_path, monkeypatch):
+def test_the_reference_columns_reach_the_reward(tiny_vlm, images, tmp_path, monkeypatch):
     seen = []
     score = GroundingReward.__call__
 
@@ -333,11 +333,11 @@ def test_the_reference_columns_reach_the_reward(tiny_vlm, films, tmp_path, monke
         return score(self, completions, **columns)
 
     monkeypatch.setattr(GroundingReward, "__call__", watched)
-    films = films.add_column("ignore_boxes", [boxes or None for boxes in films["boxes"]])
-    films = films.add_column("reader_boxes", [[boxes, []] for boxes in films["boxes"]])
-    films = films.add_column("reader_labels", [[labels, []] for labels in films["labels"]])
+    images = images.add_column("ignore_boxes", [boxes or None for boxes in images["boxes"]])
+    images = images.add_column("reader_boxes", [[boxes, []] for boxes in images["boxes"]])
+    images = images.add_column("reader_labels", [[labels, []] for labels in images["labels"]])
     kwargs = {"label_matching": "exact", "per_label": True}
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R1", config(tmp_path), films, reward_kwargs=kwargs)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R1", config(tmp_path), images, reward_kwargs=kwargs)
     trainer.train()
     assert trainer.state.global_step == 1
     assert len(seen) == 4
@@ -346,23 +346,23 @@ def test_the_reference_columns_reach_the_reward(tiny_vlm, films, tmp_path, monke
         assert f"R1/{key}" in logged(trainer)[0]
 
 
-class TestFilmGroups:
-    def test_figures_by_source_and_label_have_the_same_keys_at_every_step(self, tmp_path):
-        films = synthetic_dataset("train", 8)
-        films = films.add_column("source", ["first", "second"] * 4)
-        datasets.DatasetDict({"train": films}).save_to_disk(str(tmp_path / "films"))
+class TestImageGroups:
+    def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(self, tmp_path):
+        images = synthetic_dataset("train", 8)
+        images = images.add_column("source", ["first", "second"] * 4)
+        datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
         values = {"max_steps": 3, "save_strategy": "no", "max_completion_length": 30}
-        trainer = grpo(tmp_path / "run", dataset=tmp_path / "films", **values)
+        trainer = grpo(tmp_path / "run", dataset=tmp_path / "images", **values)
         steps = history(trainer)
         keys = [[key for key in step if key.startswith(("R4/source/", "R4/label/"))] for step in steps]
-        assert keys[0] == keys[1] == keys[2] == [f"R4/{key}" for key in trainer.film_groups.keys]
+        assert keys[0] == keys[1] == keys[2] == [f"R4/{key}" for key in trainer.image_groups.keys]
         assert {"R4/source/first/reward", "R4/source/second/recall"} <= set(keys[0])
-        assert len(trainer.film_groups.labels) > 1
+        assert len(trainer.image_groups.labels) > 1
         for step in steps:
             by_source = [step[f"R4/source/{name}/reward"] for name in ("first", "second")]
             assert any(value is not None for value in by_source)
             assert all(0 <= step[key] <= 1 for key in keys[0] if step[key] is not None)
-        # A step draws two films, whose rewards make up its own.
+        # A step draws two images, whose rewards make up its own.
         sources = [[step[f"R4/source/{name}/reward"] for name in ("first", "second")] for step in steps]
         for step, of_source in zip(steps, sources, strict=True):
             if None not in of_source:

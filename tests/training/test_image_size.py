@@ -1,4 +1,4 @@
-"""One image size from the cold start to the evaluation: it lies in the processor, and every command says it."""
+"""One image size from the warm start to the evaluation: it lies in the processor, and every command says it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 from transformers import AutoProcessor
 
 from grounding_rewards.cli import main
-from grounding_rewards.data.resize import image_pixel_limit, limit_image_pixels, resized_size
+from grounding_rewards.images.resize import image_pixel_limit, limit_image_pixels, resized_size
 from grounding_rewards.models.load import load_model
 from tests.training.runs import ASSET, COMMON, GRPO, LORA, words
 
@@ -21,12 +21,12 @@ SIZE, LIMIT, SEEN = (2500, 3000), 40000, (168, 196)
 
 
 @pytest.fixture(scope="module")
-def large_films(tmp_path_factory):
+def large_images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("large")
     rng = np.random.default_rng(0)
     coarse = Image.fromarray(rng.integers(0, 255, (30, 25), dtype=np.uint8))
-    coarse.resize(SIZE).save(folder / "film.png")
-    row = {"file": "film.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"], "width": 2500, "height": 3000}
+    coarse.resize(SIZE).save(folder / "image.png")
+    row = {"file": "image.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"], "width": 2500, "height": 3000}
     splits = ["train"] * 4 + ["test"] * 2
     lines = [json.dumps({**row, "id": str(k), "split": split}) for k, split in enumerate(splits)]
     (folder / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -35,7 +35,7 @@ def large_films(tmp_path_factory):
 
 @pytest.fixture
 def grids(monkeypatch):
-    """The size of every film that is handed to any model, in pixels."""
+    """The size of every image that is handed to any model, in pixels."""
     kind = type(AutoProcessor.from_pretrained(ASSET).image_processor)
     original, seen = kind.preprocess, []
 
@@ -48,9 +48,9 @@ def grids(monkeypatch):
     return seen
 
 
-def test_from_sft_to_evaluation(large_films, grids, tmp_path, capsys):
+def test_from_sft_to_evaluation(large_images, grids, tmp_path, capsys):
     sft, grpo = tmp_path / "sft", tmp_path / "grpo"
-    common = {"dataset": large_films, "max_steps": 1, "save_strategy": "no"}
+    common = {"dataset": large_images, "max_steps": 1, "save_strategy": "no"}
     options = {**COMMON, **common, "model_name_or_path": ASSET, "output_dir": sft, "max_image_pixels": LIMIT}
     assert main(["sft", *words(options)]) == 0
     assert set(grids) == {SEEN}
@@ -60,46 +60,54 @@ def test_from_sft_to_evaluation(large_films, grids, tmp_path, capsys):
     assert main(["train", *words(options)]) == 0
     assert set(grids) == {SEEN}
     grids.clear()
-    evaluate = ["evaluate", "--model", grpo / "checkpoint", "--dataset", large_films, "--out", tmp_path / "evaluation"]
+    evaluate = ["evaluate", "--model", grpo / "checkpoint", "--dataset", large_images, "--out", tmp_path / "evaluation"]
     assert main([*map(str, evaluate), "--max-new-tokens", "8", "--resamples", "20"]) == 0
     assert set(grids) == {SEEN}
     printed = capsys.readouterr().err
-    line = "Image size: at most 40000 pixels (max_image_pixels); the largest film, 2500 x 3000, is seen as 168 x 196, "
+    line = "Image size: at most 40000 pixels (max_image_pixels); the largest image, 2500 x 3000, is seen as 168 x 196, "
     assert printed.count(f"{line}42 image tokens.") == 3
     facts = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
     assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
     # Nor need anybody have this package.
     processor = AutoProcessor.from_pretrained(grpo / "checkpoint")
-    film = Image.open(large_films / "film.png")
-    grid = processor.image_processor(images=[film], return_tensors="pt")["image_grid_thw"][0].tolist()
+    image = Image.open(large_images / "image.png")
+    grid = processor.image_processor(images=[image], return_tensors="pt")["image_grid_thw"][0].tolist()
     assert (grid[2] * 14, grid[1] * 14) == SEEN
     assert "at most 40000 pixels, kept in the processor" in (grpo / "README.md").read_text(encoding="utf-8")
 
 
-def test_an_adapter_carries_it_too(large_films, tmp_path):
-    options = {**GRPO, **LORA, "dataset": large_films, "max_steps": 1, "output_dir": tmp_path / "run"}
+def test_an_adapter_carries_it_too(large_images, tmp_path):
+    options = {**GRPO, **LORA, "dataset": large_images, "max_steps": 1, "output_dir": tmp_path / "run"}
     assert main(["train", *words({**options, "model_name_or_path": ASSET, "max_image_pixels": LIMIT})]) == 0
     _, processor = load_model(tmp_path / "run" / "checkpoint")
     assert image_pixel_limit(processor) == LIMIT
     assert resized_size(processor, *SIZE) == SEEN
 
 
-def test_another_size_than_the_model_was_saved_with_is_said(large_films, tmp_path, capsys):
+def test_another_size_than_the_model_was_saved_with_is_said(large_images, tmp_path, capsys):
     processor = AutoProcessor.from_pretrained(ASSET)
     limit_image_pixels(processor, 15000)
     model, _ = load_model(ASSET)
     model.save_pretrained(tmp_path / "model")
     processor.save_pretrained(tmp_path / "model")
-    options = {**GRPO, "dataset": large_films, "max_steps": 1, "output_dir": tmp_path / "run"}
+    options = {**GRPO, "dataset": large_images, "max_steps": 1, "output_dir": tmp_path / "run"}
     assert (
         main(["train", *words({**options, "model_name_or_path": tmp_path / "model", "max_image_pixels": LIMIT})]) == 0
     )
     printed = capsys.readouterr().err
-    assert "The model was saved with max_image_pixels 15000; here the largest film has 40000 pixels." in printed
+    assert "The model was saved with max_image_pixels 15000; here the largest image has 40000 pixels." in printed
 
 
-def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_films, tmp_path, capsys):
-    evaluate = ["evaluate", "--model", str(ASSET), "--dataset", str(large_films), "--out", str(tmp_path / "evaluation")]
+def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_images, tmp_path, capsys):
+    evaluate = [
+        "evaluate",
+        "--model",
+        str(ASSET),
+        "--dataset",
+        str(large_images),
+        "--out",
+        str(tmp_path / "evaluation"),
+    ]
     evaluate += ["--max-new-tokens", "4", "--resamples", "20"]
     assert main([*evaluate, "--max-image-pixels", str(LIMIT)]) == 0
     assert main(evaluate) == 2

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 from tests.training.runs import grpo
 
@@ -30,7 +30,7 @@ def run(tmp_path_factory):
     return folder
 
 
-def test_the_screen_shows_answers_and_names_no_film(run):
+def test_the_screen_shows_answers_and_names_no_image(run):
     printed = (run.parent / "printed.txt").read_text(encoding="utf-8")
     rows = read_completions([run]).rows
     assert "R4/reason" in printed

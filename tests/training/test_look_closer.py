@@ -17,8 +17,8 @@ from trl.chat_template_utils import qwen3_vl_chat_template
 
 import grounding_rewards as gr
 from grounding_rewards.boxes import SPACES
-from grounding_rewards.data.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
+from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View, read_look_closer
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.training
 
 
 def environment(image=None, processor=None, width=None, height=None, **values):
-    """One that was reset with a film of 1000 x 500 pixels, asked in thousandths."""
+    """One that was reset with an image of 1000 x 500 pixels, asked in thousandths."""
     made = LookEnvironment(LookCloser(**values), processor, "qwen3-vl")
     made.reset(image=image if image is not None else Image.new("L", (1000, 500)), width=width, height=height)
     return made
@@ -44,15 +44,15 @@ class TestCoordinates:
     sides = st.integers(1, 4000)
 
     @given(st.sampled_from(sorted(SPACES)), st.data())
-    def test_a_box_named_on_a_part_and_mapped_back_is_the_box_on_the_film(self, name, data):
+    def test_a_box_named_on_a_part_and_mapped_back_is_the_box_on_the_image(self, name, data):
         x, y, width, height, resized_width, resized_height = (data.draw(self.sides) for _ in range(6))
         view = View(x, y, width, height, resized_width, resized_height)
         box = np.array([[data.draw(st.floats(0, 8000)) for _ in range(4)]])
-        named = view.from_film(box, SPACES[name])
-        assert view.to_film(named, SPACES[name]) == pytest.approx(box, abs=1e-6)
+        named = view.from_image(box, SPACES[name])
+        assert view.to_image(named, SPACES[name]) == pytest.approx(box, abs=1e-6)
 
     @pytest.mark.parametrize(
-        ("space", "named", "on_film"),
+        ("space", "named", "on_image"),
         [
             ("pixel", [1, 2, 30, 40], [301, 52, 330, 90]),  # pixels of the part, by hand
             ("norm1000", [0, 0, 1000, 1000], [300, 50, 500, 150]),  # all of it
@@ -61,8 +61,8 @@ class TestCoordinates:
             ("pad1000", [0, 250, 1000, 750], [300, 50, 500, 150]),  # padded to 200 x 200, 50 above and below
         ],
     )
-    def test_by_hand(self, space, named, on_film):
-        assert View(300, 50, 200, 100, 56, 112).to_film([named], SPACES[space]).tolist() == [on_film]
+    def test_by_hand(self, space, named, on_image):
+        assert View(300, 50, 200, 100, 56, 112).to_image([named], SPACES[space]).tolist() == [on_image]
 
     def test_a_part_of_a_part(self):
         looking = environment(min_side=1)
@@ -71,7 +71,7 @@ class TestCoordinates:
         assert looking.views[2] == View(200, 200, 100, 100)
 
     def test_pixels_are_those_of_the_file_where_boxes_have_others(self):
-        """The film's boxes are in pixels of 2000 x 1000, its file has half as many on each side."""
+        """The image's boxes are in pixels of 2000 x 1000, its file has half as many on each side."""
         looking = environment(width=2000, height=1000, min_side=1)
         picture = looking.zoom(0, 0, 100, 100)[0]["image"]
         assert picture.size == (100, 50)
@@ -91,7 +91,7 @@ class TestCoordinates:
 
 
 class TestLimits:
-    def test_small_parts_are_widened_inside_the_film(self):
+    def test_small_parts_are_widened_inside_the_image(self):
         looking = environment(min_side=40)
         looking.zoom(998, 998, 1000, 1000)
         assert looking.views[1] == View(960, 460, 40, 40)
@@ -125,7 +125,7 @@ class TestLimits:
             ({"x1": 0, "y1": 0, "x2": True, "y2": 9}, "x2 is not a finite number"),
             ({"x1": 9, "y1": 0, "x2": 0, "y2": 9}, "x1 is left of x2"),
             ({"x1": 9, "y1": 0, "x2": 9, "y2": 9}, "no area"),
-            ({"x1": 1001, "y1": 0, "x2": 1009, "y2": 9}, "outside of the film"),
+            ({"x1": 1001, "y1": 0, "x2": 1009, "y2": 9}, "outside of the image"),
             ({"x1": 0, "y1": 0, "x2": 9, "y2": 9, "image": 2}, "image is a number from 1 to 1"),
         ],
     )
@@ -156,7 +156,7 @@ class TestWindow:
         pytest.importorskip("pydicom")
         path = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
         looking = LookEnvironment(LookCloser(min_side=1), box_format="qwen3-vl")
-        looking.reset(full_film={"bytes": None, "path": str(path)})
+        looking.reset(full_image={"bytes": None, "path": str(path)})
         shown = looking.window(2000, 1000)
         from pydicom import dcmread
 
@@ -292,7 +292,7 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
     trainer.train()
     assert trainer.state.global_step == 2
-    # The film and one picture for the first two answers, the film alone for the one that asked wrongly.
+    # The image and one picture for the first two answers, the image alone for the one that asked wrongly.
     assert trainer.seen == [[2, 2, 1]] * 2
     for entry in logged(trainer):
         assert entry["tools/call_frequency"] == 0.75
@@ -301,7 +301,7 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
         assert entry["rewards/looks/mean"] == -0.25
         assert entry["reward"] == pytest.approx(entry["rewards/R4/mean"] - 0.25)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
-    assert trainer.train_dataset[0]["full_film"]["bytes"]
+    assert trainer.train_dataset[0]["full_image"]["bytes"]
 
 
 class VideoIsWritten(FirstTurnsAreWritten):
@@ -346,7 +346,7 @@ def look_in_two_processes(folder, model):
     (folder / f"rank{rank}.json").write_text(json.dumps(told))
 
 
-def test_two_processes_look_each_at_their_own_films(tools_vlm, tmp_path):
+def test_two_processes_look_each_at_their_own_images(tools_vlm, tmp_path):
     """What the first looks at it logs for both, and the weights stay the same."""
     two_processes(look_in_two_processes, tmp_path, tools_vlm)
     first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))

@@ -1,4 +1,4 @@
-"""From a folder of films over `grounding-rewards prepare` to steps of GRPO."""
+"""From a folder of images over `grounding-rewards prepare` to steps of GRPO."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.prepare import PrepareSettings, prepare_films
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.sources.base import AnnotatedImage
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 
@@ -23,9 +23,9 @@ def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
         pixels[20:80, 30:90] = 220
         Image.fromarray(pixels).save(tmp_path / f"{k}.png")
         boxes = [[30, 20, 90, 80]] * (k % 2)
-        records.append(FilmRecord(f"film-{k}", f"{k}.png", boxes, ["mass"] * len(boxes), split="train"))
+        records.append(AnnotatedImage(f"image-{k}", f"{k}.png", boxes, ["mass"] * len(boxes), split="train"))
     settings = PrepareSettings("jsonl", "qwen2.5-vl", side=112, model=str(tiny_vlm))
-    prepare_films(lambda: records, tmp_path, tmp_path / "out", settings)
+    prepare_images(lambda: records, tmp_path, tmp_path / "out", settings)
     options = {
         "model_name_or_path": tiny_vlm,
         "output_dir": tmp_path / "run",

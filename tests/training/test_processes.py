@@ -43,7 +43,7 @@ class TestTwoProcesses:
         return made
 
     def test_the_steps_are_those_of_one_process(self, checks, tmp_path):
-        """Also where nothing can be read, where answers are empty, and with films that do not fill the batches."""
+        """Also where nothing can be read, where answers are empty, and with images that do not fill the batches."""
         checks.check_same_steps(tmp_path / "run", 2)
 
     def test_a_killed_process_ends_the_run_and_is_named(self, checks, tmp_path):

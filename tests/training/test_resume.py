@@ -51,10 +51,10 @@ def moves(trainer):
 
 class TestGRPO:
     def test_full_weights_across_epochs(self, tmp_path):
-        # 8 films, 2 a step: an epoch has 4 steps, and the run goes on in the second.
+        # 8 images, 2 a step: an epoch has 4 steps, and the run goes on in the second.
         assert moves(check(grpo, tmp_path / "run", 5, max_steps=7))
 
-    def test_amid_completions_that_are_used_again_and_figures_not_yet_logged(self, tmp_path):
+    def test_amid_completions_that_are_used_again_and_metrics_not_yet_logged(self, tmp_path):
         # Completions serve 4 steps, every other of which is logged: step 3 has both left over.
         values = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2, "logging_steps": 2}
         assert moves(check(grpo, tmp_path / "run", 3, max_steps=6, **values))
@@ -64,7 +64,7 @@ class TestGRPO:
 
     def test_with_evaluations_and_early_stopping(self, tmp_path):
         values = {
-            **{"eval_strategy": "steps", "eval_steps": 1, "eval_films": 2, "per_device_eval_batch_size": 4},
+            **{"eval_strategy": "steps", "eval_steps": 1, "eval_images": 2, "per_device_eval_batch_size": 4},
             **{"load_best_model_at_end": "true", "early_stopping_patience": 3, "max_steps": 12},
         }
         # One step before its end two of the three evaluations that end it are over.
@@ -74,7 +74,7 @@ class TestGRPO:
 
 class TestSFT:
     def test_full_weights_across_epochs_with_workers(self, tmp_path):
-        # 8 films, 4 a step: two steps an epoch, films cropped anew in each.
+        # 8 images, 4 a step: two steps an epoch, images cropped anew in each.
         values = {"crop": 0.2, "contrast": 0.2, "dataloader_num_workers": 2, "logging_steps": 2, "max_steps": 6}
         assert moves(check(sft, tmp_path / "run", 3, **values))
 
@@ -87,10 +87,10 @@ def train_in_two_processes(folder):
     ExactResume.end = lambda self: None
     # An epoch has two steps: all go on in the middle of the second one.
     for name, train, values in (
-        ("grpo", grpo, {"train_films": 8}),
-        ("grpo-lora", grpo, {"train_films": 8, **LORA}),
-        ("sft", sft, {"train_films": 16}),
-        ("sft-lora", sft, {"train_films": 16, **LORA}),
+        ("grpo", grpo, {"train_images": 8}),
+        ("grpo-lora", grpo, {"train_images": 8, **LORA}),
+        ("sft", sft, {"train_images": 16}),
+        ("sft-lora", sft, {"train_images": 16, **LORA}),
     ):
         values = {"max_steps": 4, **values}
         whole = train(folder / name, **values)
@@ -145,7 +145,7 @@ def test_a_run_that_made_all_its_steps_makes_no_other(tmp_path):
 
 def test_best_model_really_is_loaded(tmp_path):
     values = {
-        **{"eval_strategy": "steps", "eval_steps": 1, "eval_films": 8, "per_device_eval_batch_size": 8},
+        **{"eval_strategy": "steps", "eval_steps": 1, "eval_images": 8, "per_device_eval_batch_size": 8},
         **{"load_best_model_at_end": "true", "learning_rate": 3e-3, "max_steps": 5},
     }
     trainer = grpo(tmp_path / "run", **values)

@@ -9,8 +9,8 @@ import yaml
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from grounding_rewards.data.config_files import read_config
-from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.common.config_files import read_config
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
@@ -20,7 +20,7 @@ from tests.training.runs import GRPO, REPOSITORY, grpo, history, words
 pytestmark = pytest.mark.training
 
 SMALL = {
-    "train_films": 8,
+    "train_images": 8,
     "per_device_train_batch_size": 4,
     "num_generations": 2,
     "max_completion_length": 8,
@@ -49,7 +49,7 @@ def test_run_folder(tiny_vlm, tmp_path):
         [
             *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", dataset="synthetic"),
             *("--reward", "R2", "--reward_kwargs", '{"beta": 2.0}', "--eval_strategy", "steps"),
-            *("--eval_steps", "1", "--eval_films", "2", "--per_device_eval_batch_size", "4"),
+            *("--eval_steps", "1", "--eval_images", "2", "--per_device_eval_batch_size", "4"),
         ]
     )
     train_grpo(*arguments)
@@ -68,22 +68,22 @@ def test_run_folder(tiny_vlm, tmp_path):
     assert resolved_config(*again) == written
 
 
-def test_a_folder_of_ones_own_films(tiny_vlm, tmp_path):
-    films = tmp_path / "films"
-    films.mkdir()
+def test_a_folder_of_ones_own_images(tiny_vlm, tmp_path):
+    images = tmp_path / "images"
+    images.mkdir()
     rows = []
     for number in range(4):
-        Image.new("L", (480, 360)).save(films / f"{number}.png")
+        Image.new("L", (480, 360)).save(images / f"{number}.png")
         row = {"file": f"{number}.png", "boxes": [[10, 20, 60, 80]], "labels": ["mass"]}
-        rows.append({**row, "width": 480, "height": 360, "split": "train", "id": f"film-{number}"})
-    (films / "annotations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        rows.append({**row, "width": 480, "height": 360, "split": "train", "id": f"image-{number}"})
+    (images / "annotations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     trainer = train_grpo(
         *parse_grpo_arguments(
             options(
                 model_name_or_path=tiny_vlm,
                 output_dir=tmp_path / "run",
-                dataset=films,
-                train_films=2,
+                dataset=images,
+                train_images=2,
                 max_image_pixels=40000,
                 max_steps=1,
             )
@@ -99,20 +99,20 @@ def test_a_folder_of_ones_own_films(tiny_vlm, tmp_path):
 def test_saved_datasets(tiny_vlm, tmp_path):
     from datasets import DatasetDict
 
-    films = synthetic_dataset("train", 4)
-    DatasetDict({"mine": films}).save_to_disk(str(tmp_path / "films"))
+    images = synthetic_dataset("train", 4)
+    DatasetDict({"mine": images}).save_to_disk(str(tmp_path / "images"))
     trainer = train_grpo(
         *parse_grpo_arguments(
             options(
                 model_name_or_path=tiny_vlm,
                 output_dir=tmp_path / "run",
-                dataset=tmp_path / "films",
+                dataset=tmp_path / "images",
                 train_split="mine",
                 max_steps=1,
             )
         )
     )
-    assert trainer.train_dataset["id"][:] == films["id"][:]
+    assert trainer.train_dataset["id"][:] == images["id"][:]
 
 
 def test_lora(tiny_vlm, tmp_path):
@@ -182,14 +182,14 @@ def test_unknown_checkpoint(tiny_vlm, tmp_path):
 
 def test_stock_trl_command(tiny_vlm, tmp_path):
     """`trl grpo --reward_funcs grounding_rewards.rewards.R4` on a dataset with our columns, without our code."""
-    films = synthetic_dataset("train", 4)
+    images = synthetic_dataset("train", 4)
     for name, value in (("box_format", "qwen2.5-vl"), ("resized_width", 112), ("resized_height", 112)):
-        films = films.add_column(name, [value] * 4)
-    (tmp_path / "films").mkdir()
-    films.to_parquet(str(tmp_path / "films" / "train.parquet"))
-    small = {name: value for name, value in SMALL.items() if name not in ("train_films", "disable_tqdm")}
+        images = images.add_column(name, [value] * 4)
+    (tmp_path / "images").mkdir()
+    images.to_parquet(str(tmp_path / "images" / "train.parquet"))
+    small = {name: value for name, value in SMALL.items() if name not in ("train_images", "disable_tqdm")}
     to_the_end(
-        *(program, "trl.cli", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "films"),
+        *(program, "trl.cli", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "images"),
         *("--reward_funcs", "grounding_rewards.rewards.R4", "grounding_rewards.rewards.R1"),
         *("--output_dir", tmp_path / "run"),
         *[word for name, value in small.items() for word in (f"--{name}", str(value))],
@@ -213,7 +213,7 @@ def test_curves_for_tensorboard(tmp_path, monkeypatch):
     assert "train/R4/mean_iou" in events.Tags()["scalars"]
 
 
-def test_films_stay_out_of_logs_by_default():
+def test_images_stay_out_of_logs_by_default():
     """In our arguments themselves, so that a configuration that forgets it leaks nothing."""
     _, config, _ = parse_grpo_arguments(words({**GRPO, "output_dir": "runs/x"}))
     assert (config.log_multimodal, config.log_completions, config.push_to_hub, config.report_to) == (
@@ -223,7 +223,7 @@ def test_films_stay_out_of_logs_by_default():
 
 
 def test_early_stopping(tmp_path):
-    values = {"eval_strategy": "steps", "eval_steps": 1, "eval_films": 4, "per_device_eval_batch_size": 4}
+    values = {"eval_strategy": "steps", "eval_steps": 1, "eval_images": 4, "per_device_eval_batch_size": 4}
     trainer = grpo(
         tmp_path / "run",
         **values,

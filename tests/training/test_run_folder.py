@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from grounding_rewards import whole_files
+from grounding_rewards.common import whole_files
 from grounding_rewards.training import card
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 from grounding_rewards.training.callbacks import LogFile
@@ -130,10 +130,10 @@ class TestResume:
         assert set(notes) == {"Goes on with save_steps 2 instead of 5.", "Goes on with max_steps 20 instead of 10."}
 
     def test_the_same_folder_by_another_path(self, tmp_path, monkeypatch):
-        (tmp_path / "films").mkdir()
-        folder = left(tmp_path / "run", 5, dataset=str(tmp_path / "films"))
+        (tmp_path / "images").mkdir()
+        folder = left(tmp_path / "run", 5, dataset=str(tmp_path / "images"))
         monkeypatch.chdir(tmp_path)
-        assert start(folder, resume_from_checkpoint="last", dataset="films").notes == []
+        assert start(folder, resume_from_checkpoint="last", dataset="images").notes == []
 
     def test_other_versions_are_named(self, tmp_path):
         folder = left(tmp_path / "run", 5)

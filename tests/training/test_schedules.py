@@ -45,7 +45,7 @@ def test_follows_the_steps(tmp_path):
 
 
 def test_an_evaluation_has_the_final_values(tmp_path):
-    values = {"eval_strategy": "steps", "eval_steps": 2, "eval_films": 4, "per_device_eval_batch_size": 4}
+    values = {"eval_strategy": "steps", "eval_steps": 2, "eval_images": 4, "per_device_eval_batch_size": 4}
     # No sampled box is the finding to the last digit.
     strict = {"schedule": "step", "from": 0.1, "to": 1.0, "over": 0.99}
     train(tmp_path / "run", {"iou_threshold": strict}, **values)
@@ -125,7 +125,7 @@ def test_a_training_that_is_too_short_for_a_self_paced_value_is_warned_of(tmp_pa
 
 def train_in_two_processes(folder):
     ExactResume.end = lambda self: None
-    values = {"train_films": 16, "max_steps": 6}
+    values = {"train_images": 16, "max_steps": 6}
     whole = train(folder / "run", {"iou_threshold": PACED}, **values)
     moved, first, state = weights(whole), whole.is_world_process_zero(), whole.paces["R3"].state()
     (folder / f"{whole.args.process_index}.json").write_text(json.dumps(state))

@@ -1,4 +1,4 @@
-"""A cold start trains what it is given, whole or by an adapter, and leaves a model that anything can start from."""
+"""A warm start trains what it is given, whole or by an adapter, and leaves a model that anything can start from."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models.load import load_model
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.arguments import parse_sft_arguments
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.training
 CONFIGS = REPOSITORY / "configs" / "demo"
 
 
-@pytest.mark.parametrize("name", ["sft.yaml", "sft_real_films.yaml"])
+@pytest.mark.parametrize("name", ["sft.yaml", "sft_real_images.yaml"])
 def test_configurations_load_and_can_be_overridden(name):
     _, config, model = parse_sft_arguments(["--config", str(CONFIGS / name), "--max_steps", "7"])
     assert config.max_steps == 7
@@ -76,19 +76,19 @@ class TestAdapter:
         assert grpo(tmp_path / "run", model_name_or_path=folder / "checkpoint", max_steps=1).state.global_step == 1
 
 
-def test_evaluates_on_films_of_its_own(tmp_path):
-    values = {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "eval_films": 4, "crop": 0.2}
+def test_evaluates_on_images_of_its_own(tmp_path):
+    values = {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "eval_images": 4, "crop": 0.2}
     trainer = sft(tmp_path / "run", **values, load_best_model_at_end="true")
     losses = [entry["eval_loss"] for entry in history(trainer) if "eval_loss" in entry]
     assert len(losses) == 2
     assert trainer.state.best_metric == min(losses)
-    # By hand: the films of the evaluation are whole, those of training are cropped.
-    assert {film["image"].size for film in trainer.eval_dataset} == {(112, 112)}
-    assert {film["image"].size for film in trainer.train_dataset} != {(112, 112)}
+    # By hand: the images of the evaluation are whole, those of training are cropped.
+    assert {image["image"].size for image in trainer.eval_dataset} == {(112, 112)}
+    assert {image["image"].size for image in trainer.train_dataset} != {(112, 112)}
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_films_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers):
+def test_images_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers):
     seen = []
     original = GroundingSFTTrainer.compute_loss
 
@@ -97,9 +97,9 @@ def test_films_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers)
         return original(self, model, inputs, *args, **kwargs)
 
     monkeypatch.setattr(GroundingSFTTrainer, "compute_loss", watched)
-    values = {"train_films": 4, "contrast": 0.4, "dataloader_num_workers": workers, "save_strategy": "no"}
+    values = {"train_images": 4, "contrast": 0.4, "dataloader_num_workers": workers, "save_strategy": "no"}
     sft(tmp_path / "run", max_steps=3, **values)
-    # One batch of all films is an epoch; the order of the films changes nothing about their sum.
+    # One batch of all images is an epoch; the order of the images changes nothing about their sum.
     assert len(seen) == 3
     assert min(abs(one - other) for one, other in itertools.combinations(seen, 2)) > 1.0
 
@@ -108,37 +108,37 @@ class TestLongPrompts:
     """TRL's own limit of 1,024 tokens cuts the answer away: loss 0, gradient 0, and a model that was saved."""
 
     @pytest.fixture(scope="class")
-    def films(self, tmp_path_factory):
-        folder = tmp_path_factory.mktemp("long") / "films"
-        films = synthetic_dataset("train", 4)
+    def images(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("long") / "images"
+        images = synthetic_dataset("train", 4)
         words = " ".join(f"finding{number}" for number in range(400))
         prompt = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": f"Locate {words}."}]}]
-        films = films.remove_columns("prompt").add_column("prompt", [prompt] * 4)
-        datasets.DatasetDict({"train": films}).save_to_disk(str(folder))
+        images = images.remove_columns("prompt").add_column("prompt", [prompt] * 4)
+        datasets.DatasetDict({"train": images}).save_to_disk(str(folder))
         return folder
 
-    def test_keep_their_answers(self, films, tmp_path):
-        trainer = sft(tmp_path / "run", dataset=films, max_steps=1, save_strategy="no")
+    def test_keep_their_answers(self, images, tmp_path):
+        trainer = sft(tmp_path / "run", dataset=images, max_steps=1, save_strategy="no")
         (entry,) = history(trainer)
         assert entry["loss"] > 0
         assert entry["grad_norm"] > 0
 
-    def test_are_refused_where_a_limit_would_cut_them(self, films, tmp_path):
+    def test_are_refused_where_a_limit_would_cut_them(self, images, tmp_path):
         with pytest.raises(
             ValueError, match="fit into max_length 1024 in every row for train_dataset, got 4 bad"
         ) as caught:
-            sft(tmp_path / "run", dataset=films, max_steps=1, max_length=1024)
+            sft(tmp_path / "run", dataset=images, max_steps=1, max_length=1024)
         lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
         assert len(lengths) == 4
         # The limit that the message names is enough, one token less is not.
-        sft(tmp_path / "enough", dataset=films, max_steps=1, max_length=max(lengths), save_strategy="no")
+        sft(tmp_path / "enough", dataset=images, max_steps=1, max_length=max(lengths), save_strategy="no")
         with pytest.raises(ValueError, match="fit into max_length"):
-            sft(tmp_path / "less", dataset=films, max_steps=1, max_length=max(lengths) - 1)
+            sft(tmp_path / "less", dataset=images, max_steps=1, max_length=max(lengths) - 1)
 
-    def test_lengths_are_those_of_the_collator(self, films, tmp_path):
-        trainer = sft(tmp_path / "run", dataset=films, max_steps=1, save_strategy="no")
+    def test_lengths_are_those_of_the_collator(self, images, tmp_path):
+        trainer = sft(tmp_path / "run", dataset=images, max_steps=1, save_strategy="no")
         with pytest.raises(ValueError, match="fit into max_length 1 ") as caught:
-            sft(tmp_path / "cut", dataset=films, max_steps=1, max_length=1)
+            sft(tmp_path / "cut", dataset=images, max_steps=1, max_length=1)
         lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
         for row, length in enumerate(lengths):
             batch = trainer.data_collator([trainer.train_dataset[row]])
@@ -148,5 +148,5 @@ class TestLongPrompts:
 
 def test_a_run_of_no_step_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="Expected at least one step, got none"):
-        sft(tmp_path / "run", train_films=2, per_device_train_batch_size=4, dataloader_drop_last="true")
+        sft(tmp_path / "run", train_images=2, per_device_train_batch_size=4, dataloader_drop_last="true")
     assert not (tmp_path / "run" / "checkpoint").exists()

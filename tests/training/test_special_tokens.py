@@ -16,10 +16,10 @@ from transformers import AutoProcessor, PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
 
 import grounding_rewards as gr
-from grounding_rewards.data.synthetic import LABELS as FINDINGS
-from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.synthetic import LABELS as FINDINGS
+from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 
 pytestmark = pytest.mark.training
@@ -235,9 +235,9 @@ class TestTraining:
         return next(entry["R4/boxes"] for entry in trainer.state.log_history if "R4/boxes" in entry)
 
     def test_the_trainer_does_it_by_itself(self, florence_like, tmp_path):
-        films = synthetic_dataset("train", 8)
+        images = synthetic_dataset("train", 8)
         config = self.config(tmp_path)
-        assert self.boxes(GroundingGRPOTrainer(florence_like, "R4", config, films, box_format="florence-2")) > 0
+        assert self.boxes(GroundingGRPOTrainer(florence_like, "R4", config, images, box_format="florence-2")) > 0
 
     def test_plain_trl_with_a_tokenizer(self, florence_like, tmp_path):
         reward = gr.get_reward("R4", box_format="florence-2", tokenizer=AutoProcessor.from_pretrained(florence_like))

@@ -1,14 +1,14 @@
-"""What happens to films on their way to a model: eight changes of the image, in five strengths each.
+"""What happens to images on their way to a model: eight changes of the image, in five strengths each.
 
-A change is random only through its seed, in the same way at every strength: a film that is turned to the left at
-strength 1 is turned to the left at strength 5. All sizes are fractions of the film, so that a smaller copy is changed
-in the same way. The film keeps its size.
+A change is random only through its seed, in the same way at every strength: an image that is turned to the left at
+strength 1 is turned to the left at strength 5. All sizes are fractions of the image, so that a smaller copy is changed
+in the same way. The image keeps its size.
 
 Where a change moves the image, one affine matrix moves the pixels and the boxes. A moved box is the smallest upright
-rectangle around its four moved corners, clipped to the film. Where less than half of it is left, the finding counts as
+rectangle around its four moved corners, clipped to the image. Where less than half of it is left, the finding counts as
 no longer visible: its entry of ``kept`` is False.
 
-Labels stay with their boxes: on a mirrored film the right lung is still called right, in the half of the image where
+Labels stay with their boxes: on a mirrored image the right lung is still called right, in the half of the image where
 the left one is expected.
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
-from grounding_rewards.legal import check_word
+from grounding_rewards.common.legal import check_word
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -34,7 +34,7 @@ STRENGTHS = (1, 2, 3, 4, 5)
 Seed = int | Sequence[int]
 Matrix = NDArray[np.float64]
 
-#: A finding of whose box a smaller share is left inside the film counts as no longer visible.
+#: A finding of whose box a smaller share is left inside the image counts as no longer visible.
 MIN_VISIBLE = 0.5
 
 # Strokes of the letters of a marker, in a square of side 1.
@@ -48,12 +48,12 @@ _LETTERS = (
 
 
 class Corrupted(NamedTuple):
-    """A changed film.
+    """A changed image.
 
     Attributes:
         image: of the size that it had.
         boxes: ``(n, 4)`` xyxy in pixels of the image, in the order of the given ones.
-        kept: ``(n,)`` bool: False for a box of which the change has left less than half inside the film.
+        kept: ``(n,)`` bool: False for a box of which the change has left less than half inside the image.
     """
 
     image: Image
@@ -69,7 +69,7 @@ class Corruption(NamedTuple):
         amounts: the number that each strength stands for.
         pixels: ``(image, amount, generator) → image`` for a change that leaves everything in its place.
         matrix: ``(amount, width, height, generator) → (2, 3)`` affine matrix for a change that moves the image: it
-            takes a point of the film to its place on the changed film.
+            takes a point of the image to its place on the changed image.
     """
 
     meaning: str
@@ -79,22 +79,22 @@ class Corruption(NamedTuple):
 
 
 def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: Seed = 0) -> Corrupted:
-    """Change a film, and move its boxes along.
+    """Change an image, and move its boxes along.
 
     Args:
         image: 8-bit, grey or in colour; other modes than L and RGB are converted to RGB.
         boxes: ``(n, 4)`` xyxy in pixels of the image.
         name: one of :data:`CORRUPTIONS`.
-        strength: 1 to 5; 0 leaves the film as it is.
-        seed: of what is random, such as the side to which a film is turned.
+        strength: 1 to 5; 0 leaves the image as it is.
+        seed: of what is random, such as the side to which an image is turned.
 
     Raises:
         ValueError: unknown name, a strength out of range, boxes that are not ``(n, 4)``, an image of more than 8 bits.
 
     Example:
         >>> from PIL import Image
-        >>> film = Image.new("L", (100, 80), 128)
-        >>> mirrored = corrupt(film, [[10, 20, 30, 40]], "laterality_flip", 5)
+        >>> image = Image.new("L", (100, 80), 128)
+        >>> mirrored = corrupt(image, [[10, 20, 30, 40]], "laterality_flip", 5)
         >>> mirrored.image.size, mirrored.boxes, mirrored.kept
         ((100, 80), array([[70., 20., 90., 40.]]), array([ True]))
     """
@@ -115,11 +115,11 @@ def corrupt_boxes(
     """Move boxes as a change moves them, without the image.
 
     Args:
-        boxes: ``(n, 4)`` xyxy in pixels of a film.
+        boxes: ``(n, 4)`` xyxy in pixels of an image.
         name: one of :data:`CORRUPTIONS`.
         strength: 0 to 5.
-        width: of the film.
-        height: of the film.
+        width: of the image.
+        height: of the image.
         seed: that of :func:`corrupt`.
 
     Returns:
@@ -130,7 +130,7 @@ def corrupt_boxes(
         ValueError: as :func:`corrupt`.
 
     Example:
-        Up to 20 % of the film are cut off at strength 5, and the rest is enlarged:
+        Up to 20 % of the image are cut off at strength 5, and the rest is enlarged:
 
         >>> moved, kept = corrupt_boxes([[40, 40, 60, 60], [0, 40, 4, 60]], "crop", 5, width=100, height=100)
         >>> (moved[0, 2:] - moved[0, :2]).round(6), kept
@@ -144,10 +144,10 @@ def corrupt_boxes(
     if np.array_equal(matrix, np.eye(2, 3)):
         return given.copy(), np.ones(len(given), dtype=bool)
     whole = _move(given, matrix)
-    film = (width, height, width, height)
-    clipped = np.clip(whole, 0.0, film)
-    # What was outside the film before the change is not lost through it.
-    before, after = box_area(np.clip(given, 0.0, film)), box_area(clipped)
+    image = (width, height, width, height)
+    clipped = np.clip(whole, 0.0, image)
+    # What was outside the image before the change is not lost through it.
+    before, after = box_area(np.clip(given, 0.0, image)), box_area(clipped)
     scale = box_area(whole) / np.where(box_area(given) > 0, box_area(given), 1.0)
     valid = valid_boxes(given)
     kept = ~valid | ((after > 0) & (after >= MIN_VISIBLE * before * scale))
@@ -159,7 +159,7 @@ def _check(name: str, strength: int) -> None:
     if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
         raise ValueError(
             f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
-            "Use 0 for the film as it is."
+            "Use 0 for the image as it is."
         )
 
 
@@ -292,12 +292,12 @@ CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
         ),
         "crop": Corruption(
             "this part of the width and of the height is cut off, at random from both sides, and the rest is enlarged "
-            "to the film's size",
+            "to the image's size",
             (0.04, 0.08, 0.12, 0.16, 0.20),
             matrix=_crop,
         ),
         "laterality_flip": Corruption(
-            "this part of the films is mirrored from left to right, those of a lower strength among them: a film is "
+            "this part of the images is mirrored from left to right, those of a lower strength among them: an image is "
             "mirrored or it is not, so that the strength is how many are",
             (0.2, 0.4, 0.6, 0.8, 1.0),
             matrix=_laterality_flip,

@@ -1,6 +1,6 @@
-"""Projected gradient descent on the pixels of a film: small changes that make the right answer unlikely.
+"""Projected gradient descent on the pixels of an image: small changes that make the right answer unlikely.
 
-The attack changes ``pixel_values``, which a processor makes of a film, by at most ε in every pixel to lower the
+The attack changes ``pixel_values``, which a processor makes of an image, by at most ε in every pixel to lower the
 likelihood of the gold answer. ε is a fraction of the range of intensities, such as 8/255; each channel's mean and
 standard deviation convert it to the processor's units. No intensity leaves its range. Processors of the Qwen2-VL kind
 repeat a still image in time; all copies are changed alike.
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.legal import SHARE, Interval, check_number
+from grounding_rewards.common.legal import SHARE, Interval, check_number
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -160,14 +160,14 @@ def project_gradient(
 ) -> Tensor:
     """Raise a loss by changing the pixel values by at most ε.
 
-    ``x ← clip(x + α · sign(∇ loss(x)))`` to the ball of radius ε around the film and to the range of intensities.
+    ``x ← clip(x + α · sign(∇ loss(x)))`` to the ball of radius ε around the image and to the range of intensities.
 
     Args:
         loss: ``pixel_values → ()``, differentiable.
         pixel_values: of any shape, floating point; left as they are.
         scale: from :func:`pixel_scale`.
         attack: its strength.
-        rng: of the random start; by default from the attack's seed. With one generator for all batches, films start as
+        rng: of the random start; by default from the attack's seed. With one generator for all batches, images start as
             they would in a single batch.
 
     Returns:
@@ -190,16 +190,16 @@ def project_gradient(
     if attack.epsilon == 0:
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
-    film = pixel_values.detach().float().reshape(scale.shape)
+    image = pixel_values.detach().float().reshape(scale.shape)
     # Attack one of the equal copies.
-    still = film if scale.repeated is None else film.narrow(scale.repeated, 0, 1)
+    still = image if scale.repeated is None else image.narrow(scale.repeated, 0, 1)
     radius, step = attack.epsilon * scale.span, attack.step * scale.span
     # Resizing with negative weights can leave a value just outside the range; it may stay there.
     lowest = torch.minimum(torch.maximum(still - radius, scale.low), still)
     highest = torch.maximum(torch.minimum(still + radius, scale.low + scale.span), still)
     # Values of the given type: rounded to it, nothing leaves the ball.
     lowest, highest = _rounded_up(lowest, pixel_values.dtype), -_rounded_up(-highest, pixel_values.dtype)
-    start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(film.device)
+    start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(image.device)
     x = torch.clamp(still + radius * start, lowest, highest)
     for _ in range(attack.steps):
         with torch.enable_grad():
@@ -247,12 +247,12 @@ def _gradient(loss: Tensor, x: Tensor) -> Tensor:
 def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_token_id: int) -> Callable[..., Tensor]:
     """The negative log-likelihood of answers, as a function of the pixel values.
 
-    ``-Σ log p(token | film, prompt, tokens before)`` over the tokens of every answer. Films do not
-    interact, so the gradient for a film depends on its own answer alone.
+    ``-Σ log p(token | image, prompt, tokens before)`` over the tokens of every answer. Images do not
+    interact, so the gradient for an image depends on its own answer alone.
 
     Args:
         model: a transformers vision-language model.
-        inputs: from its processor for b films and prompts, padded on the left.
+        inputs: from its processor for b images and prompts, padded on the left.
         answers: the b answers as token ids.
         pad_token_id: pads the shorter answers.
 
@@ -260,7 +260,7 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
         ``pixel_values → ()``, in nats.
 
     Raises:
-        ValueError: not as many answers as films, or an empty one.
+        ValueError: not as many answers as images, or an empty one.
     """
     import torch
 
@@ -268,7 +268,7 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
     if len(answers) != len(prompt) or not all(answers):
         raise ValueError(
             f"Expected {len(prompt)} answers of at least one token for `answers`, got {len(answers)} of "
-            f"{sorted(map(len, answers))} tokens. Give the gold answer of every film."
+            f"{sorted(map(len, answers))} tokens. Give the gold answer of every image."
         )
     longest = max(map(len, answers))
     rows = [[*answer, *[pad_token_id] * (longest - len(answer))] for answer in answers]
@@ -295,13 +295,13 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
 class AttackingProcessor:
     """A processor that attacks its pixel values before the model gets them.
 
-    With it :func:`grounding_rewards.models.generate.generate` asks about attacked films; prompts, batches and decoding
+    With it :func:`grounding_rewards.models.generate.generate` asks about attacked images; prompts, batches and decoding
     are unchanged.
 
     Args:
         processor: the model's own.
         model: a transformers vision-language model, in evaluation mode when it is attacked.
-        answers: the gold answer to every film, in the order of generation.
+        answers: the gold answer to every image, in the order of generation.
         attack: its strength.
     """
 
@@ -322,7 +322,7 @@ class AttackingProcessor:
         if getattr(pixel_values, "dtype", None) is None or not pixel_values.is_floating_point():
             raise ValueError(
                 f"Expected one array of numbers for the processor's `pixel_values`, got {type(pixel_values).__name__}. "
-                "The attack needs a model that takes its films as one tensor."
+                "The attack needs a model that takes its images as one tensor."
             )
         # The bound holds for what the model sees.
         pixel_values = pixel_values.to(self._model.dtype)

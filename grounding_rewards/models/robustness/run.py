@@ -1,4 +1,4 @@
-"""Ask a model about unchanged and changed films, and measure what the changes cost."""
+"""Ask a model about unchanged and changed images, and measure what the changes cost."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.load import light_rows
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.robustness import AnswerPair, RobustnessPoint, robustness_estimates
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
@@ -62,7 +62,7 @@ class Changes:
         self.attacks()
 
     def __str__(self) -> str:
-        """The changes in words; ε and strengths are on the axes of the diagrams.
+        """The changes in words; ε and strengths are on the axes of the plots.
 
         >>> str(Changes(families=("pgd",)))
         'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
@@ -91,10 +91,10 @@ def robustness(
     batch_size: int = 16,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RobustnessPoint]:
-    """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
+    """Robust accuracy, attack success rate and mean IoU of greedy answers to changed images.
 
-    The change of a film depends on ``changes.seed`` and its row number. Intervals are over patients where the dataset
-    knows them, else over films.
+    The change of an image depends on ``changes.seed`` and its row number. Intervals are over patients where the dataset
+    knows them, else over images.
 
     Args:
         model: a transformers vision-language model; for ``pgd`` one that passes gradients on to its pixel values.
@@ -105,11 +105,11 @@ def robustness(
         changes: which ones; all without it.
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
         max_new_tokens: where an answer is cut off.
-        batch_size: films answered, and attacked, at the same time.
-        on_progress: called with the change, the films answered under it, and of how many.
+        batch_size: images answered, and attacked, at the same time.
+        on_progress: called with the change, the images answered under it, and of how many.
 
     Returns:
-        For each corruption the film as it is (strength 0) and each strength; then a point for each ε.
+        For each corruption the image as it is (strength 0) and each strength; then a point for each ε.
 
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
@@ -130,26 +130,26 @@ def robustness(
         skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
     )
 
-    def ask(shown: Any, of: Any, change: str) -> list[AnsweredFilm]:
-        def count(films: int, total: int, _: int) -> None:
+    def ask(shown: Any, of: Any, change: str) -> list[AnsweredImage]:
+        def count(images: int, total: int, _: int) -> None:
             if on_progress is not None:
-                on_progress(change, films, total)
+                on_progress(change, images, total)
 
         return read_answers(rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
-        figures = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
-        return RobustnessPoint(family, name, strength, **figures)
+        metrics = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
+        return RobustnessPoint(family, name, strength, **metrics)
 
-    before = ask(dataset, processor, "films as they are")
+    before = ask(dataset, processor, "images as they are")
     groups = patients_of(before)
     points = []
     for name in changes.corruptions if "corruptions" in changes.families else ():
         points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
         for strength in changes.strengths:
-            films = CorruptedFilms(dataset, name, strength, changes.seed)
-            after = ask(films, processor, f"{name} {strength}")
-            points.append(point("corruptions", name, strength, list(films.pairs(before, after))))
+            images = CorruptedImages(dataset, name, strength, changes.seed)
+            after = ask(images, processor, f"{name} {strength}")
+            points.append(point("corruptions", name, strength, list(images.pairs(before, after))))
     for attack in changes.attacks() if "pgd" in changes.families else ():
         attacking = AttackingProcessor(processor, model, gold, attack)
         after = ask(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
@@ -157,14 +157,14 @@ def robustness(
     return points
 
 
-class CorruptedFilms:
+class CorruptedImages:
     """The rows of a dataset, each image corrupted when it is read; :meth:`pairs` moves the boxes.
 
     Args:
         dataset: rows with ``image``.
         name: of the corruption.
         strength: 1 to 5.
-        seed: with the row number the seed of each film.
+        seed: with the row number the seed of each image.
     """
 
     def __init__(self, dataset: Any, name: str, strength: int, seed: int) -> None:
@@ -178,8 +178,8 @@ class CorruptedFilms:
         image = corrupt(row["image"], [], self._name, self._strength, seed=(self._seed, i)).image
         return {**row, "image": image}
 
-    def pairs(self, before: Sequence[AnsweredFilm], after: Sequence[AnsweredFilm]) -> Iterator[AnswerPair]:
-        """Each film with both answers, its boxes moved along with the corruption.
+    def pairs(self, before: Sequence[AnsweredImage], after: Sequence[AnsweredImage]) -> Iterator[AnswerPair]:
+        """Each image with both answers, its boxes moved along with the corruption.
 
         What is left of a reference box that is no longer visible becomes an ignored region.
         """

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from grounding_rewards.data.synthetic import draw_film
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
+from grounding_rewards.synthetic import draw_image
 from tests.conftest import valid_box_lists
 
 MOVING = [name for name, kind in CORRUPTIONS.items() if kind.matrix is not None]
@@ -44,34 +44,34 @@ def test_there_are_eight_with_five_strengths_each() -> None:
 
 
 @pytest.mark.parametrize(("name", "strength"), EVERY)
-def test_the_film_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_film(name: str, strength: int) -> None:
+def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_image(name: str, strength: int) -> None:
     for mode in ("L", "RGB"):
-        film = draw_film(1).image.convert(mode)
-        before = film.tobytes()
-        first, again = (corrupt(film, [], name, strength, seed=(7, 3)).image for _ in range(2))
-        assert (first.size, first.mode) == (film.size, mode)
+        image = draw_image(1).image.convert(mode)
+        before = image.tobytes()
+        first, again = (corrupt(image, [], name, strength, seed=(7, 3)).image for _ in range(2))
+        assert (first.size, first.mode) == (image.size, mode)
         assert first.tobytes() == again.tobytes()
-        assert film.tobytes() == before
+        assert image.tobytes() == before
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_strength_0_is_the_film_as_it_is(name: str) -> None:
-    film = draw_film(1)
-    image, boxes, kept = corrupt(film.image, film.boxes, name, 0)
-    assert image.tobytes() == film.image.tobytes()
-    assert boxes.tolist() == [list(map(float, box)) for box in film.boxes]
+def test_strength_0_is_the_image_as_it_is(name: str) -> None:
+    annotated = draw_image(1)
+    image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, 0)
+    assert image.tobytes() == annotated.image.tobytes()
+    assert boxes.tolist() == [list(map(float, box)) for box in annotated.boxes]
     assert kept.all()
 
 
 @pytest.mark.parametrize("name", STILL)
 def test_a_still_change_leaves_boxes_and_grows_with_its_strength(name: str) -> None:
-    film = draw_film(1)
+    annotated = draw_image(1)
     changes = []
     for strength in STRENGTHS:
-        image, boxes, kept = corrupt(film.image, film.boxes, name, strength, seed=5)
-        assert boxes.tolist() == [list(map(float, box)) for box in film.boxes]
+        image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, strength, seed=5)
+        assert boxes.tolist() == [list(map(float, box)) for box in annotated.boxes]
         assert kept.all()
-        changes.append(np.abs(pixels(image) - pixels(film.image)).mean())
+        changes.append(np.abs(pixels(image) - pixels(annotated.image)).mean())
     assert changes[0] > 0
     assert changes == sorted(changes)
 
@@ -104,7 +104,7 @@ def test_a_moved_box_is_where_its_pixels_are(
     strength=st.sampled_from(STRENGTHS),
     seed=st.integers(0, 2**32),
 )
-def test_moved_boxes_lie_on_the_film_and_scale_with_it(
+def test_moved_boxes_lie_on_the_image_and_scale_with_it(
     boxes: list[list[float]], name: str, strength: int, seed: int
 ) -> None:
     small, kept = corrupt_boxes(boxes, name, strength, width=20, height=18, seed=seed)
@@ -131,16 +131,16 @@ def test_rotation_goes_both_ways_and_each_strength_the_same_way() -> None:
     assert {one for found in signs.values() for one in found} == {-1.0, 1.0}
 
 
-def test_two_flips_give_the_film_back() -> None:
-    film = draw_film(1)
-    once = corrupt(film.image, film.boxes, "laterality_flip", 5)
+def test_two_flips_give_the_image_back() -> None:
+    image = draw_image(1)
+    once = corrupt(image.image, image.boxes, "laterality_flip", 5)
     twice = corrupt(once.image, once.boxes, "laterality_flip", 5)
-    assert pixels(once.image).tolist() == pixels(film.image)[:, ::-1].tolist()
-    assert twice.image.tobytes() == film.image.tobytes()
-    assert twice.boxes.tolist() == [list(map(float, box)) for box in film.boxes]
+    assert pixels(once.image).tolist() == pixels(image.image)[:, ::-1].tolist()
+    assert twice.image.tobytes() == image.image.tobytes()
+    assert twice.boxes.tolist() == [list(map(float, box)) for box in image.boxes]
 
 
-def test_the_strength_of_the_flip_is_the_share_of_films() -> None:
+def test_the_strength_of_the_flip_is_the_share_of_images() -> None:
     box = [[0.0, 0.0, 10.0, 10.0]]
     flipped = np.array(
         [
@@ -159,11 +159,11 @@ def test_the_strength_of_the_flip_is_the_share_of_films() -> None:
 @pytest.mark.parametrize(
     ("box", "kept"),
     [
-        ([0, 0, 100, 100], True),  # the whole film, of which 64 % are left
+        ([0, 0, 100, 100], True),  # the whole image, of which 64 % are left
         ([0, 0, 4, 100], False),  # on the edge that seed 0 cuts 0.127 of 0.2 off
         ([80, 0, 100, 100], True),  # 7.3 of its 20 are cut off on the right
         ([86, 0, 100, 100], False),  # 7.3 of its 14 are
-        ([-30, 40, -10, 60], False),  # never was on the film
+        ([-30, 40, -10, 60], False),  # never was on the image
         ([60, 60, 40, 40], True),  # inverted: neither moved nor repaired
         ([np.nan, 0, 1, 1], True),
     ],
@@ -177,7 +177,7 @@ def test_a_box_is_gone_when_less_than_half_is_left(box: list[float], kept: bool)
 
 
 def test_what_stuck_out_before_does_not_count_as_lost() -> None:
-    # Two thirds lie outside the film, and all that is inside stays inside.
+    # Two thirds lie outside the image, and all that is inside stays inside.
     moved, kept = corrupt_boxes([[40, 40, 160, 60]], "rotation", 1, width=80, height=100)
     assert kept.tolist() == [True]
     assert moved[0, 2] == 80
@@ -215,10 +215,10 @@ def test_blur_has_the_standard_deviation_that_is_stated(strength: int) -> None:
 
 
 def test_jpeg_is_a_file_of_that_quality() -> None:
-    film = draw_film(1).image
+    image = draw_image(1).image
     file = io.BytesIO()
-    film.save(file, "JPEG", quality=10)
-    assert corrupt(film, [], "jpeg", 4).image.tobytes() == Image.open(file).tobytes()
+    image.save(file, "JPEG", quality=10)
+    assert corrupt(image, [], "jpeg", 4).image.tobytes() == Image.open(file).tobytes()
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)

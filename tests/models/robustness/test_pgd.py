@@ -43,15 +43,15 @@ def normalised(intensities: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("wanted", [0.0, 0.45, 0.52, 1.0])
 def test_it_finds_the_best_point_of_the_ball(wanted: float) -> None:
     # The loss is greatest where every intensity is `wanted`: in reach of ε = 0.1 around 0.5, or at the ball's edge.
-    film = torch.full((1, 3, 2, 2), 0.5)
-    values = normalised(film)
+    image = torch.full((1, 3, 2, 2), 0.5)
+    values = normalised(image)
     attacked = project_gradient(
-        lambda x: -(x - normalised(torch.full_like(film, wanted))).square().sum(),
+        lambda x: -(x - normalised(torch.full_like(image, wanted))).square().sum(),
         values,
         pixel_scale(values, ImageProcessor()),
         PGD(0.1, steps=200, step_size=0.001),
     )
-    best = normalised(torch.full_like(film, float(np.clip(wanted, 0.4, 0.6))))
+    best = normalised(torch.full_like(image, float(np.clip(wanted, 0.4, 0.6))))
     assert torch.allclose(attacked, best, atol=0.001 / min(STD) + 1e-6)
 
 
@@ -65,9 +65,9 @@ def test_no_intensity_leaves_the_ball_or_its_range(
     epsilon: float, steps: int, step_size: float | None, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    film = torch.rand((2, 3, 4, 5), generator=generator)
+    image = torch.rand((2, 3, 4, 5), generator=generator)
     slope = torch.randn((2, 3, 4, 5), generator=generator)
-    values = normalised(film)
+    values = normalised(image)
     attacked = project_gradient(
         lambda x: (x.sin() * slope).sum(),
         values,
@@ -75,7 +75,7 @@ def test_no_intensity_leaves_the_ball_or_its_range(
         PGD(epsilon, steps, step_size, seed),
     )
     intensities = attacked * torch.tensor(STD).reshape(3, 1, 1) + torch.tensor(MEAN).reshape(3, 1, 1)
-    assert (intensities - film).abs().max() <= epsilon + 1e-6
+    assert (intensities - image).abs().max() <= epsilon + 1e-6
     assert intensities.min() >= -1e-6
     assert intensities.max() <= 1 + 1e-6
 
@@ -110,7 +110,7 @@ def test_a_value_outside_the_range_stays_where_it_is() -> None:
 
 
 def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset() -> None:
-    films = torch.rand(6, 3, 5, 5)
+    images = torch.rand(6, 3, 5, 5)
     attack = PGD(0.1, steps=1, step_size=1e-9, seed=4)
 
     def run(parts: tuple[torch.Tensor, ...], seed: int) -> torch.Tensor:
@@ -118,19 +118,19 @@ def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset() -> None
         scales = [pixel_scale(part, ImageProcessor(do_normalize=False)) for part in parts]
         return torch.cat([project_gradient(torch.sum, *pair, attack, rng) for pair in zip(parts, scales, strict=True)])
 
-    whole = run((films,), 4)
-    assert torch.equal(whole, run(films.split(2), 4))
-    assert torch.equal(whole, run((films,), 4))
-    assert not torch.equal(whole, run((films,), 5))
+    whole = run((images,), 4)
+    assert torch.equal(whole, run(images.split(2), 4))
+    assert torch.equal(whole, run((images,), 4))
+    assert not torch.equal(whole, run((images,), 5))
 
 
 def test_pixel_values_of_every_layout_are_read_as_intensities() -> None:
     rgb = torch.tensor([0.2, 0.5, 0.9])
     for shape in [(2, 3, 4, 4), (2, 5, 3, 4, 4), (1, 2, 4, 3, 4, 4)]:
-        film = rgb.reshape(3, 1, 1).expand(shape)
-        values = normalised(film)
+        image = rgb.reshape(3, 1, 1).expand(shape)
+        values = normalised(image)
         scale = pixel_scale(values, ImageProcessor())
-        assert torch.allclose((values.reshape(scale.shape) - scale.low) / scale.span, film, atol=1e-6)
+        assert torch.allclose((values.reshape(scale.shape) - scale.low) / scale.span, image, atol=1e-6)
     for others, white in [
         ({"do_rescale": False, "do_normalize": False}, 255.0),
         ({"do_normalize": False}, 1.0),
@@ -142,7 +142,7 @@ def test_pixel_values_of_every_layout_are_read_as_intensities() -> None:
 
 
 def test_patches_of_the_qwen_kind_are_read_as_intensities(tiny_model: tuple[Any, Any]) -> None:
-    # A film of one colour, through the real processor: every patch holds red, green and blue in this order.
+    # An image of one colour, through the real processor: every patch holds red, green and blue in this order.
     processor = tiny_model[1]
     values = processor.image_processor(images=[Image.new("RGB", (112, 112), (51, 102, 204))], return_tensors="pt")
     values = values["pixel_values"]
@@ -156,8 +156,8 @@ def test_patches_of_the_qwen_kind_are_read_as_intensities(tiny_model: tuple[Any,
 def test_copies_of_a_still_image_are_changed_alike(tiny_model: tuple[Any, Any]) -> None:
     noise = np.random.default_rng(0).integers(0, 256, (112, 112), dtype=np.uint8)
     processor = tiny_model[1]
-    film = Image.fromarray(noise).convert("RGB")
-    values = processor.image_processor(images=[film], return_tensors="pt")["pixel_values"]
+    image = Image.fromarray(noise).convert("RGB")
+    values = processor.image_processor(images=[image], return_tensors="pt")["pixel_values"]
     # A loss that pulls the two copies apart.
     slope = torch.randn(values.shape, generator=torch.Generator().manual_seed(0))
     attacked = project_gradient(
@@ -208,7 +208,7 @@ def test_wrong_attacks_are_refused(arguments: dict[str, Any], message: str) -> N
         PGD(**arguments)
 
 
-# Small untrained models, 100 words, image token 99, films of 28 × 28 in patches of 14.
+# Small untrained models, 100 words, image token 99, images of 28 × 28 in patches of 14.
 TEXT = {
     "vocab_size": 100,
     "hidden_size": 32,
@@ -259,7 +259,7 @@ def llava_onevision() -> tuple[Any, dict[str, Any], tuple[int, ...]]:
         vision_feature_layer=-1,
         image_grid_pinpoints=[[28, 28]],
     )
-    # The film, one tile of it, and the ends of the tile's two rows.
+    # The image, one tile of it, and the ends of the tile's two rows.
     prompts = _prompts(4 + 4 + 2, image_sizes=torch.tensor([[28, 28], [28, 28]]))
     return LlavaOnevisionForConditionalGeneration(config), prompts, (2, 2, 3, 28, 28)
 
@@ -301,7 +301,7 @@ def test_the_gold_answer_becomes_less_likely(build: Callable) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_loss_is_the_models_own_and_films_do_not_mix() -> None:
+def test_the_loss_is_the_models_own_and_images_do_not_mix() -> None:
     torch.manual_seed(0)
     model, prompts, shape = llava()
     model.eval()
@@ -322,21 +322,21 @@ def test_the_loss_is_the_models_own_and_films_do_not_mix() -> None:
 
 
 @pytest.mark.parametrize("answers", [[[1]], [[1], []], []])
-def test_answers_that_do_not_go_with_the_films_are_refused(answers: list[list[int]]) -> None:
+def test_answers_that_do_not_go_with_the_images_are_refused(answers: list[list[int]]) -> None:
     with pytest.raises(ValueError, match="Expected 2 answers of at least one token for `answers`"):
         answer_loss(None, _prompts(1), answers, 0)
 
 
-def test_each_film_is_attacked_with_its_own_answer_whatever_the_batch(tiny_model: tuple[Any, Any]) -> None:
+def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_model: tuple[Any, Any]) -> None:
     model, processor = tiny_model
     model.eval()
     rng = np.random.default_rng(0)
-    films = [Image.fromarray(rng.integers(0, 256, (112, 112), dtype=np.uint8)) for _ in range(3)]
+    images = [Image.fromarray(rng.integers(0, 256, (112, 112), dtype=np.uint8)) for _ in range(3)]
     answers = ['[{"bbox_2d": [1, 2, 30, 40], "label": "mass"}]', "[]", '[{"bbox_2d": [60, 70, 90, 99]}]']
     prompts = [prompt_messages(labels) for labels in (["mass"], ["mass", "effusion"], ["pacemaker"])]
     conversations = [
-        [{"role": "user", "content": [{"type": "image", "image": film}, prompt[0]["content"][1]]}]
-        for film, prompt in zip(films, prompts, strict=True)
+        [{"role": "user", "content": [{"type": "image", "image": image}, prompt[0]["content"][1]]}]
+        for image, prompt in zip(images, prompts, strict=True)
     ]
     settings: dict[str, Any] = {
         "add_generation_prompt": True,

@@ -14,12 +14,12 @@ from PIL import Image
 from grounding_rewards import get_reward
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness.corruptions import corrupt
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
-from grounding_rewards.models.robustness.run import Changes, CorruptedFilms, robustness
+from grounding_rewards.models.robustness.run import Changes, CorruptedImages, robustness
 from grounding_rewards.models.vllm_backend import VllmModel
 from tests.conftest import REPOSITORY
 
@@ -28,25 +28,25 @@ SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24}
 
 @pytest.fixture(scope="module")
 def shipped() -> tuple[Any, Any, Any]:
-    """The shipped model, its processor, and 24 drawn films."""
+    """The shipped model, its processor, and 24 drawn images."""
     model, processor = load_model(REPOSITORY / "assets" / "tiny_vlm")
-    return model, processor, add_columns(load_split("synthetic", "test", films=24), processor, "qwen2.5-vl")
+    return model, processor, add_columns(load_split("synthetic", "test", images=24), processor, "qwen2.5-vl")
 
 
 def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, films = shipped
+    model, processor, images = shipped
     changes = Changes(
         families=("corruptions", "pgd"), corruptions=("noise",), strengths=(1,), epsilons=(0, 8 / 255, 0.1)
     )
-    still, _, *attacked = robustness(model, processor, films, get_reward("R3"), changes, **SETTINGS)
+    still, _, *attacked = robustness(model, processor, images, get_reward("R3"), changes, **SETTINGS)
     zero, middle, large = attacked
     assert [point.strength for point in attacked] == [0, 8 / 255, 0.1]
     assert {point.family for point in attacked} == {"pgd"}
-    # The attack at ε = 0 answers the films anew, and says the same.
+    # The attack at ε = 0 answers the images anew, and says the same.
     assert zero.accuracy == still.accuracy
     assert zero.mean_iou == still.mean_iou
     assert zero.attack_success_rate.value == 0
-    # 24 films: what docs/robustness.md shows is far beyond chance.
+    # 24 images: what docs/robustness.md shows is far beyond chance.
     assert zero.accuracy[0] > middle.accuracy[0] + 0.2
     assert middle.accuracy[0] >= large.accuracy[0]
     assert zero.attack_success_rate[0] < middle.attack_success_rate[0] <= large.attack_success_rate[0]
@@ -57,12 +57,12 @@ def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, A
 
 def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, Any, Any]) -> None:
     # What the attack finds is no mere noise: its gradient points somewhere.
-    model, processor, films = shipped
+    model, processor, images = shipped
     start = PGD(8 / 255, steps=1, step_size=1e-9)
     attack = replace(start, steps=5, step_size=None)
-    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(films)
+    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(images)
     plain, noisy, attacked = (
-        generate(model, of, films, Sampling(max_new_tokens=24), batch_size=24)
+        generate(model, of, images, Sampling(max_new_tokens=24), batch_size=24)
         for of in (processor, *(AttackingProcessor(processor, model, gold, one) for one in (start, attack)))
     )
     noise, harm = (sum(a != b for a, b in zip(plain, changed, strict=True)) for changed in (noisy, attacked))
@@ -70,9 +70,9 @@ def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, An
 
 
 def test_every_corruption_gives_a_point_for_each_strength(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, films = shipped
+    model, processor, images = shipped
     changes = Changes(families=("corruptions",), corruptions=("crop", "laterality_flip"), strengths=(1, 5))
-    points = robustness(model, processor, films, get_reward("R3"), changes, **SETTINGS)
+    points = robustness(model, processor, images, get_reward("R3"), changes, **SETTINGS)
     assert [(point.name, point.strength) for point in points] == [
         ("crop", 0),
         ("crop", 1),
@@ -83,7 +83,7 @@ def test_every_corruption_gives_a_point_for_each_strength(shipped: tuple[Any, An
     ]
     assert points[0].accuracy == points[3].accuracy
     assert points[0].attack_success_rate.value == points[3].attack_success_rate.value == 0
-    # The model was taught films with the heart on one side, in one frame.
+    # The model was taught images with the heart on one side, in one frame.
     assert points[2].accuracy[0] < points[0].accuracy[0] - 0.2
     assert points[5].accuracy[0] < points[4].accuracy[0] < points[3].accuracy[0]
 
@@ -93,9 +93,9 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pyt
     rng = np.random.default_rng(0)
     boxes = [[], [[20, 30, 60, 90]], [[10, 10, 40, 30], [60, 50, 90, 110]], [[0, 40, 50, 70]]]
     images = []
-    for film in boxes:
+    for image in boxes:
         grey = rng.integers(0, 60, (120, 100), dtype=np.uint8)
-        for x1, y1, x2, y2 in film:
+        for x1, y1, x2, y2 in image:
             grey[y1:y2, x1:x2] = 255
         images.append(Image.fromarray(grey))
     from datasets import Dataset
@@ -106,20 +106,20 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pyt
             "prompt": [[{"role": "user", "content": "?"}]] * 4,
             "image": images,
             "boxes": boxes,
-            "labels": [["mass"] * len(film) for film in boxes],
+            "labels": [["mass"] * len(image) for image in boxes],
             "width": [100] * 4,
             "height": [120] * 4,
             "patient_id": ["a", "a", "b", "c"],
         }
     ).cast_column("image", ImageColumn())
 
-    def answer(model: Any, processor: Any, films: Any, sampling: Sampling, **_: Any) -> list[list[str]]:
+    def answer(model: Any, processor: Any, annotated_images: Any, sampling: Sampling, **_: Any) -> list[list[str]]:
         from scipy.ndimage import find_objects, label
 
         assert sampling.temperature == 0
         answers = []
-        for i in range(len(films)):
-            found = find_objects(label(np.asarray(films[i]["image"]) > 127)[0])
+        for i in range(len(annotated_images)):
+            found = find_objects(label(np.asarray(annotated_images[i]["image"]) > 127)[0])
             answers.append([json.dumps([{"bbox_2d": [x.start, y.start, x.stop, y.stop]} for y, x in found])])
         return answers
 
@@ -132,19 +132,19 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pyt
         assert point.mean_iou[0] > 0.8, point
 
 
-def test_films_and_answers_move_together() -> None:
+def test_images_and_answers_move_together() -> None:
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 100), dtype=np.uint8))
-    films = CorruptedFilms([{"image": image, "id": "a"}] * 2, "crop", 5, seed=1)
-    assert len(films) == 2
-    first, second = films[0], films[1]
+    images = CorruptedImages([{"image": image, "id": "a"}] * 2, "crop", 5, seed=1)
+    assert len(images) == 2
+    first, second = images[0], images[1]
     assert first["id"] == "a"
     assert first["image"].tobytes() == corrupt(image, [], "crop", 5, seed=(1, 0)).image.tobytes()
     assert first["image"].tobytes() != second["image"].tobytes()
 
-    before = AnsweredFilm(
+    before = AnsweredImage(
         "a", 100, 50, gt=[[0, 0, 3, 50], [30, 10, 60, 40]], gt_labels=["tube", "mass"], pred=[[30, 10, 60, 40]]
     )
-    (pair,) = CorruptedFilms([{"image": image}], "crop", 5, seed=1).pairs([before], [before])
+    (pair,) = CorruptedImages([{"image": image}], "crop", 5, seed=1).pairs([before], [before])
     moved = corrupt(image, before.gt, "crop", 5, seed=(1, 0))
     assert moved.kept.tolist() == [False, True]
     assert pair.before is before
@@ -157,10 +157,10 @@ def test_films_and_answers_move_together() -> None:
 
 
 def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, films = shipped
+    model, processor, images = shipped
     state, drawn = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
     changes = Changes(corruptions=("noise",), strengths=(1,), epsilons=(0.01,), steps=1)
-    few = films.select(range(2))
+    few = images.select(range(2))
     first, again = (robustness(model, processor, few, get_reward("R3"), changes, **SETTINGS) for _ in range(2))
     assert first == again
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -168,9 +168,9 @@ def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, An
 
 
 def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, films = shipped
+    model, processor, images = shipped
     with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
-        robustness(VllmModel("a", None, model.config, None), processor, films, get_reward("R3"))
+        robustness(VllmModel("a", None, model.config, None), processor, images, get_reward("R3"))
 
 
 @pytest.mark.parametrize(

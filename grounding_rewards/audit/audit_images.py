@@ -1,0 +1,202 @@
+"""The images that policies answer: reference boxes, sizes, readers and ignore regions, and what a policy may know."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grounding_rewards.audit.writing import Size
+from grounding_rewards.boxes import as_box_array
+from grounding_rewards.columns import patient_of
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.baselines import mean_boxes
+from grounding_rewards.overlap import pairwise_iou
+
+_UNNAMED = "finding"
+# A false box overlaps no finding by more, so that it is a hit under no usual threshold.
+_STRAY = 0.05
+_TRIES = 30
+
+
+class Known(NamedTuple):
+    """What a policy may know of a dataset without looking at an image.
+
+    labels: every label, the most frequent first.
+    mean: by label the mean box as fractions of the image, see :func:`grounding_rewards.metrics.baselines.mean_boxes`.
+    """
+
+    labels: tuple[str, ...]
+    mean: Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class AuditImage:
+    """One image.
+
+    Attributes:
+        number: its row, which its random numbers depend on.
+        boxes: ``(m, 4)`` xyxy in pixels of the image.
+        labels: m names.
+        size: of the image.
+        known: what is known of the dataset.
+        ignore: ``(k, 4)``, regions that excuse a box.
+        readers: the boxes of every reader, ``(m_k, 4)`` each; empty where the image has one reference.
+        patient: whose image it is; None where unknown.
+        id: its name; None without one.
+    """
+
+    number: int
+    boxes: Array
+    labels: tuple[str, ...]
+    size: Size
+    known: Known
+    ignore: Array
+    readers: tuple[Array, ...] = ()
+    patient: str | None = None
+    id: str | None = None
+
+    def draw(self, name: str) -> np.random.Generator:
+        """Random numbers that are the same for every policy that asks under this name."""
+        return np.random.default_rng([zlib.crc32(name.encode()), self.number])
+
+
+def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
+    """The images of a dataset.
+
+    Args:
+        rows: with ``boxes`` or ``reader_boxes``, ``width`` and ``height``; as far as there are ``labels``,
+            ``resized_width``, ``resized_height``, ``ignore_boxes``, ``id`` and ``patient_id``. Of several readers the
+            first is the reference where there is no other.
+
+    Raises:
+        ValueError: there are no images, or one has no size; boxes are checked by the rewards.
+
+    Example:
+        >>> image, = images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}])
+        >>> image.labels, image.size.height, image.known.mean["mass"].tolist()
+        (('mass',), 80.0, [0.0, 0.0, 0.5, 0.625])
+    """
+    if not rows:
+        raise ValueError("Expected images for the audit, got none. Name a split that holds some.")
+    sizes = [_size(row, number) for number, row in enumerate(rows)]
+    readers = [tuple(map(as_box_array, row.get("reader_boxes") or ())) for row in rows]
+    boxes = [
+        as_box_array(row["boxes"] if row.get("boxes") is not None else of_readers[0] if of_readers else ())
+        for row, of_readers in zip(rows, readers, strict=True)
+    ]
+    labels = [_labels(row.get("labels"), len(own)) for row, own in zip(rows, boxes, strict=True)]
+    counted = Counter(chain.from_iterable(labels)).most_common()
+    known = Known(
+        tuple(label for label, _ in counted) or (_UNNAMED,),
+        mean_boxes(
+            {"boxes": own, "labels": names, "width": size.width, "height": size.height}
+            for own, names, size in zip(boxes, labels, sizes, strict=True)
+        ),
+    )
+    return [
+        AuditImage(
+            number,
+            boxes[number],
+            labels[number],
+            sizes[number],
+            known,
+            as_box_array(row.get("ignore_boxes") or ()),
+            readers[number],
+            patient_of(row),
+            None if row.get("id") is None else str(row["id"]),
+        )
+        for number, row in enumerate(rows)
+    ]
+
+
+def _labels(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
+    return tuple(given) if given is not None and len(given) == count else (_UNNAMED,) * count
+
+
+def _size(row: Mapping[str, Any], number: int) -> Size:
+    try:
+        width, height = float(row["width"]), float(row["height"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
+            f"{row.get('height')!r}. Add the columns: without them no box can be written."
+        ) from None
+    return Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height))
+
+
+def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:
+    """A box of the usual size where no finding is, or a speck in the corner where all places are taken.
+
+    Example:
+        >>> image, = images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}])
+        >>> bool(pairwise_iou(stray_box(image, image.draw("junk"))[None], image.boxes).max() < 0.05)
+        True
+    """
+    width, height = image.size[:2]
+    taken = np.concatenate([image.boxes, image.ignore, *image.readers])
+    for _ in range(_TRIES):
+        side = draw.uniform(0.08, 0.25, 2)
+        corner = draw.uniform(0, 1 - side)
+        box = np.concatenate([corner, corner + side]) * (width, height, width, height)
+        if not len(taken) or pairwise_iou(box[None], taken).max() < _STRAY:
+            return box
+    return np.array([0.0, 0.0, 0.02 * width, 0.02 * height])
+
+
+def cut_box(box: Array, iou: float, draw: np.random.Generator) -> Array:
+    """A box cut from one side, so that it overlaps the whole one by this IoU.
+
+    Example:
+        >>> box = np.array([0.0, 0.0, 10.0, 10.0])
+        >>> round(pairwise_iou(cut_box(box, 0.75, np.random.default_rng(0))[None], box[None]).item(), 6)
+        0.75
+    """
+    side = int(draw.integers(4))
+    cut = box.copy()
+    cut[side] = box[(side + 2) % 4] + iou * (box[side] - box[(side + 2) % 4])
+    return cut
+
+
+def with_doubt(images: Sequence[AuditImage]) -> list[AuditImage]:
+    """Images with ignore regions and several readers; where a dataset has none of them they are made up.
+
+    A region lies around the first finding, half as large again, as another reader's box may, and on every second normal
+    image somewhere. Of three readers the first draws the reference, the second draws looser and one box more, the third
+    one box less; a normal image is seen so by two of three.
+
+    Example:
+        >>> image, = with_doubt(images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}]))
+        >>> image.ignore.tolist(), [len(boxes) for boxes in image.readers]
+        ([[0.0, 0.0, 62.5, 62.5]], [1, 2, 0])
+    """
+    judged, read = any(len(image.ignore) for image in images), any(image.readers for image in images)
+    made = []
+    for image in images:
+        if not judged:
+            image = replace(image, ignore=_made_up_regions(image))
+        made.append(image if read else replace(image, readers=_made_up_readers(image)))
+    return made
+
+
+def _made_up_regions(image: AuditImage) -> Array:
+    if not len(image.boxes):
+        return stray_box(image, image.draw("region"))[None] if image.number % 2 else np.zeros((0, 4))
+    first = image.boxes[:1]
+    margin = 0.25 * (first[:, 2:] - first[:, :2])
+    image_size = np.array(image.size[:2])
+    return np.concatenate([np.maximum(first[:, :2] - margin, 0), np.minimum(first[:, 2:] + margin, image_size)], axis=1)
+
+
+def _made_up_readers(image: AuditImage) -> tuple[Array, ...]:
+    draw = image.draw("readers")
+    stray = stray_box(replace(image, ignore=np.zeros((0, 4))), draw)[None]
+    if not len(image.boxes):
+        return (image.boxes, stray, image.boxes)
+    loose = np.array([cut_box(box, 0.75, draw) for box in image.boxes])
+    return image.boxes, np.concatenate([loose, stray]), image.boxes[:-1]

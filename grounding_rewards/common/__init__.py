@@ -1,0 +1,1 @@
+"""Files that appear whole, safe YAML, texts, legal values, versions: what knows nothing of boxes."""

@@ -1,0 +1,192 @@
+"""Text files of other people: UTF-8 alone, lines that end at a line feed, and JSON and YAML that cannot run away.
+
+Every reader of tables, the folder loader and the doctor read through this module, so that what one of them refuses no
+other one takes. A byte order mark is taken off; U+2028, U+0085 and other separators of Unicode are part of a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+from grounding_rewards.common.safe_yaml import DEEPEST, parse_yaml
+
+_LONG_NUMBER = re.compile(r"\d{19}")
+# A text that nothing closes is taken to its end: else the rest would be read anew for each quote in it.
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+# Bytes of a line, or of a file that is read as a whole, from an archive, which may hold a thousand for each of its own.
+_LARGEST_UNPACKED = 2**30
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def decode_text(data: bytes) -> str:
+    """Text from bytes, a byte order mark taken off.
+
+    Raises:
+        ValueError: UTF-16, bytes that are no UTF-8, or zero bytes.
+
+    Example:
+        >>> decode_text(b"\\xef\\xbb\\xbfmass")
+        'mass'
+        >>> decode_text("mass".encode("utf-16"))
+        Traceback (most recent call last):
+        ...
+        ValueError: text in UTF-16; save it as UTF-8
+    """
+    if data.startswith(_UTF_16):
+        raise ValueError("text in UTF-16; save it as UTF-8")
+    if b"\0" in data:
+        raise ValueError(f"a zero byte at position {data.index(0)}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the byte 0x{data[error.start]:02x} at position {error.start}, which is no UTF-8; save it as UTF-8"
+        ) from None
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a whole file.
+
+    Raises:
+        ValueError: there is no such file, or as `decode_text`; the file is named, and the line where there is one.
+    """
+    path = Path(path)
+    lines, size = [], 0
+    for line in text_lines(path):
+        lines.append(line)
+        size += len(line)
+        if path.suffix == ".gz" and size > _LARGEST_UNPACKED:
+            raise _too_large(path)
+    return "".join(lines)
+
+
+def _too_large(path: Path) -> ValueError:
+    return ValueError(
+        f"Expected a text file at {path}, got an archive of more than {_LARGEST_UNPACKED:,} bytes. Unpack it yourself "
+        "if you trust it."
+    )
+
+
+def text_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a file with their ends; one that ends in `.gz` is unpacked.
+
+    Raises:
+        ValueError: there is no such file, it cannot be unpacked, or as `decode_text`; file and line are named.
+    """
+    for number, line, problem in decoded_lines(path):
+        if problem:
+            raise ValueError(f"Expected text in UTF-8 in line {number} of {path}, got {problem}. Correct the line.")
+        yield line
+
+
+def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
+    """As `text_lines`, but with the number of each line, and why it is no text instead of an error.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.txt").write_bytes(b"mass\\n\\xe4\\n")
+        ...     list(decoded_lines(Path(root, "a.txt")))
+        [(1, 'mass\\n', ''), (2, '', 'the byte 0xe4 at position 0, which is no UTF-8; save it as UTF-8')]
+    """
+    path = Path(path)
+    number = 0
+    try:
+        with cast("IO[bytes]", (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
+            lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if path.suffix == ".gz" else file
+            for number, data in enumerate(lines, start=1):
+                if path.suffix == ".gz" and len(data) == _LARGEST_UNPACKED:
+                    raise _too_large(path)
+                try:
+                    yield number, decode_text(data), ""
+                except ValueError as error:
+                    yield number, "", str(error)
+                    if data.startswith(_UTF_16):
+                        # Its line feeds are none, and every further line would be said to be broken.
+                        return
+    except (OSError, EOFError, zlib.error) as error:
+        if number:
+            error = OSError(f"after line {number}: {error}")
+        raise ValueError(f"Expected a text file at {path}, got {error}. Download the file again.") from error
+
+
+def parse_json(text: str, *, any_text: bool = False) -> Any:
+    """What a text in JSON says.
+
+    Args:
+        text: of a file, or of a line.
+        any_text: whether texts in it may hold any character, as what a model wrote may.
+
+    Raises:
+        ValueError: it is no JSON, more than 64 levels deep, or has a whole number of more than 64 bits, half a
+            surrogate pair or the character zero, which no file could be written with.
+
+    Example:
+        >>> parse_json('{"label": "\\\\ud800"}')
+        Traceback (most recent call last):
+        ...
+        ValueError: half a surrogate pair in '\\ud800'
+    """
+    if text.count("[") + text.count("{") > DEEPEST:
+        depth = 0
+        for found in _BRACKETS.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+            if depth > DEEPEST:
+                raise ValueError(f"more than {DEEPEST} levels of lists and objects")
+    content = json.loads(text, parse_int=_whole if _LONG_NUMBER.search(text) else None)
+    if "\\u" in text and not any_text:
+        for word in _words(content):
+            if "\0" in word:
+                raise ValueError(f"the character zero in {word!r:.80}")
+            if any("\ud800" <= character <= "\udfff" for character in word):
+                raise ValueError(f"half a surrogate pair in {word!r:.80}")
+    return content
+
+
+def _whole(digits: str) -> int:
+    # Python itself refuses thousands of digits, in words that help nobody.
+    number = int(digits[:40])
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"the number {digits:.20}…, which has more than 64 bits; write ids as text")
+    return number
+
+
+def _words(content: Any) -> Iterator[str]:
+    """All texts in a JSON value, its keys included."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for entry in content:
+            yield from _words(entry)
+    elif isinstance(content, dict):
+        for key, entry in content.items():
+            yield key
+            yield from _words(entry)
+
+
+def read_yaml(path: str | Path) -> Any:
+    """What a YAML file says.
+
+    Raises:
+        ValueError: there is no such file, it is no YAML, more than 64 levels deep, or an alias repeats its parts into
+            more than a million; the file is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.yaml").write_text("names: [mass, nodule]")
+        ...     read_yaml(Path(root, "a.yaml"))
+        {'names': ['mass', 'nodule']}
+    """
+    text = read_text(path)
+    try:
+        return parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"Expected YAML in {path}, got {error}. Correct the file.") from error

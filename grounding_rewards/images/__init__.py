@@ -1,0 +1,1 @@
+"""Files to pixels: formats, DICOM, greys, sizes."""

@@ -1,0 +1,407 @@
+"""Images: the one reader of their files, thumbnails and sizes; and the rows of a dataset without them.
+
+Training, evaluation, `prepare`, the doctor and every page see an image as `open_image` gives it, in 8 bits, upright:
+
+* Of more than 8 bits (`I;16`, `I`, `F`; PNG and TIFF): greys are spread from the smallest value of the image, black, to
+  its largest, white, as those of a DICOM file without a window are. Nothing is cut off; values that are no numbers are
+  black. TIFF files that count from white to black are turned round.
+* Alpha, of any mode: laid on black, which is what surrounds an image.
+* Palettes, CMYK and other colours become RGB; images of one bit grey.
+* EXIF: the image is turned upright.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grounding_rewards.images.dicom import dicom_facts, is_dicom, read_dicom, read_dicom_values
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from PIL.Image import Image
+
+# Of what Pillow reads, no format that runs another program, as EPS does, or fetches other files.
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF", "JPEG2000", "PPM")
+_GREY_MODES = ("1", "L", "LA", "La")
+_EXIF_ORIENTATION = 0x0112
+_TURNED = (5, 6, 7, 8)
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 256, 257, 262, 0
+
+
+def open_image(source: str | Path | Mapping[str, Any]) -> Image:
+    """The image as everything in this package sees it: upright, 8 bits, mode `L` or `RGB`.
+
+    Args:
+        source: a file, of DICOM too; or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
+
+    Raises:
+        ValueError: the file is missing, truncated, no image, or so large that it may be an attack; it is named.
+
+    Example:
+        >>> open_image("image.png")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected an image in 'image.png', got [Errno 2] No such file or directory: 'image.png'. Replace \
+the file, or leave the image out.
+    """
+    from PIL.Image import fromarray
+
+    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
+    if isinstance(file, str | Path) and is_dicom(file):
+        return fromarray(read_dicom(file).pixels)
+    return shown_image(load_image(source))
+
+
+def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
+    """The image of a file with all its pixels, as it is stored: in its own mode, not turned.
+
+    Args:
+        source: as for `open_image`, DICOM files excepted.
+        draft: pixels of either side that are enough; a JPEG file may then be decoded to a smaller copy. 0 takes all.
+
+    Raises:
+        ValueError: as `open_image`.
+    """
+    with _opened(source) as image:
+        if draft:
+            image.draft(None, (draft, draft))
+        # Raises for a truncated file.
+        image.load()
+    return image
+
+
+@contextmanager
+def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
+    """The image of a file, its header read; whatever goes wrong, now or with its pixels, names the file."""
+    from PIL import Image
+
+    Image.init()
+    encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
+    try:
+        # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
+        with (
+            io.BytesIO(encoded["bytes"]) if encoded["bytes"] is not None else Path(encoded["path"]).open("rb") as data,
+            Image.open(data, formats=[name for name in _FORMATS if name in Image.OPEN]) as image,
+        ):
+            yield image
+    # The decoders raise nearly everything that there is, for files that were damaged or made to do damage.
+    except Exception as error:
+        raise _no_image(source, error) from error
+
+
+def _no_image(source: str | Path | Mapping[str, Any], error: Exception) -> ValueError:
+    name = source.get("path") or "the bytes of a row" if isinstance(source, Mapping) else source
+    # Pillow names the buffer in memory where it has no file.
+    is_unknown = type(error).__name__ == "UnidentifiedImageError"
+    why = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
+    return ValueError(f"Expected an image in {str(name)!r}, got {why}. Replace the file, or leave the image out.")
+
+
+def shown_image(image: Image, window: tuple[float, float] | None = None) -> Image:
+    """An image upright, in 8 bits, `L` or `RGB`, by the rules at the top of this module.
+
+    Args:
+        image: a PIL image of any mode; it stays as it is.
+        window: of images of more than 8 bits, the stored values that become black and white; None takes the smallest
+            and largest of the image.
+
+    Example:
+        >>> import numpy as np
+        >>> from PIL import Image
+        >>> image = shown_image(Image.fromarray(np.uint16([[500, 2500, 4500]])))
+        >>> image.mode, np.asarray(image).tolist()
+        ('L', [[0, 128, 255]])
+    """
+    from PIL.Image import fromarray
+
+    image = _upright(image)
+    if is_deep(image):
+        return fromarray(spread(_deep_values(image), window))
+    if image.mode in ("L", "RGB") and "transparency" not in image.info:
+        return image
+    grey = image.mode in _GREY_MODES
+    if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+        from PIL import Image as Images
+
+        annotated = image.convert("RGBA")
+        image = Images.alpha_composite(Images.new("RGBA", annotated.size, (0, 0, 0, 255)), annotated)
+    return image.convert("L" if grey else "RGB")
+
+
+class GreyValues(NamedTuple):
+    """The values of a grey image that a window is applied to.
+
+    values: `(height, width)` of numbers: of DICOM files those of the modality, of others those that are stored.
+    padding: `(height, width)` of bool, what is black in any window; None where nothing is known to be.
+    inverse: Whether the lowest value is white.
+    """
+
+    values: np.ndarray
+    padding: np.ndarray | None
+    inverse: bool
+
+    def shown(self, rectangle: tuple[int, int, int, int], window: tuple[float, float]) -> Image:
+        """A part of the image in 8 bits.
+
+        Args:
+            rectangle: `x1, y1, x2, y2` in pixels.
+            window: the values that become black and white, or white and black where `inverse`.
+        """
+        import numpy as np
+        from PIL.Image import fromarray
+
+        x1, y1, x2, y2 = rectangle
+        greys = spread(self.values[y1:y2, x1:x2], window)
+        if self.inverse:
+            greys = 255 - greys
+        return fromarray(greys if self.padding is None else np.where(self.padding[y1:y2, x1:x2], np.uint8(0), greys))
+
+
+def grey_values(source: str | Path | Mapping[str, Any] | Image) -> GreyValues | None:
+    """The values of an image that windows speak of; None for an image in colour.
+
+    Args:
+        source: as for `open_image`, or a PIL image.
+
+    Raises:
+        ValueError: as `open_image`.
+
+    Example:
+        >>> import numpy as np
+        >>> from PIL import Image
+        >>> image = grey_values(Image.fromarray(np.uint16([[500, 2500, 4500]])))
+        >>> np.asarray(image.shown((0, 0, 3, 1), (2500, 3000))).tolist()
+        [[0, 0, 255]]
+        >>> grey_values(Image.new("RGB", (3, 1))) is None
+        True
+    """
+    import numpy as np
+    from PIL import Image as Images
+
+    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
+    if isinstance(file, str | Path) and is_dicom(file):
+        return GreyValues(*read_dicom_values(file))
+    image = _upright(source if isinstance(source, Images.Image) else load_image(source))
+    if is_deep(image):
+        return GreyValues(_deep_values(image), None, False)
+    annotated = shown_image(image)
+    return GreyValues(np.asarray(annotated), None, False) if annotated.mode == "L" else None
+
+
+def _upright(image: Image) -> Image:
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image) if image.getexif().get(_EXIF_ORIENTATION, 1) != 1 else image
+
+
+def _deep_values(image: Image) -> np.ndarray:
+    """The stored values of an upright image of more than 8 bits, black the lowest."""
+    import numpy as np
+
+    values = np.asarray(image)
+    if image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+        values = values.max() - values
+    return values
+
+
+def is_deep(image: Image) -> bool:
+    """Whether an image has more than 8 bits a pixel and channel, which `convert("RGB")` cuts off at 255.
+
+    Example:
+        >>> from PIL import Image
+        >>> is_deep(Image.new("I;16", (4, 4))), is_deep(Image.new("RGB", (4, 4)))
+        (True, False)
+    """
+    return image.mode[0] in "IF"
+
+
+def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
+    """Map stored values to 8 bits: black up to the low end of the window, white from the high end on.
+
+    Args:
+        values: (height, width) of any numbers; what is not finite becomes black.
+        window: low and high end; None takes the smallest and largest value. An image of one value is black.
+
+    Returns:
+        (height, width) of uint8.
+
+    Example:
+        >>> import numpy as np
+        >>> spread(np.array([[0, 1000, 3000]]), (1000, 2000)).tolist()
+        [[0, 0, 255]]
+    """
+    import numpy as np
+
+    if values.dtype == np.uint16:
+        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
+        low, high = (int(values.min()), int(values.max())) if window is None else window
+        return spread(np.arange(2**16, dtype=np.float64)[None], (low, high))[0][values]
+    values = values.astype(np.float64)
+    known = np.isfinite(values)
+    if window is None:
+        window = (float(values[known].min()), float(values[known].max())) if known.any() else (0.0, 0.0)
+    low, high = window
+    if low == high:
+        return np.zeros(values.shape, dtype=np.uint8)
+    values = np.where(known, values, low)
+    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * 255).astype(np.uint8)
+
+
+def small_image(image: Image, side: int) -> Image:
+    """A thumbnail in 8-bit grey or colour, by the rules of `shown_image`.
+
+    Args:
+        image: a PIL image of any mode; it stays as it is.
+        side: pixels that the thumbnail's longer side has at most.
+
+    Example:
+        >>> from PIL import Image
+        >>> image = small_image(Image.new("I;16", (300, 200)), 150)
+        >>> image.mode, image.size
+        ('L', (150, 100))
+    """
+    shown = shown_image(image)
+    small = shown.copy() if shown is image else shown
+    small.thumbnail((side, side))
+    return small
+
+
+def image_size(image: Any) -> tuple[int, int]:
+    """Width and height of an image in pixels, upright, from its header alone where it is still encoded.
+
+    Args:
+        image: a PIL image, or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
+
+    Returns:
+        `(width, height)` after the EXIF rotation of `open_image`.
+
+    Raises:
+        ValueError: there is no such file, or it is no image; it is named.
+
+    Example:
+        >>> from PIL import Image
+        >>> image_size(Image.new("L", (30, 20)))
+        (30, 20)
+    """
+    from PIL import Image
+
+    if isinstance(image, Image.Image):
+        return image.size
+    if image["bytes"] is None and image["path"] is not None and is_dicom(image["path"]):
+        facts = dicom_facts(image["path"])
+        return facts.columns, facts.rows
+    with _opened(image) as opened:
+        # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
+        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+        # Of TIFF files, some versions of Pillow give the size as stored, others upright.
+        tags = getattr(opened, "tag_v2", {})
+        width, height = tags.get(_TIFF_WIDTH, opened.width), tags.get(_TIFF_HEIGHT, opened.height)
+        return (height, width) if exif.get(_EXIF_ORIENTATION, 1) in _TURNED else (width, height)
+
+
+def plain_format(image: Mapping[str, Any]) -> str | None:
+    """The format of an encoded image that any program sees as `open_image` does, such as `PNG`; None for all others.
+
+    Such an image is grey or RGB, of 8 bits, upright and without alpha.
+
+    Args:
+        image: the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
+
+    Raises:
+        ValueError: there is no such file, or it is no image; it is named.
+
+    Example:
+        >>> from PIL import Image
+        >>> image = io.BytesIO()
+        >>> Image.new("I;16", (3, 2)).save(image, "PNG")
+        >>> plain_format({"bytes": image.getvalue(), "path": None}) is None
+        True
+    """
+    if image["bytes"] is None and image["path"] is not None and is_dicom(image["path"]):
+        return None
+    with _opened(image) as opened:
+        if opened.mode not in ("L", "RGB") or "transparency" in opened.info:
+            return None
+        # As in `image_size`: only what may be there is looked for.
+        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+        return opened.format if exif.get(_EXIF_ORIENTATION, 1) == 1 else None
+
+
+def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
+    """Whether an image may be a copy of an image: both have one shape, up to the rounding of both sides.
+
+    Args:
+        image: width and height of the image in pixels.
+        size: those of the image.
+        rounding: pixels by which each side may have been rounded.
+
+    Example:
+        >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
+        (True, False)
+    """
+    return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
+
+
+def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
+    """The size of every image of a dataset (column `image`), read from the headers; None where a row has none.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> from datasets import Image as ImageColumn
+        >>> from PIL import Image
+        >>> images = Dataset.from_dict({"image": [Image.new("L", (30, 20)), None]}).cast_column("image", ImageColumn())
+        >>> list(image_sizes(images))
+        [(30, 20), None]
+    """
+    for image in stored_images(dataset):
+        yield None if image is None else image_size(image)
+
+
+def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
+    """The column `image` of a dataset as it is stored, `{"bytes": ..., "path": ...}`; None where a row has no image."""
+    from datasets import Image as ImageColumn
+
+    images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
+    for row in images:
+        yield row["image"]
+
+
+def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
+    """The rows of a dataset, or of a list, without images, which would have to be decoded, and without other columns.
+
+    Example:
+        >>> rows_without_images([{"id": "a", "prompt": "Where?", "image": None}], "prompt")
+        [{'id': 'a'}]
+    """
+    left_out = {"image", "images", *others}
+    if isinstance(dataset, Sequence):
+        return [{name: value for name, value in row.items() if name not in left_out} for row in dataset]
+    return dataset.remove_columns(sorted(left_out.intersection(dataset.column_names))).to_list()
+
+
+def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
+    """Width and height of the same shape that have at most `max_pixels` pixels together.
+
+    Args:
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        max_pixels: largest area in pixels, at least 1.
+
+    Example:
+        >>> shrunken_size(2000, 1000, max_pixels=80_000)
+        (400, 200)
+    """
+    if width * height <= max_pixels:
+        return width, height
+    scale = math.sqrt(max_pixels / (width * height))
+    # A side is at least one pixel, so the other one must not exceed the area by itself.
+    return (
+        min(max(1, math.floor(width * scale)), max_pixels),
+        min(max(1, math.floor(height * scale)), max_pixels),
+    )

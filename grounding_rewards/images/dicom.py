@@ -1,0 +1,468 @@
+"""Radiographs in DICOM files: grey images as a radiologist sees them, and the few facts that training needs.
+
+Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
+several the first; a LUT goes before a window), then inversion if PresentationLUTShape is INVERSE or, without that
+element, if the image is MONOCHROME1. An image of more than 8 bits without VOI LUT and window is spread from its darkest
+to its lightest pixel; one of 8 bits is shown as stored. Padding is black.
+
+Only the elements that are named in this file are read: names, numbers, dates and institutions of patients never reach
+the program. What is burned into the pixels stays there.
+
+Source: DICOM PS3.3, C.7.5.1.1.2 (padding), C.8.11.3 (DX image), C.11.1 (modality LUT), C.11.2 (VOI LUT).
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from pydicom.dataset import FileDataset
+
+_FACTS = (
+    "Rows",
+    "Columns",
+    "PixelSpacing",
+    "ImagerPixelSpacing",
+    "ViewPosition",
+    "Laterality",
+    "ImageLaterality",
+    "PhotometricInterpretation",
+    "BodyPartExamined",
+    "Modality",
+)
+_PIXELS = (
+    "SamplesPerPixel",
+    "NumberOfFrames",
+    "PlanarConfiguration",
+    "BitsAllocated",
+    "BitsStored",
+    "HighBit",
+    "PixelRepresentation",
+    "PixelPaddingValue",
+    "PixelPaddingRangeLimit",
+    "ModalityLUTSequence",
+    "RescaleSlope",
+    "RescaleIntercept",
+    "VOILUTSequence",
+    "WindowCenter",
+    "WindowWidth",
+    "VOILUTFunction",
+    "PresentationLUTShape",
+    "PixelData",
+)
+#: How the names of DICOM files end.
+DICOM_SUFFIXES = (".dcm", ".dicom")
+_DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
+
+# What pydicom, highdicom and the decoders raise on broken files; KeyError and NotImplementedError are subclasses.
+_READING_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+#: Pixels of an image at most, as Pillow has it of other images: a few megabytes can be decoded to any number of them.
+_MOST_PIXELS = 178_956_970
+#: Bytes that a file in the deflated transfer syntax may unpack to.
+_LARGEST_UNPACKED = 2**29
+
+# A code string (CS); anything else in these elements was typed by hand and may name a person.
+_CODE = re.compile(r"[A-Z0-9_ ]{1,16}")
+
+
+class DicomFacts(NamedTuple):
+    """Everything that is kept of a header.
+
+    rows, columns: size of the image in pixels.
+    spacing: millimetres between the centres of neighbouring rows, and of neighbouring columns; None where unknown.
+    spacing_from: `PixelSpacing`, or `ImagerPixelSpacing` for distances on the detector, where the body is magnified.
+    view_position: Such as PA, AP, LL.
+    laterality: Of a paired body part: R, L, U or B.
+    photometric_interpretation: As stored; `read_dicom` has inverted MONOCHROME1.
+    body_part: Such as CHEST.
+    modality: Such as DX, CR.
+
+    The last five are None if the file has no code string there.
+    """
+
+    rows: int
+    columns: int
+    spacing: tuple[float, float] | None
+    spacing_from: str | None
+    view_position: str | None
+    laterality: str | None
+    photometric_interpretation: str | None
+    body_part: str | None
+    modality: str | None
+
+
+class DicomImage(NamedTuple):
+    """One image.
+
+    pixels: `(rows, columns)` of uint8 or uint16 over the whole range of the type, black is 0.
+    facts: What is kept of the header.
+    """
+
+    pixels: np.ndarray
+    facts: DicomFacts
+
+
+class DicomValues(NamedTuple):
+    """What a window is applied to.
+
+    values: `(rows, columns)` of float64, after the modality LUT or rescale.
+    padding: `(rows, columns)` of bool.
+    inverse: Whether the lowest value is white.
+    """
+
+    values: np.ndarray
+    padding: np.ndarray
+    inverse: bool
+
+
+class DicomFile(NamedTuple):
+    """Where an image is, relative to its folder, and its size in pixels."""
+
+    file: str
+    width: int
+    height: int
+
+
+def is_dicom(path: str | PurePath) -> bool:
+    """Whether the name of a file ends as those of DICOM files do.
+
+    Example:
+        >>> is_dicom("image.DCM"), is_dicom("image.png")
+        (True, False)
+    """
+    return PurePath(path).suffix.lower() in DICOM_SUFFIXES
+
+
+def read_dicom(path: str | Path, *, bits: int = 8) -> DicomImage:
+    """Read a radiograph as a grey image.
+
+    Args:
+        path: a DICOM file with one grey frame.
+        bits: Of the returned pixels, 8 or 16.
+
+    Raises:
+        ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
+            applied, or pixels that cannot be decoded; the file is named.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     image = read_dicom(write_dicom(draw_radiograph(3), folder))
+        >>> image.pixels.shape == (image.facts.rows, image.facts.columns), str(image.pixels.dtype), image.facts.modality
+        (True, 'uint8', 'DX')
+    """
+    if bits not in _DTYPES:
+        raise ValueError(f"Expected 8 or 16 for bits, got {bits!r}. Ask for one of these.")
+    with _naming(path):
+        dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
+        facts = _facts(dataset)
+        _check_grey_frame(dataset)
+        return DicomImage(_greys(dataset, dataset.pixel_array.astype(np.int32), _DTYPES[bits]), facts)
+
+
+def read_dicom_values(path: str | Path) -> DicomValues:
+    """The values of a radiograph that its windows speak of; the file's own window is not applied.
+
+    Args:
+        path: a DICOM file with one grey frame.
+
+    Raises:
+        ValueError: as :func:`read_dicom`.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     image = read_dicom_values(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> image.values.shape, bool(image.values.max() > 255)
+        ((256, 211), True)
+    """
+    with _naming(path):
+        dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
+        _check_grey_frame(dataset)
+        stored = dataset.pixel_array.astype(np.int32)
+        return DicomValues(
+            _by_value(stored, lambda values: np.asarray(_modality(dataset, values), dtype=np.float64)),
+            _by_value(stored, lambda values: _is_padding(dataset, values)),
+            _is_inverse(dataset),
+        )
+
+
+def dicom_facts(path: str | Path) -> DicomFacts:
+    """The facts of an image without reading its pixels.
+
+    Args:
+        path: a DICOM file.
+
+    Raises:
+        ValueError: not a DICOM file, or one without a size; the file is named.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
+        ('PA', 'CHEST', 256)
+    """
+    with _naming(path):
+        return _facts(_read(path, _FACTS, pixels=False))
+
+
+def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
+    """All images under a folder, by name, without reading their pixels.
+
+    The id is the name of the file without its ending, as in RSNA Pneumonia (`<patientId>.dcm`) and the VinDr sets
+    (`train/<image_id>.dicom`).
+
+    Args:
+        root: searched with its subfolders for names that end in .dcm or .dicom.
+
+    Yields:
+        `(id, DicomFile)`, in the order of the paths.
+
+    Raises:
+        ValueError: no such file under the folder, the same id twice, or a file that cannot be read.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
+        ...     dict(dicom_folder(folder))
+        {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
+    """
+    root = Path(root)
+    paths = sorted(path for path in root.rglob("*") if is_dicom(path))
+    if not paths:
+        raise ValueError(
+            f"Expected files that end in {' or '.join(DICOM_SUFFIXES)} for root, got none under {str(root)!r}. "
+            "Check the path."
+        )
+    seen: dict[str, Path] = {}
+    for path in paths:
+        if path.stem in seen:
+            raise ValueError(
+                f"Expected one file per id under root, got {path} and {seen[path.stem]}. Read their folders one by one."
+            )
+        seen[path.stem] = path
+        facts = dicom_facts(path)
+        yield path.stem, DicomFile(path.relative_to(root).as_posix(), facts.columns, facts.rows)
+
+
+class _RefusedError(Exception):
+    """Arguments: what was expected, what was there instead, and what to do. The file is added by `_naming`."""
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Raise every error as a ValueError that names the file."""
+    try:
+        yield
+    except _RefusedError as error:
+        expected, got, fix = error.args
+        raise ValueError(f"Expected {expected} for {path}, got {got}. {fix}.") from error
+    except _READING_ERRORS as error:
+        got = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(
+            f"Expected a DICOM file that can be read and decoded for {path}, got {got}. "
+            "Check the download, or leave it out."
+        ) from error
+
+
+def _read(path: str | Path, elements: tuple[str, ...], *, pixels: bool) -> FileDataset:
+    try:
+        from pydicom import dcmread
+        from pydicom.errors import InvalidDicomError
+    except ImportError as error:
+        raise ImportError(
+            f"Expected pydicom to read {str(path)!r}, got none. "
+            "Install it with `pip install 'grounding_rewards[dicom]'`."
+        ) from error
+    try:
+        _check_deflated(path)
+        return dcmread(path, stop_before_pixels=not pixels, specific_tags=list(elements))
+    except InvalidDicomError as error:
+        raise _RefusedError("a DICOM file", "a file without its header", "Check the path and the download") from error
+
+
+def _check_deflated(path: str | Path) -> None:
+    """Refuse a file that pydicom would unpack, all at once, to more than an image can be."""
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    header = read_file_meta_info(path)
+    if header.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+        return
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    with Path(path).open("rb") as file:
+        # Preamble, the four letters, and the element that says how long the rest of the header is.
+        file.seek(128 + 4 + 12 + header.FileMetaInformationGroupLength)
+        while data := unpacker.unconsumed_tail or file.read(2**20):
+            size += len(unpacker.decompress(data, 2**24))
+            if size > _LARGEST_UNPACKED:
+                raise _RefusedError(
+                    f"at most {_LARGEST_UNPACKED:,} bytes when it is unpacked", "more", "Leave out the file"
+                )
+
+
+def _facts(dataset: FileDataset) -> DicomFacts:
+    rows, columns = dataset.get("Rows"), dataset.get("Columns")
+    if not rows or not columns:
+        raise _RefusedError("Rows and Columns", f"{rows} and {columns}", "Leave out the file if it holds no image")
+    spacing, spacing_from = None, None
+    for keyword in ("PixelSpacing", "ImagerPixelSpacing"):
+        numbers = _numbers(dataset, keyword)
+        if len(numbers) == 2 and min(numbers) > 0:
+            spacing, spacing_from = (numbers[0], numbers[1]), keyword
+            break
+    return DicomFacts(
+        rows=int(rows),
+        columns=int(columns),
+        spacing=spacing,
+        spacing_from=spacing_from,
+        view_position=_code(dataset, "ViewPosition"),
+        laterality=_code(dataset, "ImageLaterality") or _code(dataset, "Laterality"),
+        photometric_interpretation=_code(dataset, "PhotometricInterpretation"),
+        body_part=_code(dataset, "BodyPartExamined"),
+        modality=_code(dataset, "Modality"),
+    )
+
+
+def _code(dataset: FileDataset, keyword: str) -> str | None:
+    # Not decoded by pydicom, which would print a value that is no code string.
+    element = dataset.get_item(keyword)
+    value = b"" if element is None else element.value
+    text = value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
+    return text.strip(" \0") if _CODE.fullmatch(text.strip(" \0")) else None
+
+
+def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
+    value = dataset.get(keyword)
+    if value is None or value == "":
+        return []
+    return [float(number) for number in ([value] if isinstance(value, (int, float, str)) else value)]
+
+
+def _check_grey_frame(dataset: FileDataset) -> None:
+    frames = int(dataset.get("NumberOfFrames") or 1)
+    if frames != 1:
+        raise _RefusedError("one frame", f"{frames} frames", "Write each frame to a file of its own, or leave it out")
+    if (pixels := int(dataset.get("Rows") or 0) * int(dataset.get("Columns") or 0)) > _MOST_PIXELS:
+        raise _RefusedError(f"at most {_MOST_PIXELS:,} pixels", f"{pixels:,}", "Leave out the file")
+    colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
+    if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
+        raise _RefusedError("a grey image, MONOCHROME1 or MONOCHROME2", f"{colours[0]}", "Leave out the file")
+    if "PixelData" not in dataset:
+        raise _RefusedError("integer pixels in PixelData", "none", "Leave out the file")
+    if not 1 <= (dataset.get("BitsStored") or 0) <= 16:
+        raise _RefusedError("1 to 16 bits stored", f"{dataset.get('BitsStored')}", "Leave out the file")
+
+
+def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """What depends on a stored value alone, `(n,)` to `(n,)`: computed once per value and looked up per pixel."""
+    lowest = int(stored.min())
+    offsets = stored - lowest
+    values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest
+    found = of_values(values)
+    table = np.zeros(int(offsets.max()) + 1, dtype=found.dtype)
+    table[values - lowest] = found
+    return table[offsets]
+
+
+def _greys(dataset: FileDataset, stored: np.ndarray, dtype: type[np.unsignedinteger]) -> np.ndarray:
+    """Stored values to greys over the whole range of a type; both `(rows, columns)`."""
+    top = int(np.iinfo(dtype).max)
+
+    def greys(values: np.ndarray) -> np.ndarray:
+        padding = _is_padding(dataset, values)
+        shown = np.rint(_voi(dataset, _modality(dataset, values), padding) * top).astype(np.int64)
+        return np.where(padding, 0, top - shown if _is_inverse(dataset) else shown).astype(dtype)
+
+    return _by_value(stored, greys)
+
+
+def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
+    first = dataset.get("PixelPaddingValue")
+    if first is None:
+        return np.zeros(len(values), dtype=bool)
+    last = dataset.get("PixelPaddingRangeLimit", first)
+    return (values >= min(first, last)) & (values <= max(first, last))
+
+
+def _is_inverse(dataset: FileDataset) -> bool:
+    if shape := dataset.get("PresentationLUTShape"):
+        return shape == "INVERSE"
+    return dataset.PhotometricInterpretation == "MONOCHROME1"
+
+
+def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
+    """Stored values to those of the modality; both `(n,)`."""
+    if dataset.get("ModalityLUTSequence"):
+        return _look_up(dataset, dataset.ModalityLUTSequence[0], values)[0]
+    slope, intercept = _numbers(dataset, "RescaleSlope"), _numbers(dataset, "RescaleIntercept")
+    return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
+
+
+def _voi(dataset: FileDataset, values: np.ndarray, padding: np.ndarray) -> np.ndarray:
+    """Values of the modality to shades from 0 to 1; all `(n,)`."""
+    from highdicom.pixels import apply_voi_window
+
+    if dataset.get("VOILUTSequence"):
+        entries, top = _look_up(dataset, dataset.VOILUTSequence[0], np.rint(values).astype(np.int64))
+        return entries / top
+    centers, widths = _numbers(dataset, "WindowCenter"), _numbers(dataset, "WindowWidth")
+    if centers and widths:
+        function = str(dataset.get("VOILUTFunction") or "LINEAR")
+        # LINEAR spans width - 1 steps
+        if widths[0] <= (1 if function == "LINEAR" else 0):
+            raise _RefusedError(f"a WindowWidth that {function} can use", f"{widths[0]:g}", "Correct the header")
+        return apply_voi_window(values, centers[0], widths[0], function)
+    if dataset.BitsStored <= 8:
+        sign = int(dataset.PixelRepresentation) << (dataset.BitsStored - 1)
+        ends = _modality(dataset, np.array([-sign, (1 << dataset.BitsStored) - 1 - sign]))
+    else:
+        ends = values[~padding]
+    if not ends.size or ends.min() == ends.max():
+        return np.zeros(len(values))
+    return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
+
+
+def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
+    """The entries of a LUT for integer values, and its largest possible entry."""
+    from highdicom.pixels import apply_lut
+
+    count, first, bits = (int(number) for number in item.LUTDescriptor)
+    data = item.LUTData
+    if isinstance(data, bytes):
+        # Entries of 8 bits may be packed in pairs
+        packed = bits <= 8 and len(data) <= count + 1
+        order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        data = np.frombuffer(data, dtype=np.uint8 if packed else f"{order}u2")
+    entries = np.asarray(data, dtype=np.int64)[: count or 1 << 16]
+    # The descriptor is unsigned even if it means a negative value
+    if first > 0x7FFF and values.min() < 0:
+        first -= 1 << 16
+    return apply_lut(values, entries, first), max((1 << bits) - 1, int(entries.max()))

@@ -1,0 +1,1 @@
+"""Any trainer's or our own log of completions, read as predictions on images."""

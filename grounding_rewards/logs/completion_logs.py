@@ -1,0 +1,577 @@
+"""Logs of completions: one row for each text that a model wrote, with whatever else the file says of the image.
+
+A log is read in blocks of rows, so that a file may be larger than the memory; :func:`read_completions` puts the blocks
+of whole files together. Whoever wrote it, a row that comes out has the columns of a dataset: :func:`image_rows` is the
+one place that knows what trainers name them. The folder of a run is a log too, see :func:`log_files`.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.common.job_shares import Share
+from grounding_rewards.common.texts import parse_json
+from grounding_rewards.rewards.logged_rows import ROW_COLUMN
+
+#: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
+TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "prediction", "model_output", "generated_text")
+
+# Size of a block: of text, some hundred short completions; of rows that are no text.
+_BYTES, _ROWS = 1 << 18, 1000
+
+# In a CSV file these hold JSON.
+_JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
+
+# Columns with what a row is scored against in one JSON object: of a dataset, of verl's rollouts, of ms-swift's logs.
+_PACKED = ("ground_truth", "gts", "solution")
+# Columns with the step of a training: TRL's and verl's, ms-swift's under Megatron.
+_STEPS = ("step", "gen_step")
+
+# How many rows an error names.
+_NAMED = 3
+
+
+_LOG_THEM = (
+    "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
+    "--samples 8` asks a model that is trained already."
+)
+# What every training leaves in its folder.
+_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
+
+
+class Log(NamedTuple):
+    """The n rows of logs.
+
+    Attributes:
+        completions: texts or message lists.
+        rows: that they come from.
+        places: where each row is, for a message: its line or number, and its file.
+        notes: what a person should know about the log, a sentence each.
+    """
+
+    completions: list[Any]
+    rows: list[dict[str, Any]]
+    places: list[str]
+    notes: tuple[str, ...] = ()
+
+
+class Block(NamedTuple):
+    """Consecutive rows of a log, not yet decoded, so that another process can do that.
+
+    Attributes:
+        path: of the log.
+        first: number of the first line, or of the first row where a row is no line, from 1.
+        content: lines of JSON, rows, or a ``pyarrow.RecordBatch``.
+    """
+
+    path: str
+    first: int
+    content: Any
+
+    def place(self, number: int) -> str:
+        """Where a row is, for a message."""
+        return f"{'line' if isinstance(self.content, bytes) else 'row'} {number} of {self.path!r}"
+
+    @property
+    def length(self) -> int:
+        """How many lines, or rows where a row is no line."""
+        if isinstance(self.content, bytes):
+            return self.content.count(b"\n") + 1
+        return len(self.content)
+
+    def cut(self, start: int, stop: int) -> Block:
+        """The block from a line or row of it up to another one, counted from 0."""
+        if isinstance(self.content, bytes):
+            content: Any = b"\n".join(self.content.split(b"\n")[start:stop])
+        else:
+            content = self.content[start:stop]
+        return self._replace(first=self.first + start, content=content)
+
+    def rows(self) -> list[tuple[int, dict[str, Any]]]:
+        """The number of each row, and the row as :func:`image_rows` makes it; rows of one line have its number.
+
+        Raises:
+            ValueError: a line is not JSON, or a row is no object, or the columns of a table differ in length.
+        """
+        if isinstance(self.content, bytes):
+            numbered = list(self._decoded_lines(self.content))
+        else:
+            rows = self.content if isinstance(self.content, list) else self.content.to_pylist()
+            numbered = list(enumerate(rows, self.first))
+        for number, row in numbered:
+            if not isinstance(row, dict):
+                raise ValueError(
+                    f"Expected an object with columns in {self.place(number)}, got {row!r:.80}. "
+                    'Write every row as {"completion": "...", "boxes": []}.'
+                )
+        return [(number, image_row) for number, row in numbered for image_row in image_rows(row, self.place(number))]
+
+    def _decoded_lines(self, content: bytes) -> Iterator[tuple[int, Any]]:
+        # Split at b"\n" alone: other line ends, such as U+2028, may be part of a string.
+        for number, line in enumerate(content.split(b"\n"), self.first):
+            if stripped := line.strip():
+                place = self.place(number)
+                try:
+                    text = stripped.decode("utf-8-sig")
+                except UnicodeDecodeError as error:
+                    raise _not_utf8(place, error) from None
+                yield number, _from_json(text, place)
+
+
+def read_blocks(path: Path) -> Iterator[Block]:
+    """Read a log block by block.
+
+    A .json file is one value and is read as a whole; of the others one block at a time is in memory.
+
+    Args:
+        path: a file that ends in .jsonl, .json (a list of rows, alone or under a key), .csv, one of these and .gz, or
+            .parquet.
+
+    Raises:
+        ValueError: the file is missing, of another kind or broken.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "log.jsonl")
+        ...     _ = path.write_text('{"completion": "[]", "boxes": []}')
+        ...     [block.rows() for block in read_blocks(path)]
+        [[(1, {'completion': '[]', 'boxes': []})]]
+    """
+    if _kind(path) not in _READERS:
+        raise ValueError(
+            f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
+        )
+    if not path.is_file():
+        raise ValueError(f"Expected a file with completions, got {str(path)!r}. Check the path.")
+    try:
+        for first, content in _READERS[_kind(path)](path):
+            yield Block(str(path), first, content)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"Expected a whole .gz file in {str(path)!r}, got {error}. Compress it again.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise _not_utf8(repr(str(path)), error) from None
+
+
+@dataclass(frozen=True)
+class LogBlocks:
+    """The blocks of logs or of a share of their rows, which may be gone through several times, by any process.
+
+    Rows are shared out as neighbours, whatever the blocks. For a share all rows before it are read too, to count them,
+    and none is decoded.
+
+    Attributes:
+        paths: files that :func:`read_blocks` takes.
+        share: whose rows; None for all.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "log.jsonl")
+        ...     _ = path.write_text("[1]\\n[2]\\n[3]\\n")
+        ...     [(block.first, block.content) for block in LogBlocks((path,), Share(2, 2))]
+        [(2, b'[2]\\n[3]')]
+    """
+
+    paths: tuple[Path, ...]
+    share: Share | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        blocks = chain.from_iterable(map(read_blocks, self.paths))
+        return blocks if self.share is None else _within(blocks, self.share.of(sum(map(_count, self.paths))))
+
+
+def _count(path: Path) -> int:
+    if path.suffix == ".parquet" and path.is_file():
+        return int(_open_parquet(path).metadata.num_rows)
+    return sum(block.length for block in read_blocks(path))
+
+
+def _within(blocks: Iterable[Block], rows: range) -> Iterator[Block]:
+    """What of the blocks is in a range of all their rows, counted from 0."""
+    passed = 0
+    for block in blocks:
+        if passed >= rows.stop:
+            return
+        start, stop = max(rows.start - passed, 0), min(rows.stop - passed, block.length)
+        passed += block.length
+        if start < stop:
+            yield block.cut(start, stop)
+
+
+def read_completions(paths: Sequence[Path], *, text_column: str | None = None) -> Log:
+    """Read whole logs of completions.
+
+    Args:
+        paths: files as :func:`read_blocks` takes them, such as TRL writes with `log_completions`; or folders, as
+            :func:`log_files` takes them.
+        text_column: the column with the completions; without it the first of :data:`TEXT_COLUMNS`.
+
+    Returns:
+        The rows of all files, as :func:`image_rows` makes them. A table that repeats the one before it is left out:
+        TRL writes it again at a step that generates nothing new.
+
+    Raises:
+        ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "log.jsonl")
+        ...     _ = path.write_text('{"response": "[]", "boxes": []}')
+        ...     log = read_completions([path])
+        >>> log.completions, log.rows
+        (['[]'], [{'response': '[]', 'boxes': []}])
+    """
+    placed: list[tuple[str, dict[str, Any]]] = []
+    before: list[dict[str, Any]] = []
+    repeats = 0
+    for path in log_files(paths):
+        table = [(block.place(number), row) for block in read_blocks(path) for number, row in block.rows()]
+        answered = [{name: value for name, value in row.items() if name not in _STEPS} for _, row in table]
+        if answered == before and any(name in row for _, row in table for name in _STEPS):
+            repeats += 1
+            continue
+        placed += table
+        before = answered
+    column = find_text_column([row for _, row in placed], text_column)
+    check_completions(placed, column)
+    note = (
+        f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at a "
+        "step that generates nothing new."
+    )
+    completions, rows = [row[column] for _, row in placed], [row for _, row in placed]
+    return Log(completions, rows, [place for place, _ in placed], (note,) if repeats else ())
+
+
+def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:
+    """The rows of a log, in the columns of a dataset, that one row of its file holds.
+
+    Args:
+        row: of any log: of TRL's `log_completions`, where a reward of this package said in `R4/row` what it scored;
+            of verl's rollouts (`input`, `output`, `gts`, `score`, `step`); of ms-swift's completions.jsonl, a line of
+            which is a table with a list for each column (`step`, `prompt`, `completion`, …, `solution`); of
+            `grounding-rewards evaluate`; or of a file of one's own.
+        place: where it is, for a message.
+
+    Returns:
+        One row, or all of a table. `boxes`, sizes and so on stand in columns of their own, the text as the reward read
+        it in `completion`, and the step in `step`.
+
+    Raises:
+        ValueError: the columns of a table differ in length.
+
+    Example:
+        >>> image_rows({"output": "[]", "gts": '{"boxes": [], "id": "a"}', "score": 0.2, "step": 1})
+        [{'output': '[]', 'score': 0.2, 'step': 1, 'boxes': [], 'id': 'a'}]
+        >>> image_rows({"gen_step": [4, 4], "completion": ["[]", "None"]})
+        [{'completion': '[]', 'step': 4}, {'completion': 'None', 'step': 4}]
+    """
+    if any(isinstance(row.get(name), list) for name in _STEPS):
+        return [_image_row(one) for one in _table_rows(row, place)]
+    return [_image_row(row)]
+
+
+def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
+    lists = {name: values for name, values in table.items() if isinstance(values, list)}
+    lengths = {name: len(values) for name, values in lists.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"Expected lists of one length for all columns of the table in {place}, got {lengths}. Remove the line: "
+            "its completions cannot be told apart."
+        )
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+
+
+def _image_row(row: dict[str, Any]) -> dict[str, Any]:
+    logged = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
+    # All rewards of a run say the same of the image, and each its own values of scheduled parameters.
+    found = [one for name in logged if (one := _scored_against(row[name])) is not None]
+    said = {name: value for one in found for name, value in one.items()} if found else None
+    packed = []
+    if said is None and row.get("boxes") is None:
+        packed = [name for name in _PACKED if _scored_against(row.get(name)) is not None]
+        said = _scored_against(row[packed[0]]) if packed else None
+    step = next((name for name in _STEPS if row.get(name) is not None), None)
+    if said is None and step in (None, "step"):
+        return row
+    fields = dict(said or {})
+    if (text := fields.pop("text", None)) is not None:
+        fields["completion"] = text
+    steps = {} if step is None else {"step": row[step]}
+    aside = {*logged, *(set(packed) - {"ground_truth"}), *_STEPS}
+    return {**{name: value for name, value in row.items() if name not in aside}, **steps, **fields}
+
+
+def _scored_against(packed: Any) -> dict[str, Any] | None:
+    """The fields of a JSON object with `boxes` or `reader_boxes`; None for anything else."""
+    if isinstance(packed, str | bytes) and packed.lstrip()[:1] in ("{", b"{"):
+        try:
+            packed = json.loads(packed)
+        except (ValueError, RecursionError):
+            return None
+    if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
+        return None
+    return dict(packed)
+
+
+def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: str) -> None:
+    """Refuse rows in which the column has neither a text nor messages.
+
+    Args:
+        placed: where each row is, and the row.
+        column: with the completions.
+
+    Raises:
+        ValueError: the first such rows are named, and all are counted.
+
+    Example:
+        >>> check_completions([("line 1 of 'log.jsonl'", {"text": ""}), ("line 2 of 'log.jsonl'", {})], "text")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
+'log.jsonl'. Remove it, or write an empty text where the model wrote nothing.
+    """
+    without = [place for place, row in placed if not isinstance(row.get(column), str | list | Mapping)]
+    if without:
+        one = len(without) == 1
+        raise ValueError(
+            f"Expected a completion in column {column} of every row, got none or no text in {len(without)} "
+            f"{'row' if one else 'rows'}: {first_of(without)}. Remove {'it' if one else 'them'}, or write an empty "
+            "text where the model wrote nothing."
+        )
+
+
+def step_of(row: Mapping[str, Any]) -> float | None:
+    """The step of a training at which a row was logged; None where that is not known.
+
+    Example:
+        >>> step_of({"step": "12"}), step_of({})
+        (12.0, None)
+    """
+    try:
+        return float(row["step"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def with_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the sizes that a CSV file has as texts.
+
+    Example:
+        >>> with_numbers({"width": "640", "height": "tall"})
+        {'width': 640.0, 'height': 'tall'}
+    """
+    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
+    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    Example:
+        >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
+        ('a, b', 'a, b, c and 2 more')
+    """
+    left = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def find_text_column(rows: Sequence[Mapping[str, Any]], given: str | None = None) -> str:
+    """The column with the completions: the given one, or the first of ``TEXT_COLUMNS`` that a row has.
+
+    Raises:
+        ValueError: no row has it, or there is none.
+
+    Example:
+        >>> find_text_column([{"id": "a", "response": "[]"}])
+        'response'
+    """
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if not columns:
+        raise ValueError("Expected rows with completions in the log, got none. Check that it is the right file.")
+    wanted = TEXT_COLUMNS if given is None else (given,)
+    # A table may have a column that is empty throughout.
+    for names in (dict.fromkeys(name for row in rows for name, value in row.items() if value), columns):
+        for name in wanted:
+            if name in names:
+                return name
+    raise ValueError(
+        f"Expected a column {' or '.join(wanted)} with the completions, got {', '.join(columns)}. "
+        "Name yours with --text-column."
+    )
+
+
+def log_files(paths: Sequence[Path]) -> Iterator[Path]:
+    """The files of logs.
+
+    Args:
+        paths: files, or folders. Of a folder its `completions/` is read, where TRL logs into the folder of a run, else
+            its completions.jsonl, which ms-swift and `grounding-rewards evaluate` write into theirs, else all files of
+            a kind that :func:`read_blocks` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl, in this order.
+
+    Raises:
+        ValueError: a folder has no such file, or is that of a training that logged no completions.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("10.jsonl", "2.jsonl"):
+        ...         _ = Path(folder, name).write_text('{"output": "[]"}')
+        ...     [path.name for path in log_files([Path(folder)])]
+        ['2.jsonl', '10.jsonl']
+    """
+    for path in paths:
+        if not path.is_dir():
+            if not path.exists() and _kind(path) not in _READERS:
+                raise ValueError(
+                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
+                )
+            yield path
+        elif found := _kinds_within(path / "completions"):
+            yield from found
+        elif (path / "completions.jsonl").is_file():
+            yield path / "completions.jsonl"
+        elif all((path / name).is_file() for name in _OF_A_RUN):
+            raise ValueError(f"Expected completions in {str(path)!r}, got a run that logged none. {_LOG_THEM}")
+        elif found := _kinds_within(path):
+            yield from found
+        else:
+            raise ValueError(
+                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. " + _LOG_THEM
+            )
+
+
+def _kinds_within(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    found = (path for path in folder.iterdir() if _kind(path) in _READERS)
+    # Beside answers that were kept stands how they were generated.
+    return sorted((path for path in found if not path.name.endswith(".settings.json")), key=_in_order)
+
+
+def _in_order(path: Path) -> list[Any]:
+    """Numbers within names in their order: 2.jsonl stands before 10.jsonl."""
+    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", path.name)]
+
+
+def _kind(path: Path) -> str:
+    return "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+
+
+def _open(path: Path) -> Any:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _read_jsonl(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 1
+    with _open(path) as file:
+        while lines := file.readlines(_BYTES):
+            yield number, b"".join(lines).removesuffix(b"\n")
+            number += len(lines)
+
+
+def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
+    # A completion may be longer than the default limit.
+    before = csv.field_size_limit(2**31 - 1)
+    try:
+        with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, restkey="more")
+            rows = (
+                {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
+                for row in reader
+            )
+            for number, block in _numbered_blocks(rows):
+                for k, row in enumerate(block, number):
+                    for column in _JSON_COLUMNS:
+                        if row.get(column, "").startswith(("[", "{")):
+                            row[column] = _from_json(row[column], f"row {k} of {str(path)!r}, column {column}")
+                yield number, block
+    finally:
+        csv.field_size_limit(before)
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, list[Any]]]:
+    with _open(path) as file:
+        content = _from_json(file.read().decode("utf-8-sig"), repr(str(path)))
+    lists = [content] if isinstance(content, list) else []
+    if isinstance(content, dict):
+        lists = [value for value in content.values() if isinstance(value, list)]
+    if len(lists) != 1:
+        raise ValueError(
+            f"Expected one list of rows in {str(path)!r}, got {len(lists)}. Write one row a line as .jsonl."
+        )
+    yield from _numbered_blocks(lists[0])
+
+
+def _open_parquet(path: Path) -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ValueError(
+            f"Expected pyarrow to read {str(path)!r}, got none. Install it with `pip install pyarrow`."
+        ) from None
+    try:
+        return parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(
+            f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
+        ) from None
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    file = _open_parquet(path)
+    # TRL may store the images beside the completions; they are not read.
+    columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
+    number = 1
+    for batch in file.iter_batches(batch_size=_ROWS, columns=columns):
+        yield number, batch
+        number += batch.num_rows
+
+
+def _numbered_blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
+    left, number = iter(rows), 1
+    while block := list(islice(left, _ROWS)):
+        yield number, block
+        number += len(block)
+
+
+def _from_json(text: str, place: str) -> Any:
+    try:
+        return parse_json(text, any_text=True)
+    except ValueError as error:
+        raise ValueError(f"Expected JSON in {place}, got {text!r:.80} ({error}). Repair or remove it.") from None
+
+
+def _not_utf8(place: str, error: Exception) -> ValueError:
+    return ValueError(f"Expected text in UTF-8 in {place}, got {error}. Save it again as UTF-8.")
+
+
+_READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".csv": _read_csv,
+    ".parquet": _read_parquet,
+    ".jsonl.gz": _read_jsonl,
+    ".json.gz": _read_json,
+    ".csv.gz": _read_csv,
+}

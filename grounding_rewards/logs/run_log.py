@@ -1,0 +1,158 @@
+"""The folder of a training, for who reads it: what its files are called, and what it has logged so far.
+
+The log grows while it is read, and may break off in the middle of a line.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.logs.completion_logs import TEXT_COLUMNS, read_blocks
+
+#: In the folder of a run: what the trainer logged, one JSON object per line; every value of the run as it was used,
+#: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
+LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json", "checkpoint"
+
+#: Seconds that the run took: a key of the last entry of one that came to its end, or was stopped.
+CLOSING = "train_runtime"
+
+
+class RunSoFar(NamedTuple):
+    """A run as far as it is.
+
+    Attributes:
+        entries: what was logged, an entry per logged step, oldest first; those of evaluations are among them.
+        steps: how many steps the run will have; None where that is not known.
+        ended: whether it has ended.
+        answers: rows of the latest table of completions, as `image_rows` makes them; none without such a table.
+    """
+
+    entries: list[dict[str, Any]]
+    steps: int | None
+    ended: bool
+    answers: list[dict[str, Any]]
+
+    @property
+    def step(self) -> int:
+        """The latest logged step; 0 before the first."""
+        return max((int(entry.get("step", 0)) for entry in self.entries), default=0)
+
+    def series(self, key: str) -> list[float]:
+        """The values of a key of the training, oldest first; steps without one are passed over."""
+        values = (entry.get(key) for entry in self.entries)
+        return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
+
+
+def read_run(folder: Path, *, answers: bool = True) -> RunSoFar:
+    """Read what a run has left so far.
+
+    Args:
+        folder: the `output_dir` of a training.
+        answers: whether its latest table of completions is read too.
+
+    Raises:
+        ValueError: it is no folder of a run, or a whole line of its log is no JSON object.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "log.jsonl").write_text('{"reward": 0.5, "step": 1}\\n{"reward": 0.')
+        ...     run = read_run(Path(folder))
+        >>> run.entries, run.step, run.ended
+        ([{'reward': 0.5, 'step': 1}], 1, False)
+    """
+    log, config = folder / LOG, folder / CONFIG
+    if not log.is_file() and not config.is_file():
+        what = f"without {LOG}" if folder.is_dir() else "which is no folder"
+        raise ValueError(
+            f"Expected the folder of a training, got {str(folder)!r}, {what}. Give the output_dir of "
+            "`grounding-rewards train` or `sft`."
+        )
+    entries = read_entries(log, growing=True) if log.is_file() else []
+    ended = bool(entries) and CLOSING in entries[-1]
+    settings = read_yaml(config) if config.is_file() else {}
+    return RunSoFar(entries, _steps(entries, settings), ended, _answers(folder) if answers else [])
+
+
+def tool_notes(model: str) -> list[str]:
+    """What a command that asks a model without tools has to say, where the model's run trained it with tools.
+
+    Args:
+        model: folder or id of a model; beside that of a checkpoint stands the configuration of its run.
+
+    Example:
+        >>> tool_notes("some/model")
+        []
+    """
+    config = Path(model).resolve().parent / CONFIG
+    try:
+        settings = read_yaml(config) if config.is_file() else {}
+    except ValueError:  # somebody else's file of this name
+        return []
+    if not isinstance(settings, Mapping) or not settings.get("look_closer"):
+        return []
+    return [
+        "The model was trained with look_closer; here it answers without tools, and what it would have seen closer it "
+        "may miss. With tools it is evaluated during its run, by eval_strategy."
+    ]
+
+
+def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
+    """What a training logged, an entry per logged step, oldest first.
+
+    Args:
+        log: the file.
+        growing: whether the run may be at work: then what stands behind the last line end is being written, and is
+            passed over.
+
+    Raises:
+        ValueError: a line is no JSON object; it is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "log.jsonl").write_text('{"step": 1}\\n{"step": 2}')
+        ...     read_entries(Path(folder, "log.jsonl")), read_entries(Path(folder, "log.jsonl"), growing=True)
+        ([{'step': 1}, {'step': 2}], [{'step': 1}])
+    """
+    *lines, last = log.read_bytes().split(b"\n")
+    entries = []
+    for number, line in enumerate(lines if growing or not last else [*lines, last], 1):
+        try:
+            entries.append(dict(json.loads(line)))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"Expected a JSON object in line {number} of {str(log)!r}, got {line[:80]!r} ({error}). "
+                f"Give the {LOG} of a training."
+            ) from None
+    return entries
+
+
+def _steps(entries: Sequence[Mapping[str, Any]], settings: Any) -> int | None:
+    """The number of steps: as configured, else as the epochs that the steps so far have taken say."""
+    if not isinstance(settings, Mapping):
+        return None
+    most, epochs = settings.get("max_steps", -1), settings.get("num_train_epochs")
+    if isinstance(most, int) and most > 0:
+        return most
+    last = next((entry for entry in reversed(entries) if entry.get("epoch") and entry.get("step")), None)
+    if last is None or not isinstance(epochs, int | float):
+        return None
+    return max(round(last["step"] * epochs / last["epoch"]), int(last["step"]))
+
+
+def _answers(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the latest table of completions that is whole; the trainer may be writing the last one."""
+    for path in sorted((folder / "completions").glob("*.parquet"), reverse=True)[:2]:
+        try:
+            blocks = list(read_blocks(path))
+        except (ValueError, OSError):
+            continue
+        rows = [row for block in blocks for _, row in block.rows()]
+        return [row for row in rows if any(name in row for name in TEXT_COLUMNS)]
+    return []

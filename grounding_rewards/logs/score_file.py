@@ -1,0 +1,376 @@
+"""Score a log of completions without a model: block by block, by one worker or many, in constant memory."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.columns import SCORED_COLUMNS
+from grounding_rewards.common.job_shares import Share, parts_of
+from grounding_rewards.common.whole_files import whole_file
+from grounding_rewards.common.workers import check_workers, map_in_workers
+from grounding_rewards.logs.completion_logs import Block, LogBlocks, check_completions, find_text_column, log_files
+from grounding_rewards.logs.log_doubts import LogDoubts
+from grounding_rewards.parsing import STATUSES
+from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
+
+#: The columns of a row that rewards read, beside the text.
+_COLUMNS = (*SCORED_COLUMNS, "ground_truth")
+_OUTPUTS = (".parquet", ".jsonl")
+# Blocks that are handed to a worker on another machine together.
+_AT_ONCE = 8
+# Read at once of a part.
+_BYTES = 1 << 20
+# Rows of a row group of a parquet file: small groups are slow to read.
+_ROW_GROUP = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScoreSummary:
+    """What was scored.
+
+    Attributes:
+        completions: how many.
+        means: of each reward.
+        statuses: how many completions have each of `STATUSES`.
+        warnings: where the numbers contradict the declared space or order of the box format, and what is doubtful
+            about the rows.
+    """
+
+    completions: int
+    means: dict[str, float]
+    statuses: dict[str, int]
+    warnings: tuple[str, ...]
+
+
+def score_file(
+    path: Path,
+    out: Path,
+    rewards: Sequence[GroundingReward],
+    *,
+    text_column: str | None = None,
+    processes: int | None = None,
+    engine: str = "local",
+    share: Share | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> ScoreSummary:
+    """Score every completion of a file and write what came out, in the order of the file.
+
+    A row of the output has ``row`` (the line or row of the file, from 1), ``id`` (that of the row, or null), of a
+    folder ``file`` (its name), ``status``, ``rejected`` and ``boxes``, and for every reward the columns that
+    :func:`grounding_rewards.rewards.grounding.score_columns` gives. The output appears under its name once it is
+    complete.
+
+    Args:
+        path: a file that :func:`grounding_rewards.logs.completion_logs.read_blocks` takes, or a folder that
+            :func:`grounding_rewards.logs.completion_logs.log_files` does; its rows have the columns that rewards read:
+            ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
+        out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
+        rewards: what to score by, all with the same box format.
+        text_column: the column with the completions; without it the first known one that the first block has.
+        processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one writes.
+        engine: where they are, one of :data:`grounding_rewards.common.workers.ENGINES`.
+        share: of the rows, whose part of ``out`` is written, see :func:`join_scored`; None for all.
+        on_progress: called with the number of completions that are done, after each block.
+
+    Raises:
+        ValueError: the file, a row of it (named by number) or an argument is wrong, or there is no row.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards import get_reward
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log, out = Path(folder, "log.jsonl"), Path(folder, "scored.jsonl")
+        ...     _ = log.write_text('{"id": "a", "completion": "[]", "boxes": [], "width": 9, "height": 9}')
+        ...     summary = score_file(log, out, [get_reward("R3", box_format="qwen3-vl")])
+        ...     row = json.loads(out.read_text())
+        >>> summary.means, row["id"], row["status"], row["R3"], row["R3/reason"]
+        ({'R3': 0.2}, 'a', 'empty', 0.2, 'nothing to find, and says so')
+    """
+    if out.suffix not in _OUTPUTS:
+        raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
+    check_workers(processes, engine)
+    out = out if share is None else share.part(out)
+    if out.exists() and path.exists() and out.samefile(path):
+        raise ValueError(
+            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
+            "the completions would be lost."
+        )
+    check_alike(rewards)
+    files = tuple(log_files([path]))
+    # The same column for every share.
+    first = next(iter(LogBlocks(files)), None)
+    rows = [] if first is None else [row for _, row in first.rows()]
+    scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix, path.is_dir())
+    blocks = LogBlocks(files, share)
+    total = _Total()
+    with (
+        whole_file(out) as unfinished,
+        map_in_workers(scorer, blocks, processes=processes, engine=engine, at_once=_AT_ONCE) as scored,
+    ):
+        contents = (content for one in scored if (content := total.add(one, on_progress)) is not None)
+        if out.suffix == ".parquet":
+            _write_parquet(unfinished, contents, scorer.schema())
+        else:
+            _write_jsonl(unfinished, contents)
+    return total.summary(scorer.names)
+
+
+def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> ScoreSummary:
+    """Write what the shares of :func:`score_file` scored as one file, the same as without shares, and remove the parts.
+
+    Args:
+        out: as it was given for every share.
+        on_progress: called with the number of completions that are written, after each part.
+
+    Returns:
+        What they scored, without warnings: those were given when they scored.
+
+    Raises:
+        ValueError: parts are missing, or differ in their columns.
+    """
+    parts = [part for _, part in parts_of(out)]
+    columns = _columns_of_all(parts)
+    rewards = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
+    total = _Total()
+    with whole_file(out) as unfinished:
+        if out.suffix == ".parquet":
+            # The schema that a file states is not, to the byte, the one that it was written with.
+            schema = _schema(rewards, names_files="file" in columns)
+            batches = (total.add(one, on_progress) for one in _read_batches(parts, rewards))
+            _write_parquet(unfinished, batches, schema)
+        else:
+            _write_jsonl(unfinished, (total.add(one, on_progress) for one in _read_lines(parts, rewards)))
+    for part in parts:
+        part.unlink()
+    return total.summary(rewards)
+
+
+def _read_lines(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
+    for part in parts:
+        with part.open("rb") as file:
+            while lines := file.readlines(_BYTES):
+                rows = [json.loads(line) for line in lines]
+                yield _scored(
+                    b"".join(lines), rewards, {name: [row[name] for row in rows] for name in _summed(rewards)}
+                )
+
+
+def _read_batches(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
+    import pyarrow.parquet as parquet
+
+    for part in parts:
+        with parquet.ParquetFile(part) as file:
+            for batch in file.iter_batches(batch_size=_ROW_GROUP):
+                yield _scored(batch, rewards, {name: batch.column(name).to_pylist() for name in _summed(rewards)})
+
+
+def _summed(rewards: Sequence[str]) -> list[str]:
+    """The columns of scored rows that a summary is made of."""
+    return ["status", *rewards]
+
+
+def _columns_of_all(parts: Sequence[Path]) -> list[str]:
+    """The columns of all parts; those that were scored in other ways are refused."""
+    expected: list[str] = []
+    for part in parts:
+        columns = _columns_of(part)
+        expected = expected or columns
+        if columns and columns != expected:
+            raise ValueError(
+                f"Expected the columns {', '.join(expected)} in every part, got {', '.join(columns)} in {str(part)!r}. "
+                "Score all shards with the same rewards."
+            )
+    return expected
+
+
+def _columns_of(part: Path) -> list[str]:
+    """The columns of a part; none for one of no lines."""
+    if part.suffix == ".parquet":
+        import pyarrow.parquet as parquet
+
+        return list(parquet.read_schema(part).names)
+    with part.open("rb") as file:
+        return list(json.loads(file.readline() or b"{}"))
+
+
+class _Scored(NamedTuple):
+    """A scored block: its rows as they will be written, None where it has none, and what is added up over blocks."""
+
+    content: Any
+    completions: int
+    sums: list[float]
+    statuses: Counter[str]
+    warnings: list[str]
+    doubts: LogDoubts
+
+
+def _scored(
+    content: Any,
+    rewards: Sequence[str],
+    columns: Mapping[str, Sequence[Any]],
+    warnings: Iterable[str] = (),
+    doubts: LogDoubts | None = None,
+) -> _Scored:
+    statuses = columns["status"]
+    sums = [sum(columns[name]) for name in rewards]
+    return _Scored(content, len(statuses), sums, Counter(statuses), list(warnings), doubts or LogDoubts())
+
+
+class _Total:
+    def __init__(self) -> None:
+        self.completions = 0
+        self.sums: list[float] = []
+        self.statuses: Counter[str] = Counter()
+        self.warnings: dict[str, str] = {}
+        self.doubts = LogDoubts()
+
+    def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
+        """Add up a block, and return what is to be written of it."""
+        self.completions += one.completions
+        self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
+        self.statuses += one.statuses
+        self.doubts.add(one.doubts)
+        for warning in one.warnings:
+            # Every worker warns for itself, with other numbers.
+            self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
+        if on_progress is not None:
+            on_progress(self.completions)
+        return one.content
+
+    def summary(self, names: Sequence[str]) -> ScoreSummary:
+        # A share of a short file may have none.
+        sums = zip(names, self.sums, strict=True) if self.completions else ()
+        means = {name: total / self.completions for name, total in sums}
+        return ScoreSummary(
+            self.completions,
+            means,
+            {status: self.statuses[status] for status in STATUSES},
+            (*self.warnings.values(), *self.doubts.sentences()),
+        )
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores blocks; every worker has a copy."""
+
+    rewards: tuple[GroundingReward, ...]
+    text_column: str
+    kind: str
+    names_files: bool
+
+    def __call__(self, block: Block) -> _Scored:
+        numbered = block.rows()
+        if not numbered:
+            # Empty lines alone.
+            return _scored(None, self.names, dict.fromkeys(_summed(self.names), ()))
+        rows = [row for _, row in numbered]
+        check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SpaceWarning)
+            try:
+                found = self._score(rows)
+            except ValueError:
+                self._name_the_row(block, numbered)
+                raise
+        doubts = LogDoubts()
+        doubts.look((block.place(number), row) for number, row in numbered)
+        ids = [row.get("id") for row in rows]
+        columns: dict[str, list[Any]] = {
+            "row": [number for number, _ in numbered],
+            "id": [None if one is None else str(one) for one in ids],
+            **({"file": [Path(block.path).name] * len(rows)} if self.names_files else {}),
+            **found,
+        }
+        return _scored(
+            _as_record_batch(columns, self) if self.kind == ".parquet" else _as_lines(columns),
+            self.names,
+            found,
+            (str(one.message) for one in caught if issubclass(one.category, SpaceWarning)),
+            doubts,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of the rewards, which are those of their columns."""
+        return [reward.__name__ for reward in self.rewards]
+
+    def schema(self) -> Any:
+        """Of a parquet file of what is scored."""
+        return _schema(self.names, names_files=self.names_files)
+
+    def _score(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+        columns = {name: [row.get(name) for row in rows] for name in _COLUMNS if any(name in row for row in rows)}
+        return score_columns(self.rewards, [row[self.text_column] for row in rows], **columns)
+
+    def _name_the_row(self, block: Block, numbered: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Raise the error of the first bad row, with its number."""
+        for number, row in numbered:
+            try:
+                self._score([row])
+            except ValueError as error:
+                raise ValueError(f"{block.place(number)}: {str(error).replace(' in row 0', '')}") from None
+
+
+def _as_lines(columns: dict[str, list[Any]]) -> bytes:
+    names = list(columns)
+    # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
+    lines = [json.dumps(dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def _as_record_batch(columns: dict[str, list[Any]], scorer: _Scorer) -> Any:
+    import pyarrow
+
+    ids = [None if one is None else one.encode("utf-8", "backslashreplace").decode() for one in columns["id"]]
+    rejected = [list(counts.items()) for counts in columns["rejected"]]
+    schema = scorer.schema()
+    return pyarrow.RecordBatch.from_pydict({**columns, "id": ids, "rejected": rejected}, schema=schema)
+
+
+def _schema(rewards: Iterable[str], *, names_files: bool) -> Any:
+    import pyarrow
+
+    number, count, text = pyarrow.float64(), pyarrow.int32(), pyarrow.string()
+    fields = [
+        ("row", pyarrow.int64()),
+        ("id", text),
+        *([("file", text)] if names_files else []),
+        ("status", text),
+        ("rejected", pyarrow.map_(text, count)),
+        ("boxes", count),
+    ]
+    for name in rewards:
+        fields.append((name, number))
+        fields += [(f"{name}/{part}", number) for part in ("f_beta", "quality", "precision", "recall", "mean_iou")]
+        fields += [(f"{name}/{part}", count) for part in ("tp", "fp", "fn")]
+        fields.append((f"{name}/reason", text))
+    return pyarrow.schema(fields)
+
+
+def _write_jsonl(path: Path, contents: Iterable[bytes]) -> None:
+    with path.open("wb") as file:
+        file.writelines(contents)
+
+
+def _write_parquet(path: Path, batches: Iterable[Any], schema: Any) -> None:
+    """Write row groups of one size, so that the bytes depend on the rows alone, not on how they were shared out."""
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    with parquet.ParquetWriter(path, schema) as writer:
+        waiting = pyarrow.Table.from_batches([], schema)
+        for batch in batches:
+            waiting = pyarrow.concat_tables([waiting, pyarrow.Table.from_batches([batch], schema)])
+            while waiting.num_rows >= _ROW_GROUP:
+                writer.write_table(waiting.slice(0, _ROW_GROUP).combine_chunks())
+                waiting = waiting.slice(_ROW_GROUP)
+        if waiting.num_rows:
+            writer.write_table(waiting.combine_chunks())

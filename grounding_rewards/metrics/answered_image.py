@@ -1,0 +1,207 @@
+"""One image and one answer to it: what every metric of an evaluation, its page and every export are made from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import as_box_array
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.whole_files import whole_file
+from grounding_rewards.parsing import BrokenBox
+
+#: The label of a reference box that has none.
+UNNAMED = "finding"
+
+_BOXES = ("gt", "ignore", "pred")
+_TEXTS = ("id", "patient", "image", "view", "source", "text", "reason")
+
+
+def _no_boxes() -> Array:
+    return np.zeros((0, 4))
+
+
+def _storable(text: Any) -> Any:
+    """Replace lone surrogates with '?', which no file can hold otherwise; leave what is no text as it is."""
+    return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else text
+
+
+@dataclass(frozen=True, eq=False)
+class AnsweredImage:
+    """One image, its reference boxes, and the boxes that one answer gave.
+
+    Lone surrogates in its texts, which a model may write and no file can hold, are replaced with '?'.
+
+    Attributes:
+        id: name of the image, unique within an evaluation.
+        width: of the image in pixels.
+        height: of the image in pixels.
+        gt: ``(m, 4)`` reference boxes, xyxy in pixels of the image.
+        gt_labels: m labels.
+        pred: ``(n, 4)`` predicted boxes, in the order in which the model wrote them; invalid ones are among them.
+        pred_labels: n labels, None where the answer gives none.
+        pred_scores: ``(n,)`` confidences that the answer states, NaN where it states none.
+        ignore: ``(k, 4)`` regions in which a prediction that matches nothing does not count.
+        patient: whose image it is, None where that is not known.
+        image: path of the image, where it has one.
+        view: how the image was taken, as its dataset says, such as `PA`; None where that is not known.
+        source: which dataset the image is from, where several were mixed; None where that is not known.
+        text: what the model wrote.
+        status: `boxes`, `empty`, `truncated` or `unparseable`.
+        reason: one line for a person: why the image earned what it did.
+        rejected: how often each reason for rejecting something that stands for a box occurred.
+        broken: the broken boxes that count as false beside complete ones: places among `pred`, labels, confidences.
+        rewards: by name what each reward gives.
+        sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
+        sampled_read: for each sampled answer whether it can be read, see :func:`is_read`.
+    """
+
+    id: str
+    width: float
+    height: float
+    gt: Array = field(default_factory=_no_boxes)
+    gt_labels: tuple[str, ...] = ()
+    pred: Array = field(default_factory=_no_boxes)
+    pred_labels: tuple[str | None, ...] = ()
+    pred_scores: Array = field(default_factory=lambda: np.zeros(0))
+    ignore: Array = field(default_factory=_no_boxes)
+    patient: str | None = None
+    image: str | None = None
+    view: str | None = None
+    source: str | None = None
+    text: str = ""
+    status: str = "boxes"
+    reason: str = ""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    broken: tuple[BrokenBox, ...] = ()
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    sampled_rewards: tuple[float, ...] = ()
+    sampled_read: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _BOXES:
+            object.__setattr__(self, name, as_box_array(getattr(self, name), name))
+        for name in _TEXTS:
+            object.__setattr__(self, name, _storable(getattr(self, name)))
+        labels = tuple(map(_storable, self.pred_labels)) or (None,) * len(self.pred)
+        scores = np.asarray(self.pred_scores, dtype=np.float64)
+        broken = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
+        object.__setattr__(self, "broken", broken)
+        object.__setattr__(self, "gt_labels", tuple(map(_storable, self.gt_labels)))
+        object.__setattr__(self, "pred_labels", labels)
+        object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))
+        for boxes, others in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
+            n, got = len(getattr(self, boxes)), len(getattr(self, others))
+            if n != got:
+                raise ValueError(
+                    f"Expected {n} values for `{others}` of image {self.id!r}, got {got}. "
+                    f"Give one for each box of `{boxes}`."
+                )
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether the image has no reference box."""
+        return not len(self.gt)
+
+    def as_json(self) -> dict[str, Any]:
+        """The image as plain values; a confidence that is not stated is None.
+
+        Example:
+            >>> image = AnsweredImage("a", 10, 20, pred=[[0, 0, 5, 5]])
+            >>> image.as_json()["pred_scores"], AnsweredImage.of_json(image.as_json()).pred.tolist()
+            ([None], [[0.0, 0.0, 5.0, 5.0]])
+        """
+        scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
+        return {
+            **asdict(self),
+            **{name: getattr(self, name).tolist() for name in _BOXES},
+            "pred_scores": scores,
+        }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> AnsweredImage:
+        """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
+        known = {one.name for one in fields(cls)}
+        taken = {key: value for key, value in values.items() if key in known}
+        scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
+        sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read")}
+        return cls(**{**taken, "pred_scores": scores, **sampled})
+
+
+def is_read(boxes: Array, status: str) -> bool:
+    """Whether an answer has a complete box or says that there is none.
+
+    Args:
+        boxes: ``(n, 4)`` that it gave, invalid ones among them.
+        status: as of :class:`AnsweredImage`. An answer that was cut off is read where it has a box.
+
+    Example:
+        >>> is_read(np.zeros((0, 4)), "empty"), is_read(np.zeros((0, 4)), "truncated")
+        (True, False)
+    """
+    return len(boxes) > 0 or status == "empty"
+
+
+def patients_of(images: Sequence[AnsweredImage]) -> list[Any] | None:
+    """The patient of every image, where any is known; an image without one is a patient of its own.
+
+    Example:
+        >>> patients_of([AnsweredImage("a", 9, 9, patient="p"), AnsweredImage("b", 9, 9)])
+        [('patient', 'p'), ('image', 'b')]
+    """
+    if all(image.patient is None for image in images):
+        return None
+    return [("image", image.id) if image.patient is None else ("patient", image.patient) for image in images]
+
+
+def write_answered(path: Path, images: Iterable[AnsweredImage]) -> None:
+    """Write one image a line as JSON."""
+    with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        for image in images:
+            file.write(json.dumps(image.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
+
+
+def read_answered(path: Path) -> list[AnsweredImage]:
+    """Read the images of an evaluation.
+
+    Args:
+        path: the file that :func:`write_answered` wrote, or the folder of an evaluation, which has it as
+            `images.jsonl`.
+
+    Raises:
+        ValueError: there is no such file, a line is no image, or two images have one id.
+    """
+    file = path / "images.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(
+            f"Expected the folder of an evaluation, got {str(path)!r} without images.jsonl. "
+            "Make it with `grounding-rewards evaluate`."
+        )
+    lines: dict[str, int] = {}
+    images = []
+    for number, image in enumerate(_read_lines(file), start=1):
+        if lines.setdefault(image.id, number) != number:
+            raise ValueError(
+                f"Expected one image per id in {str(file)!r}, got {image.id!r} in lines {lines[image.id]} and {number}. "
+                "Make the file anew with `grounding-rewards evaluate`."
+            )
+        images.append(image)
+    return images
+
+
+def _read_lines(file: Path) -> Iterator[AnsweredImage]:
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield AnsweredImage.of_json(json.loads(line))
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
+                raise ValueError(
+                    f"Expected an image in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
+                    "Make the file anew with `grounding-rewards evaluate`."
+                ) from error

@@ -1,0 +1,22 @@
+"""Writes the images of a reader as a folder of parquet shards with prompts, images, boxes and a card.
+
+`pipeline` runs the steps in this order: `survey` (with `splits`, `tasks` and `spacing`), `copied_images`,
+`planned_images`, `image_images`, `rows`, `shards`, `manifest` (with `card`). `settings` holds what the output depends
+on.
+`image_parts` is what the shares of several machines leave of it; `mix` joins such folders, `hub` uploads one.
+"""
+
+from __future__ import annotations
+
+from grounding_rewards.prepare.manifest import read_manifest, split_files, verify_images
+from grounding_rewards.prepare.pipeline import prepare_images, prepare_share
+from grounding_rewards.prepare.settings import PrepareSettings
+
+__all__ = [
+    "PrepareSettings",
+    "prepare_images",
+    "prepare_share",
+    "read_manifest",
+    "split_files",
+    "verify_images",
+]

@@ -1,0 +1,103 @@
+"""Copies of an image, under other names, of other sizes or encoded again, end in one split."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from grounding_rewards.data.copies import find_copies, image_signature
+from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.images.decoding import open_image
+from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.sources.base import AnnotatedImage
+
+_SHOWN = 5
+
+
+class CopiedImages(NamedTuple):
+    """What the copies among the images mean for their splits.
+
+    groups: Of every patient, or image whose patient is not known, that shares an image with others: the name of all of
+        them together, which is drawn instead.
+    splits: The dataset's own split of such a group, where it has one.
+    left_out: Images that have a copy in another split of the dataset's own, and why they are left out.
+    images: How many images are copies of others.
+    """
+
+    groups: Mapping[str, str] = {}
+    splits: Mapping[str, str] = {}
+    left_out: Mapping[str, str] = {}
+    images: int = 0
+
+
+def signature_of_file(root: str, allow_outside: bool, file: str) -> bytes | None:
+    """The signature of a image; None where it cannot be read, which is said when it is to be stored."""
+    try:
+        return image_signature(open_image(image_path(root, file, allow_outside=allow_outside)))
+    except ValueError:
+        return None
+
+
+def join_copies(
+    images: Iterable[tuple[AnnotatedImage, bytes | None]], patient_splits: Mapping[str, str], *, own: bool, skip: bool
+) -> CopiedImages:
+    """Join patients, and images whose patient is not known, that share an image.
+
+    Args:
+        images: Records with the signatures of their images.
+        patient_splits: The dataset's own split of each patient.
+        own: Whether the dataset's own splits count.
+        skip: Whether an image that has a copy in another split of the dataset's own is left out; else it is an error.
+
+    Raises:
+        ValueError: An image and its copy are in two splits of the dataset's own.
+
+    >>> images = [AnnotatedImage(name, f"{name}.png", [], []) for name in "ab"]
+    >>> join_copies([(image, bytes([1] * 2048)) for image in images], {}, own=True, skip=False).groups
+    {'a': 'a', 'b': 'a'}
+    """
+    places: list[tuple[str, str, str | None]] = []
+    signatures = []
+    for image, signature in images:
+        patient = patient_of_image(image)
+        of_patient = None if patient is None else patient_splits.get(patient)
+        places.append((image.id, patient or image.id, (image.split or of_patient) if own else None))
+        signatures.append(signature)
+    pairs = list(find_copies(signatures))
+    left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))
+    if left_out and not skip:
+        named = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
+        raise ValueError(
+            f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: {named}"
+            f'{"; …" if len(left_out) > _SHOWN else ""}. Draw the splits anew with splits_from="hash" (--splits-from '
+            'hash), or leave these images out with bad_images="skip" (--bad-images skip).'
+        )
+    parents: dict[str, str] = {}
+
+    def top(name: str) -> str:
+        while (above := parents.setdefault(name, name)) != name:
+            parents[name] = parents[above]
+            name = parents[name]
+        return name
+
+    for a, b in pairs:
+        if not {places[a][0], places[b][0]} & left_out.keys():
+            # The smaller name stays, whatever the order of the images.
+            first, second = sorted((top(places[a][1]), top(places[b][1])))
+            parents[second] = first
+    groups = {name: top(name) for name in parents}
+    splits = {groups[name]: split for _, name, split in places if name in groups and split is not None}
+    return CopiedImages(groups, splits, left_out, len({place for pair in pairs for place in pair}))
+
+
+def _left_out(
+    pairs: Iterable[tuple[tuple[str, str, str | None], tuple[str, str, str | None]]], images: Mapping[str | None, int]
+) -> dict[str, str]:
+    """The images to leave out: of two copies in two splits, the one in the larger split, which is that of training."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        (image, _, split), (other, _, its_split) = sorted(pair, key=lambda one: (-images[one[2]], one[0]))
+        if None not in (split, its_split) and split != its_split:
+            found.setdefault(image, f"in {split} and a copy of {other} in {its_split}")
+    return found

@@ -1,0 +1,252 @@
+"""`manifest.json` of a prepared folder: written, read, and compared with the files."""
+
+from __future__ import annotations
+
+import functools
+import json
+import operator
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.common.texts import parse_json, read_text
+from grounding_rewards.common.versions import package_versions
+from grounding_rewards.common.whole_files import UNFINISHED, write_whole
+from grounding_rewards.data.held_out import ALL, check_known
+from grounding_rewards.prepare.card import card_text
+from grounding_rewards.prepare.settings import PrepareSettings
+from grounding_rewards.prepare.shards import (
+    FOLDER,
+    Counts,
+    file_checksum,
+    read_footer,
+    shard_files,
+)
+from grounding_rewards.prepare.survey import Survey
+from grounding_rewards.sources import source_of
+
+MANIFEST = "manifest.json"
+CARD = "README.md"
+
+PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
+
+
+def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
+    """The manifest of a finished folder, or None if work is left. Writes nothing.
+
+    Raises:
+        ValueError: The folder holds other files, or was begun with other settings, images or versions.
+    """
+    if not (out / MANIFEST).is_file():
+        if out.exists() and any(out.iterdir()):
+            raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
+        return None
+    there = read_manifest(out)
+    # Other versions may write other bytes, which matters only while work is left.
+    decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
+    check_identity(out, there, identity_of(settings, survey), decisive)
+    return there if there["complete"] else None
+
+
+def check_identity(
+    place: Path,
+    there: Mapping[str, Any],
+    begun: Mapping[str, Any],
+    decisive: tuple[str, ...] = ("settings", "images", "versions"),
+) -> None:
+    """Refuse to go on with what another preparation left.
+
+    Args:
+        place: Where it is, for the message.
+        there: Its manifest or identity.
+        begun: The identity of this preparation.
+        decisive: What must be equal.
+
+    Raises:
+        ValueError: Something is not; the message says what.
+    """
+    found, begun = _decisive(there), _decisive(begun)
+    changed = [name for name in decisive if found.get(name) != begun[name]]
+    if changed:
+        raise ValueError(
+            f"Expected the {changed[0]} that {str(place)!r} was begun with, got others: "
+            f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
+        )
+
+
+def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
+    """Prepare a new or unfinished folder for writing, after `find_finished`."""
+    if not (out / MANIFEST).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / MANIFEST, _as_json({"complete": False, **identity_of(settings, survey)}))
+    for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
+        unfinished.unlink()
+
+
+def finish_folder(
+    out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write the manifest and the card from the finished shards, and return the manifest.
+
+    `agreement` is that of the readers, as `Agreement.as_json` gives it; None if no image has several.
+    """
+    splits, skipped = written_splits(out)
+    return write_manifest(
+        out,
+        {
+            "complete": True,
+            **identity_of(settings, survey),
+            **survey_facts(survey),
+            "boxes_drawn": survey.boxes,
+            "images_without_patient": survey.without_patient,
+            "images_without_own_split": survey.images_drawn,
+            "images_not_drawn": 0 if survey.is_drawn else survey.images_drawn,
+            "images_with_copies": survey.copied.images,
+            "images_drawn_by_image": survey.images_drawn_alone,
+            "agreement": agreement,
+            "splits": splits,
+            "skipped": skipped,
+        },
+    )
+
+
+def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Write the card of a finished folder and its manifest, and return the manifest with the checksum of the card."""
+    write_whole(out / CARD, card_text(manifest))
+    manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
+    write_whole(out / MANIFEST, _as_json(manifest))
+    return manifest
+
+
+def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
+    """Counts and shards of each split of a folder, and split, id and reason of each image that was left out."""
+    splits, skipped = {}, []
+    for split in _split_order(out):
+        files = shard_files(out, split)
+        footers = [Counts(read_footer(path)) for path in files]
+        counts = functools.reduce(operator.add, footers).as_json()
+        skipped += [[split, *image] for image in counts.pop("skipped")]
+        shards = [
+            {
+                "file": path.relative_to(out).as_posix(),
+                "rows": footer.rows,
+                "bytes": path.stat().st_size,
+                "sha256": file_checksum(path),
+            }
+            for path, footer in zip(files, footers, strict=True)
+        ]
+        splits[split] = {**counts, "shards": shards}
+    return splits, skipped
+
+
+def survey_facts(survey: Survey) -> dict[str, Any]:
+    """The part of the manifest that is known before any image is opened."""
+    settings = survey.plan.settings
+    return {
+        "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
+        "vocabulary": list(survey.plan.vocabulary),
+        "small_boxes": survey.small._asdict(),
+        "negatives_left_out": dict(survey.negatives_left_out),
+        "unreadable": list(survey.unreadable),
+    }
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """The contents of `manifest.json` in a prepared folder.
+
+    Raises:
+        ValueError: There is none, or it cannot be read.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        return parse_json(read_text(path))
+    except ValueError as error:
+        raise ValueError(
+            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
+            "Point to what `grounding-rewards prepare` wrote."
+        ) from error
+
+
+def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
+    """How well the readers of a prepared dataset agree; None where the dataset is another one, or doesn't say.
+
+    >>> readers_agreement("synthetic") is None
+    True
+    """
+    return read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
+
+
+def split_files(folder: str | Path, split: str) -> list[str]:
+    """The shards of a split of a prepared folder; those of every split for `all`.
+
+    Raises:
+        ValueError: The folder is not finished, or has no such split.
+    """
+    manifest = read_manifest(folder)
+    if not manifest["complete"]:
+        raise ValueError(
+            f"Expected a folder that is finished, got {str(folder)!r}, whose preparation was interrupted. Run the same "
+            "command again: it goes on."
+        )
+    splits = manifest["splits"]
+    check_known(split, list(splits), str(folder), "Choose one of these.")
+    chosen = splits if split == ALL else [split]
+    return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]
+
+
+def verify_images(folder: str | Path) -> list[str]:
+    """Problems of the shards and the card of a prepared folder, one sentence each.
+
+    Raises:
+        ValueError: There is no manifest.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if not manifest["complete"]:
+        return ["the preparation was interrupted; run the same command again"]
+    shards = [shard for counts in manifest["splits"].values() for shard in counts["shards"]]
+    problems = []
+    for written in (*shards, manifest["card"]):
+        path = folder / written["file"]
+        if not path.is_file():
+            problems.append(f"{written['file']} is missing")
+        elif file_checksum(path) != written["sha256"]:
+            problems.append(f"{written['file']} was changed: its checksum is another one")
+    listed = {shard["file"] for shard in shards}
+    there = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
+    return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
+
+
+def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
+    """What must be equal to continue a preparation, see `check_identity`."""
+    plain = json.loads(json.dumps(asdict(settings)))
+    return {
+        "settings": plain,
+        "images": {"count": survey.images, "digest": survey.digest},
+        "versions": package_versions(PACKAGES),
+    }
+
+
+def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest or identity without `bad_images`: a run that stopped at a bad image may continue and skip it."""
+    settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_images"}
+    return {**manifest, "settings": settings}
+
+
+def _split_order(out: Path) -> list[str]:
+    """The splits that have shards: train, validation and test first."""
+    found = {path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")}
+    known = [name for name in ("train", "validation", "test") if name in found]
+    return known + sorted(found - set(known))
+
+
+def _difference(there: Any, given: Any) -> str:
+    if not isinstance(there, Mapping) or not isinstance(given, Mapping):
+        return f"{given!r} instead of {there!r}"
+    names = [name for name in {**there, **given} if there.get(name) != given.get(name)]
+    return "; ".join(f"{name} is {given.get(name)!r}, was {there.get(name)!r}" for name in names)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

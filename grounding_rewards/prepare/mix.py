@@ -1,0 +1,248 @@
+"""Mix prepared folders into one: their rows side by side, in shares of the training rows, each with its source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.columns import patient_of, stated_name
+from grounding_rewards.common.versions import package_versions
+from grounding_rewards.data.copies import image_signature
+from grounding_rewards.data.held_out import TRAIN, hash_fraction
+from grounding_rewards.images.decoding import open_image
+from grounding_rewards.prepare.copied_images import join_copies
+from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_files, write_manifest, written_splits
+from grounding_rewards.prepare.shards import ShardWriter
+from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.sources.base import AnnotatedImage
+
+_MOST_BYTES = 256e6
+
+
+class Part(NamedTuple):
+    """A prepared folder in a mix.
+
+    folder: what `prepare_images` wrote.
+    weight: its part of the training rows, beside the weights of the others; None takes all its rows.
+    """
+
+    folder: Path
+    weight: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What stands before the ids of its rows."""
+        return self.folder.resolve().name
+
+
+class _Image(NamedTuple):
+    part: Part
+    record: AnnotatedImage
+    signature: bytes | None
+    rows: tuple[str, ...]
+
+
+def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_copies: bool = False) -> dict[str, Any]:
+    """Write the rows of prepared folders as one, each with its source.
+
+    Splits stay. With weights, rows of `train` are left out by a hash, until each folder has its share of as many rows
+    as there can be without one twice; other splits keep all. Ids begin with the name of the folder; patients of
+    different sources are different, whatever they are called. A source is the column `source`, else the folder's name.
+
+    Args:
+        parts: At least two folders for one box format, with different names; all or none with a weight.
+        out: The folder to write, new or empty.
+        seed: Of the rows that are left out.
+        skip_copies: Whether an image that has a copy in another split is left out, of the two the one in the larger
+            split; else it is an error.
+
+    Returns:
+        The contents of `manifest.json`.
+
+    Raises:
+        ValueError: The folders do not fit together, or a patient or an image is in two splits.
+    """
+    out = Path(out)
+    _check_parts(parts, out)
+    manifests = [read_manifest(part.folder) for part in parts]
+    _check_formats(parts, manifests)
+    features = _features(parts)
+    images = list(_images(parts))
+    _check_patients(images)
+    copied = join_copies(((image.record, image.signature) for image in images), {}, own=True, skip=skip_copies)
+    skipped = [
+        [str(image.record.split), image.record.id, copied.left_out[image.record.id]]
+        for image in images
+        if image.record.id in copied.left_out
+    ]
+    usable = [image for image in images if image.record.id not in copied.left_out]
+    kept = _kept(parts, usable, seed)
+    left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept)
+    vocabulary = dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])
+    out.mkdir(parents=True, exist_ok=True)
+    writers: dict[str, ShardWriter] = {}
+    for part in parts:
+        for (split, _), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
+            writer = writers.setdefault(split, ShardWriter(out, split, features, _MOST_BYTES))
+            rows = [row for row in group if row["id"] in kept]
+            if rows:
+                writer.add([{name: row.get(name) for name in features} for row in rows], len(rows[0]["image"]["bytes"]))
+    for writer in writers.values():
+        writer.close()
+    splits, _ = written_splits(out)
+    return write_manifest(
+        out,
+        {
+            "complete": True,
+            "settings": {
+                "dataset": "--mix",
+                "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
+                "box_format": manifests[0]["settings"]["box_format"],
+                "readers": None,
+                "seed": seed,
+                "parts": [
+                    {"folder": part.name, "weight": part.weight, "settings": manifest["settings"]}
+                    for part, manifest in zip(parts, manifests, strict=True)
+                ],
+            },
+            "images": {"count": sum(manifest["images"]["count"] for manifest in manifests)},
+            "versions": package_versions(PACKAGES),
+            "source": {
+                "title": " and ".join(part.name for part in parts),
+                "url": _by_part(parts, [_address(manifest["source"]) for manifest in manifests]),
+                "licence": _by_part(parts, [manifest["source"]["licence"] for manifest in manifests]),
+                "note": _by_part(parts, [manifest["source"]["note"] for manifest in manifests]),
+            },
+            "vocabulary": list(vocabulary),
+            "small_boxes": {"boxes": 0, "images": 0, "without_other": 0},
+            "negatives_left_out": {},
+            "rows_left_out": dict(left_out),
+            "images_with_copies": copied.images,
+            **{
+                name: sum(manifest[name] for manifest in manifests)
+                for name in (
+                    "images_without_patient",
+                    "images_without_own_split",
+                    "images_not_drawn",
+                    "images_drawn_by_image",
+                )
+            },
+            "agreement": None,
+            "unreadable": [],
+            "splits": splits,
+            "skipped": skipped,
+        },
+    )
+
+
+def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
+    return "; ".join(f"{part.name}: {said}" for part, said in zip(parts, words, strict=True) if said)
+
+
+def _address(source: Mapping[str, str]) -> str:
+    return ", ".join(filter(None, (source["title"], source["url"])))
+
+
+def _check_parts(parts: Sequence[Part], out: Path) -> None:
+    names = [part.name for part in parts]
+    if len(set(names)) < max(2, len(names)):
+        raise ValueError(
+            f"Expected at least two folders of different names to mix, got {', '.join(names)}. Ids begin with these "
+            "names: rename a folder."
+        )
+    weights = [part.weight for part in parts]
+    if any(weights) and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
+        raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(
+            f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one, or remove it."
+        )
+
+
+def _check_formats(parts: Sequence[Part], manifests: Sequence[Mapping[str, Any]]) -> None:
+    formats = [manifest["settings"]["box_format"] for manifest in manifests]
+    if any(other != formats[0] for other in formats):
+        told = ", ".join(f"{box_format} ({part.name})" for part, box_format in zip(parts, formats, strict=True))
+        raise ValueError(
+            f"Expected folders for one box format, got {told}. A model writes boxes in one way: prepare them again."
+        )
+
+
+def _features(parts: Sequence[Part]) -> Any:
+    """The columns of all folders, and `source`."""
+    import pyarrow.parquet as pq
+    from datasets import Features, Value
+
+    numbers = (Value("int64"), Value("float64"))
+    columns: dict[str, Any] = {"source": Value("string")}
+    for part in parts:
+        for path in split_files(part.folder, "all"):
+            for name, kind in Features.from_arrow_schema(pq.read_schema(path)).items():
+                if columns.setdefault(name, kind) == kind:
+                    continue
+                if not (columns[name] in numbers and kind in numbers):
+                    raise ValueError(
+                        f"Expected one type for the column {name!r} of all folders, got {columns[name]} and, in "
+                        f"{part.name}, {kind}. Write its values alike and prepare them again."
+                    )
+                columns[name] = numbers[1]
+    return Features(columns)
+
+
+def _rows(part: Part) -> Iterator[dict[str, Any]]:
+    """The rows of a folder, with ids that are its own, and sources."""
+    import pyarrow.parquet as pq
+
+    for path in split_files(part.folder, "all"):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=16):
+                for row in batch.to_pylist():
+                    row["id"] = f"{part.name}/{row['id']}"
+                    row["source"] = stated_name(row.get("source")) or part.name
+                    if (patient := patient_of(row)) is not None:
+                        row["patient_id"] = f"{row['source']}/{patient}"
+                    yield row
+
+
+def _images(parts: Sequence[Part]) -> Iterator[_Image]:
+    """Every image once, however many rows it has: these share its image and stand together."""
+    for part in parts:
+        for (split, data), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
+            rows = list(group)
+            signature = image_signature(open_image({"bytes": data, "path": None}))
+            record = AnnotatedImage(rows[0]["id"], "", [], [], patient_id=rows[0]["patient_id"], split=split)
+            yield _Image(part, record, signature, tuple(row["id"] for row in rows))
+
+
+def _check_patients(images: Sequence[_Image]) -> None:
+    splits = PatientSplits()
+    for image in images:
+        splits.add(image.record)
+    splits.check()
+
+
+def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:
+    """The ids of the rows that stay."""
+    kept = {row for image in images for row in image.rows}
+    if parts[0].weight is None:
+        return kept
+    trained = [
+        [row for image in images if image.part == part and image.record.split == TRAIN for row in image.rows]
+        for part in parts
+    ]
+    weights = [part.weight or 1.0 for part in parts]
+    for part, rows in zip(parts, trained, strict=True):
+        if not rows:
+            raise ValueError(
+                f"Expected rows of {TRAIN} in every folder with a weight, got none in {part.name}. Weights are about "
+                "training alone: leave them out, or mix the folders that have such rows."
+            )
+    # rows of a folder = weight * unit; the largest unit for which no folder lacks rows
+    unit = min(len(rows) / weight for rows, weight in zip(trained, weights, strict=True))
+    for rows, weight in zip(trained, weights, strict=True):
+        in_order = sorted(rows, key=lambda row: hash_fraction("mix", seed, row))
+        kept -= set(in_order[round(unit * weight) :])
+    return kept

@@ -1,0 +1,422 @@
+"""Prepare a dataset: from the records of a reader to a folder of parquet shards."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.common.job_shares import Share, parts_of
+from grounding_rewards.common.workers import check_workers, map_in_workers
+from grounding_rewards.data.agreement import measure_agreement
+from grounding_rewards.data.held_out import in_usual_order
+from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.images.resize import has_resized_size, load_processor
+from grounding_rewards.labels import SEVERAL, normalize_label
+from grounding_rewards.prepare.copied_images import join_copies, signature_of_file
+from grounding_rewards.prepare.image_parts import (
+    PART,
+    MadeImage,
+    read_identity,
+    read_images,
+    read_signatures,
+    write_part,
+)
+from grounding_rewards.prepare.manifest import (
+    begin_folder,
+    check_identity,
+    find_finished,
+    finish_folder,
+    identity_of,
+    survey_facts,
+)
+from grounding_rewards.prepare.planned_images import PlannedImage, count_images, planned_images, with_negatives
+from grounding_rewards.prepare.rows import dataset_features, image_rows
+from grounding_rewards.prepare.settings import PrepareSettings
+from grounding_rewards.prepare.shards import ShardWriter
+from grounding_rewards.prepare.stored_images import ImageOptions, StoredImage, store_image
+from grounding_rewards.prepare.survey import Survey, survey_images
+from grounding_rewards.prepare.tasks import image_of_interest, without_small_boxes
+from grounding_rewards.sources.base import SOURCES, AnnotatedImage
+from grounding_rewards.sources.passed_over import passing_over
+
+Progress = Callable[[str, int, int | None], None]
+"""Takes the stage, the images done, and the number of images (None if unknown)."""
+
+# Images that are handed to a worker on another machine together.
+_AT_ONCE = 8
+
+
+def prepare_images(
+    read: Callable[[], Iterable[AnnotatedImage]],
+    root: str | Path,
+    out: str | Path,
+    settings: PrepareSettings,
+    *,
+    processes: int | None = None,
+    engine: str = "local",
+    allow_outside: bool = False,
+    join: bool = False,
+    on_progress: Progress = lambda stage, done, total: None,
+) -> dict[str, Any]:
+    """Write the images of a reader as parquet shards with a card.
+
+    The same images and settings give the same bytes, whatever the number of processes, machines and interruptions:
+    finished shards are kept, the rest is written again. The images are read several times, first without their images.
+
+    Args:
+        read: Returns all images, on every call in the same order.
+        root: The folder that file names are relative to.
+        out: The folder to write: new, empty, or left unfinished by the same call.
+        settings: What to write.
+        processes: That read, shrink and encode images, as `map_in_workers` of `data.workers` takes them.
+        engine: Where they are, one of `ENGINES` of `data.workers`.
+        allow_outside: Whether images may lie outside the root.
+        join: Whether images are those that `prepare_share` left beside the folder; these parts are then removed.
+        on_progress: Called after every image.
+
+    Returns:
+        The contents of `manifest.json`.
+
+    Raises:
+        ValueError: As `survey_images`; the folder holds something else; or an image cannot be used, because its file
+            cannot be read, its size contradicts the record, or its boxes do not fit (the image is named); or parts that
+            are to be joined are missing, or of another preparation.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     Image.new("L", (112, 112)).save(f"{folder}/1.png")
+    ...     images = [AnnotatedImage("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
+    ...     manifest = prepare_images(lambda: images, folder, f"{folder}/out", PrepareSettings("coco", "qwen3-vl"))
+    >>> manifest["splits"]["train"]["boxes"]
+    {'pacemaker': 1}
+    """
+    check_workers(processes, engine)
+    work = _Work(read, root, Path(out), settings, processes, engine, allow_outside, on_progress)
+    with _passing_over(settings) as faults:
+        return _prepare(work, faults, join=join)
+
+
+def prepare_share(
+    read: Callable[[], Iterable[AnnotatedImage]],
+    root: str | Path,
+    out: str | Path,
+    settings: PrepareSettings,
+    share: Share,
+    *,
+    processes: int | None = None,
+    allow_outside: bool = False,
+    on_progress: Progress = lambda stage, done, total: None,
+) -> tuple[Path, int]:
+    """Read, shrink and encode the images of a share of the images, for `prepare_images` with `join`.
+
+    All machines see one folder. A share reads all tables, and the images of its own images.
+
+    Args:
+        read: As for `prepare_images`, and so are the other arguments.
+        root: The folder that file names are relative to.
+        out: The folder that will be written; the part is left beside it.
+        settings: What to write.
+        share: Which images.
+        processes: That work on images, on this machine.
+        allow_outside: Whether images may lie outside the root.
+        on_progress: Called after every image.
+
+    Returns:
+        The part, and how many images are in it.
+
+    Raises:
+        ValueError: As `prepare_images`, but for images whose boxes do not fit, which are found when parts are joined.
+    """
+    check_workers(processes, "local")
+    work = _Work(read, root, Path(out), settings, processes, "local", allow_outside, on_progress)
+    with _passing_over(settings) as faults:
+        return _prepare_share(work, share, faults)
+
+
+def survey_only(
+    read: Callable[[], Iterable[AnnotatedImage]],
+    settings: PrepareSettings,
+    *,
+    on_progress: Progress = lambda stage, done, total: None,
+) -> dict[str, Any]:
+    """What `prepare_images` would write, from the tables alone: no image is opened and nothing is written.
+
+    Copies of images are not looked for, and what is wrong with images or boxes is not found.
+
+    Args:
+        read: As for `prepare_images`.
+        settings: What would be written.
+        on_progress: Called after every image.
+
+    Returns:
+        The counts of `manifest.json`: `splits` (without shards), `vocabulary`, `small_boxes`, `negatives_left_out`,
+        `unreadable`, `source`.
+
+    Raises:
+        ValueError: As `survey_images`.
+
+    >>> images = [AnnotatedImage("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
+    >>> survey_only(lambda: images, PrepareSettings("coco", "qwen3-vl"))["splits"]["train"]["boxes"]
+    {'pacemaker': 1}
+    """
+    with _passing_over(settings) as faults:
+        records = functools.partial(_records, read, settings)
+        survey = survey_images(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
+        survey = with_negatives(records, replace(survey, unreadable=tuple(faults)))
+        images = _counted(records(), lambda done: on_progress("counting rows", done, survey.images))
+        splits = count_images(images, survey)
+    return {"splits": {split: splits[split].as_json() for split in in_usual_order(splits)}, **survey_facts(survey)}
+
+
+def _passing_over(settings: PrepareSettings) -> AbstractContextManager[Mapping[str, None]]:
+    """Within it, what the reader passes over, if it may."""
+    return passing_over() if settings.bad_images == "skip" else nullcontext({})
+
+
+class _Work(NamedTuple):
+    """The arguments of `prepare_images`, by which images are read and images are made."""
+
+    read: Callable[[], Iterable[AnnotatedImage]]
+    root: str | Path
+    out: Path
+    settings: PrepareSettings
+    processes: int | None
+    engine: str
+    allow_outside: bool
+    on_progress: Progress
+
+    def records(self) -> Iterator[AnnotatedImage]:
+        return _records(self.read, self.settings)
+
+    def counted(self, stage: str, total: int | None = None) -> Iterator[AnnotatedImage]:
+        """The records; progress is told of every one."""
+        return _counted(self.records(), lambda done: self.on_progress(stage, done, total))
+
+    def surveyed(self, faults: Mapping[str, None]) -> Survey:
+        survey = survey_images(self.counted("reading tables"), self.settings)
+        return replace(survey, unreadable=tuple(faults))
+
+    def sign(self, file: str) -> bytes | None:
+        return signature_of_file(str(self.root), self.allow_outside, file)
+
+    def store(self, file: str) -> StoredImage | str:
+        """The stored image, or why there is none."""
+        options = ImageOptions(self.settings.side, self.settings.image_format, self.settings.window)
+        try:
+            return store_image(image_path(self.root, file, allow_outside=self.allow_outside), options)
+        except ValueError as error:
+            return str(error)
+
+    def mapped(self, function: Callable[[Any], Any], items: Iterable[Any]) -> AbstractContextManager[Iterator[Any]]:
+        return map_in_workers(function, items, processes=self.processes, engine=self.engine, at_once=_AT_ONCE)
+
+
+def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str, Any]:
+    """As `prepare_images`; `faults` collects what the reader passes over."""
+    out, settings, records = work.out, work.settings, work.records
+    survey = work.surveyed(faults)
+    if finished := find_finished(out, settings, survey):
+        return finished
+    parts = _parts(work, survey) if join else None
+    survey = _with_copies(work, survey, parts)
+    survey = with_negatives(records, survey)
+    # Fail before the folder is begun: it would refuse corrected settings.
+    processor = None if settings.model is None else load_processor(settings.model)
+    agreement = None
+    if survey.has_several_readers:
+        images = work.counted("comparing readers", survey.images)
+        of_interest = (
+            without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings) for image in images
+        )
+        agreement = measure_agreement(of_interest).as_json()
+    begin_folder(out, settings, survey)
+    _write_shards(work, survey, processor, parts)
+    manifest = finish_folder(out, settings, survey, agreement)
+    for part in parts or ():
+        part.unlink()
+    return manifest
+
+
+def _prepare_share(work: _Work, share: Share, faults: Mapping[str, None]) -> tuple[Path, int]:
+    survey = work.surveyed(faults)
+    find_finished(work.out, work.settings, survey)
+    # As far as it is known without the copies: the few images that these change are stored when parts are joined.
+    planned = with_negatives(work.records, survey)
+    rows = share.of(survey.images)
+    making = functools.partial(_make, work._replace(read=_nothing, on_progress=_silent), _looks_for_copies(survey))
+
+    def own() -> Iterator[AnnotatedImage]:
+        return itertools.islice(work.records(), rows.start, rows.stop)
+
+    asked = ((record.file, any(planned_images([record], planned))) for record in own())
+
+    def made(images: Iterable[tuple[bytes | None, StoredImage | str | None]]) -> Iterator[MadeImage]:
+        counted = _counted(own(), lambda done: work.on_progress("storing images", done, len(rows)))
+        for record, (signature, image) in zip(counted, images, strict=True):
+            if isinstance(image, str) and work.settings.bad_images == "stop":
+                raise _cannot_be_used(record, image)
+            yield MadeImage(record.id, signature, image)
+
+    part = share.part(work.out, PART)
+    with work.mapped(making, asked) as images:
+        write_part(part, made(images), identity_of(work.settings, survey))
+    return part, len(rows)
+
+
+def _make(work: _Work, signed: bool, asked: tuple[str, bool]) -> tuple[bytes | None, StoredImage | str | None]:
+    file, is_stored = asked
+    return work.sign(file) if signed else None, work.store(file) if is_stored else None
+
+
+def _nothing() -> Iterable[AnnotatedImage]:
+    return ()
+
+
+def _silent(stage: str, done: int, total: int | None) -> None:
+    pass
+
+
+def _parts(work: _Work, survey: Survey) -> list[Path]:
+    """The parts of all shares, in their order."""
+    parts = [part for _, part in parts_of(work.out, PART)]
+    for part in parts:
+        check_identity(part, read_identity(part), identity_of(work.settings, survey))
+    return parts
+
+
+def _looks_for_copies(survey: Survey) -> bool:
+    """Whether images may go into different splits."""
+    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.images_drawn else set()
+    return len(survey.own_splits | drawn) > 1
+
+
+def _with_copies(work: _Work, survey: Survey, parts: Sequence[Path] | None) -> Survey:
+    """The survey with the copies among the images; nothing is compared where all images go into one split."""
+    if not _looks_for_copies(survey):
+        return survey
+    sign = work._replace(read=_nothing, on_progress=_silent).sign
+    files = (record.file for record in work.records())
+    with nullcontext(read_signatures(parts)) if parts else work.mapped(sign, files) as signatures:
+        skip = work.settings.bad_images == "skip"
+        pairs = zip(work.counted("comparing images", survey.images), signatures, strict=True)
+        copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, skip=skip)
+    return replace(survey, copied=copied)
+
+
+def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[Path] | None) -> None:
+    features = dataset_features(survey, with_resized=has_resized_size(processor))
+    writers: dict[str, ShardWriter] = {}
+    jobs = _open_images(work.counted("writing images", survey.images), work.out, survey, features, writers)
+    ahead = _open_images(work.records(), work.out, survey, features, {})
+    store = work._replace(read=_nothing, on_progress=_silent).store
+    with (
+        nullcontext(_stored(ahead, parts, store))
+        if parts
+        else work.mapped(store, (job.record.file for job in ahead)) as images
+    ):
+        for job, image in zip(jobs, images, strict=True):
+            if job.record.id in survey.copied.left_out:
+                writers[job.split].skip(job.record.id, survey.copied.left_out[job.record.id])
+                continue
+            if isinstance(image, StoredImage):
+                rows, problem = image_rows(job.record, job.rows, job.split, image, survey, processor)
+                if not problem:
+                    writers[job.split].add(rows, len(image.data))
+                    continue
+            else:
+                problem = image
+            if work.settings.bad_images == "stop":
+                raise _cannot_be_used(job.record, problem)
+            writers[job.split].skip(job.record.id, problem)
+    _check_rows(list(writers.values()))
+    for writer in writers.values():
+        writer.close()
+
+
+def _stored(
+    jobs: Iterable[PlannedImage], parts: Sequence[Path], store: Callable[[str], StoredImage | str]
+) -> Iterator[StoredImage | str]:
+    """The images from the parts, or stored now where shares did not know that they are needed."""
+    made = read_images(parts)
+    for job in jobs:
+        image = next(image for name, image in made if name == job.record.id)
+        yield store(job.record.file) if image is None else image
+
+
+def _cannot_be_used(record: AnnotatedImage, problem: str) -> ValueError:
+    return ValueError(
+        f"Expected an image that can be used, got {record.id} ({record.file}): {problem.rstrip('.')}. Correct "
+        'it, or leave out such images with bad_images="skip" (--bad-images skip). What is done is kept.'
+    )
+
+
+def _check_rows(writers: Sequence[ShardWriter]) -> None:
+    if not all(writer.is_empty for writer in writers):
+        return
+    skipped = [image for writer in writers for image in writer.skipped]
+    if not skipped:
+        raise ValueError("Expected an image that answers to the task, got none. Check the task and the labels.")
+    image, reason = skipped[0]
+    raise ValueError(
+        f"Expected at least one image that can be used, got {len(skipped)} that cannot; the first is {image}: "
+        f"{reason.rstrip('.')}. Check the root and the reader's options."
+    )
+
+
+def _open_images(
+    images: Iterable[AnnotatedImage], out: Path, survey: Survey, features: Any, writers: dict[str, ShardWriter]
+) -> Iterator[PlannedImage]:
+    """The images with rows that are not in a finished shard; adds missing writers."""
+    finished: dict[str, int] = {}
+    for image in planned_images(images, survey):
+        split = image.split
+        if split not in writers:
+            writers[split] = ShardWriter(out, split, features, survey.plan.settings.shard_megabytes * 1e6)
+            finished[split] = writers[split].images
+        if finished[split]:
+            finished[split] -= 1
+        else:
+            yield image
+
+
+def _records(read: Callable[[], Iterable[AnnotatedImage]], settings: PrepareSettings) -> Iterator[AnnotatedImage]:
+    origin = {"source": settings.source, "licence": settings.licence}
+    if settings.dataset in SOURCES:
+        origin = {"source": settings.dataset, "licence": SOURCES[settings.dataset].licence}
+    for record in read():
+        # A row that names its own source or licence keeps it.
+        missing = {name: value for name, value in origin.items() if value and record.extra.get(name) is None}
+        told = record._replace(extra={**record.extra, **missing}) if missing else record
+        yield normalize_record(told, settings.dataset) if settings.normalize_labels else told
+
+
+def _counted(records: Iterable[AnnotatedImage], on_image: Callable[[int], None]) -> Iterator[AnnotatedImage]:
+    for number, record in enumerate(records, start=1):
+        yield record
+        on_image(number)
+
+
+def normalize_record(record: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:
+    """The image with labels of the shared vocabulary, sides included; unknown labels are put in lower case.
+
+    In a label such as `effusion|atelectasis` each part is looked up.
+
+    Args:
+        record: an image from a reader.
+        dataset: the reader's name, for words with a meaning of their own in this dataset.
+
+    Example:
+        >>> image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9], [0, 0, 5, 5]], ["Effusion", "Left Lung"])
+        >>> normalize_record(image, "nih-chestxray14").labels
+        ['pleural effusion', 'left lung']
+    """
+    labels = [
+        SEVERAL.join(normalize_label(one, dataset).text for one in label.split(SEVERAL)) for label in record.labels
+    ]
+    return record._replace(labels=labels)

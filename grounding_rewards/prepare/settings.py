@@ -1,0 +1,175 @@
+"""The settings of a preparation: with the same images they give the same bytes."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.data.held_out import SHARES, TRAIN
+from grounding_rewards.data.merging import POLICIES
+from grounding_rewards.data.prompts import TASKS, check_template
+from grounding_rewards.parsing import get_box_format
+from grounding_rewards.sources import SOURCES
+
+SPLITS_FROM = ("dataset", "hash")
+IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
+BAD_IMAGES = ("stop", "skip")
+
+# Names of splits that `datasets` accepts.
+_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
+
+
+@dataclass(frozen=True)
+class PrepareSettings:
+    """All settings that the output depends on.
+
+    Attributes:
+        dataset: Name of the reader, for the card.
+        box_format: How the model writes boxes: a name, or a mapping as `get_box_format` takes.
+        task: `detection` asks for all findings of an image, `finding` for one, `phrase` for what a phrase describes.
+        labels: The findings of interest; None takes all. Boxes of other findings are left out.
+        negatives: The share of rows without boxes, in [0, 1); less where there are not that many images. For the task
+            `finding`: of the rows of each finding, 0.5 if None. For `detection`: of the rows of `train`, or of the
+            splits that pairs of a name and a share name; None, and every other split, keeps all images. No share for
+            `phrase`.
+        smallest_box: Boxes with a shorter side below this are left out, in pixels of the image that they were drawn on;
+            None keeps all. An image, or a finding of it, that has no other box is not asked about.
+        normalize_labels: Write the findings in the words of the shared vocabulary.
+        readers: How the boxes of several readers become one reference, of `POLICIES`; None where one person read.
+        split: The only split of the dataset's own that was read; None where all were.
+        splits_from: `dataset` takes the dataset's own splits, unless it holds no image out: then, and with `hash`, all
+            patients are drawn.
+        shares: Names of the splits that patients are drawn into, and their shares, which sum to 1.
+        seed: Of the splits, the wording of prompts and the choice of negatives.
+        one_wording: Ask every time in the same words.
+        template: The words of every prompt, as `prompts.check_template` accepts them; None takes the package's own.
+        side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
+        image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
+        squeezed: The images are copies that were squeezed to another shape, often 1024 x 1024, and boxes are scaled
+            along each axis. Otherwise an image of another shape than its image is refused.
+        window: The stored values of a 16-bit PNG or TIFF file that become black and white; None takes the smallest and
+            largest of each image.
+        model: Folder or name of the model whose processor gives `resized_width` and `resized_height`; None leaves
+            these columns to the trainer.
+        bad_images: `stop` at the first image that cannot be used, or `skip` it and list it in the card.
+        shard_megabytes: Size at which a shard is closed.
+        licence: For the card, of images in a general format such as `jsonl`; the licences of datasets are known.
+        source: Where such images are from, for the card.
+
+    Raises:
+        ValueError: a value is out of range or unknown.
+
+    >>> PrepareSettings("coco", "qwen3-vl", task="segmentation")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected a known word for `task`, got 'segmentation'. Use one of: detection, finding, phrase.
+    """
+
+    dataset: str
+    box_format: str | Mapping[str, Any]
+    task: str = "detection"
+    labels: tuple[str, ...] | None = None
+    negatives: float | tuple[tuple[str, float], ...] | None = None
+    smallest_box: float | None = None
+    normalize_labels: bool = False
+    readers: str | None = None
+    split: str | None = None
+    splits_from: str = "dataset"
+    shares: tuple[tuple[str, float], ...] = tuple(SHARES.items())
+    seed: int = 0
+    one_wording: bool = False
+    template: str | None = None
+    side: int | None = None
+    image_format: str = "png"
+    squeezed: bool = False
+    window: tuple[float, float] | None = None
+    model: str | None = None
+    bad_images: str = "stop"
+    shard_megabytes: float = 256.0
+    licence: str | None = None
+    source: str | None = None
+
+    def __post_init__(self) -> None:
+        get_box_format(self.box_format)
+        check_word("task", self.task, TASKS)
+        check_word("splits_from", self.splits_from, SPLITS_FROM)
+        check_word("image_format", self.image_format, IMAGE_FORMATS)
+        check_word("bad_images", self.bad_images, BAD_IMAGES)
+        if self.readers is not None:
+            check_word("readers", self.readers, POLICIES)
+        if self.template is not None:
+            check_template(self.template, self.task, self.box_format)
+        self._check_negatives()
+        if self.smallest_box is not None and not 0 < self.smallest_box < math.inf:
+            raise ValueError(
+                f"Expected a number of pixels above 0 for smallest_box, got {self.smallest_box}. The doctor says which "
+                "boxes are too small; leave it out to keep all."
+            )
+        if self.side is not None and self.side < 1:
+            raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
+        if self.window is not None and not self.window[0] < self.window[1]:
+            raise ValueError(f"Expected low < high for window, got {self.window}. Give two stored values.")
+        if not self.shard_megabytes > 0:
+            raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
+        for name in ("licence", "source"):
+            if (value := getattr(self, name)) is not None and self.dataset in SOURCES:
+                raise ValueError(
+                    f"Expected no {name} for {self.dataset}, whose own is written, got {value!r}. "
+                    "Leave it out; it is for images in a general format."
+                )
+        check_shares(dict(self.shares))
+
+    def _check_negatives(self) -> None:
+        if self.task == "phrase" and self.negatives is not None:
+            raise ValueError(
+                f"Expected no share of negatives for the task phrase, got {self.negatives}. Leave it out: every row "
+                "asks for a phrase that is there."
+            )
+        if self.task == "finding" and isinstance(self.negatives, tuple):
+            raise ValueError(
+                "Expected one share of negatives for the task finding, got one for each split. Its share holds for "
+                "every finding in every split; shares by split are for detection."
+            )
+        for share in self.negative_shares.values():
+            if not 0 <= share < 1:
+                raise ValueError(f"Expected 0 <= negatives < 1, got {share}. With 0.5 half the rows are negative.")
+
+    @property
+    def negative_shares(self) -> dict[str, float]:
+        """The share of rows without boxes of each split that has one; of the task `finding` under an empty name.
+
+        >>> PrepareSettings("coco", "qwen3-vl", negatives=0.2).negative_shares
+        {'train': 0.2}
+        """
+        if isinstance(self.negatives, tuple):
+            return dict(self.negatives)
+        if self.task == "finding":
+            return {"": 0.5 if self.negatives is None else self.negatives}
+        return {} if self.negatives is None else {TRAIN: self.negatives}
+
+
+def check_split_name(name: str) -> None:
+    """Refuse a name of a split that cannot be the name of a file and of a split of `datasets`.
+
+    >>> check_split_name("fold 1")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected letters, digits and _ for the name of a split, got 'fold 1'. Rename the split.
+    """
+    if not _SPLIT_NAME.fullmatch(name):
+        raise ValueError(f"Expected letters, digits and _ for the name of a split, got {name!r}. Rename the split.")
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Refuse shares that are not in [0, 1] or do not sum to 1."""
+    for name in shares:
+        check_split_name(name)
+    if not shares or min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-9:
+        given = ", ".join(f"{name}={share:g}" for name, share in shares.items())
+        raise ValueError(
+            f"Expected shares that sum to 1 for shares, got {given or 'none'}. Write train=0.8,validation=0.1,test=0.1."
+        )

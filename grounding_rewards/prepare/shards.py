@@ -1,0 +1,184 @@
+"""Parquet shards of bounded size with counts of their rows in the footer; no shard is visible before it is complete."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.common.whole_files import publish, unfinished_name
+
+FOLDER = "data"
+"""The folder of the shards in a prepared dataset."""
+
+_FOOTER = b"grounding_rewards"
+_ROWS_PER_GROUP = 1000
+_BYTES_PER_GROUP = 32e6
+# Rows of one image share its image: dictionary encoding stores it once per row group.
+_DICTIONARY_BYTES = 2**30
+
+
+class ShardWriter:
+    """Writes the rows of one split image by image, after the shards that are already there.
+
+    Attributes:
+        images: Images of the split in finished shards, skipped ones included.
+    """
+
+    def __init__(self, folder: Path, split: str, features: Any, max_bytes: float) -> None:
+        self._folder = folder / FOLDER
+        self._split, self._max_bytes = split, max_bytes
+        self._schema = features.arrow_schema
+        finished = shard_files(folder, split)
+        self._number = len(finished)
+        self.images = read_footer(finished[-1])["images"] if finished else 0
+        self._seen = self.images
+        self._rows: list[dict[str, Any]] = []
+        self._group_bytes = self._shard_bytes = 0
+        self._writer: Any = None
+        self._counts = Counts()
+
+    def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
+        """Add all rows of one image."""
+        self._rows += map(dict, rows)
+        self._seen += 1
+        self._shard_bytes += image_bytes
+        self._group_bytes += image_bytes * len(rows)
+        self._counts.add(rows)
+        if len(self._rows) >= _ROWS_PER_GROUP or self._group_bytes >= _BYTES_PER_GROUP:
+            self._write_group()
+        if self._shard_bytes >= self._max_bytes:
+            self.close()
+
+    def skip(self, image: str, reason: str) -> None:
+        """Record an image that is left out."""
+        self._seen += 1
+        self._counts.skipped.append([image, reason])
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither the finished shards nor this one have a row."""
+        return not self._number and not self._counts.rows
+
+    @property
+    def skipped(self) -> Sequence[Sequence[str]]:
+        """Id and reason of each image left out since the last finished shard."""
+        return self._counts.skipped
+
+    def close(self) -> None:
+        """Finish the open shard, if there is one."""
+        if self._rows:
+            self._write_group()
+        elif self._writer is None and self._counts.skipped:
+            # A shard without rows lists the images that were left out.
+            self._open()
+        if self._writer is None:
+            return
+        footer = {"images": self._seen, **self._counts.as_json()}
+        self._writer.add_key_value_metadata({_FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
+        self._writer.close()
+        publish(unfinished_name(self._path), self._path)
+        self._number += 1
+        self._writer, self._shard_bytes, self._counts = None, 0, Counts()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._split}-{self._number:05d}.parquet"
+
+    def _open(self) -> None:
+        import pyarrow.parquet as pq
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(
+            unfinished_name(self._path), self._schema, dictionary_pagesize_limit=_DICTIONARY_BYTES
+        )
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._writer is None:
+            self._open()
+        self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._group_bytes = [], 0
+
+
+class Counts:
+    """Counts of a shard or of a split.
+
+    Attributes:
+        images: Images with rows.
+        rows: Rows.
+        negatives: Rows on which no reader drew a box.
+        boxes: Boxes of each label, of all readers.
+        rows_with: Rows with at least one box of each label.
+        origins: Rows of each source and licence, where they name either.
+        skipped: Id and reason of each image left out.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        given = given or {}
+        self.images, self.rows = given.get("images_with_rows", 0), given.get("rows", 0)
+        self.negatives = given.get("negatives", 0)
+        self.boxes = Counter(given.get("boxes", {}))
+        self.rows_with = Counter(given.get("rows_with", {}))
+        self.origins = Counter({tuple(origin): rows for *origin, rows in given.get("origins", [])})
+        self.skipped: list[list[str]] = list(given.get("skipped", []))
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count the rows of one image."""
+        self.images += 1
+        self.rows += len(rows)
+        for row in rows:
+            # With several readers, `labels` holds those of one.
+            labels = [label for one in row.get("reader_labels", ()) for label in one] or row["labels"]
+            self.negatives += not labels
+            self.boxes.update(labels)
+            self.rows_with.update(set(labels))
+            origin = (row.get("source"), row.get("licence"))
+            if any(origin):
+                self.origins[origin] += 1
+
+    def __add__(self, other: Counts) -> Counts:
+        both = Counts()
+        for name in vars(both):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        return both
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as plain values that `Counts` takes."""
+        return {
+            "images_with_rows": self.images,
+            "rows": self.rows,
+            "negatives": self.negatives,
+            "boxes": dict(sorted(self.boxes.items())),
+            "rows_with": dict(sorted(self.rows_with.items())),
+            "origins": [[*origin, rows] for origin, rows in sorted(self.origins.items(), key=str)],
+            "skipped": self.skipped,
+        }
+
+
+def shard_files(folder: Path, split: str) -> list[Path]:
+    """The finished shards of a split in order, up to the first gap in their numbers."""
+    found: list[Path] = []
+    while (path := folder / FOLDER / f"{split}-{len(found):05d}.parquet").is_file():
+        found.append(path)
+    return found
+
+
+def read_footer(path: Path) -> dict[str, Any]:
+    """From the footer of a shard: its counts, and `images`, those of the split up to the end of this shard."""
+    import pyarrow.parquet as pq
+
+    return json.loads(pq.read_metadata(path).metadata[_FOOTER])
+
+
+def file_checksum(path: Path) -> str:
+    """The sha256 of a file in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()

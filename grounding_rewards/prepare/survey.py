@@ -1,0 +1,245 @@
+"""The first pass over the images, without images: findings, patients, readers, and what makes a dataset unusable."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
+from grounding_rewards.data.merging import check_readers, image_readers
+from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.prompts import prompt_order
+from grounding_rewards.prepare.copied_images import CopiedImages
+from grounding_rewards.prepare.settings import PrepareSettings
+from grounding_rewards.prepare.spacing import may_have_spacing
+from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.prepare.tasks import Plan, finding_row, is_present, without_small_boxes
+from grounding_rewards.sources.base import AnnotatedImage
+
+
+class SmallBoxes(NamedTuple):
+    """What `smallest_box` leaves out of the findings of interest.
+
+    boxes: Boxes that are smaller.
+    images: Images that have such a box.
+    without_other: Images of which it is every box.
+    """
+
+    boxes: int = 0
+    images: int = 0
+    without_other: int = 0
+
+
+@dataclass(frozen=True)
+class Survey:
+    """Facts about all images that the rows depend on.
+
+    Attributes:
+        images: Number of images.
+        digest: Hash of all records, so that a continued run notices other images.
+        boxes: Boxes of each label that are not too small, before policies for readers.
+        small: The boxes that are.
+        patient_splits: The dataset's own split of each patient, if any.
+        rule: Whether the dataset's own splits hold, and the shares in which other images are drawn.
+        without_patient: Images whose patient is not known.
+        without_split: Images without a split of the dataset's own.
+        without_both: Images with neither.
+        has_ignored: Whether any image has regions to ignore.
+        has_spacing: Whether any image may hold the size of its pixels.
+        has_several_readers: Whether any image was read by several people.
+        carried: The columns that are not the package's own.
+        plan: For `tasks.task_rows`.
+        own_splits: Names of the dataset's own splits.
+        negatives_left_out: Images without findings that `negatives` leaves out of each split; empty until `pipeline`
+            has counted them.
+        unreadable: What the reader passed over, an error each.
+        copied: Copies among the images; empty until `pipeline` has compared them.
+    """
+
+    images: int
+    digest: str
+    boxes: dict[str, int]
+    small: SmallBoxes
+    patient_splits: dict[str, str]
+    rule: SplitRule
+    without_patient: int
+    without_split: int
+    without_both: int
+    has_ignored: bool
+    has_spacing: bool
+    has_several_readers: bool
+    carried: CarriedColumns
+    plan: Plan
+    own_splits: frozenset[str]
+    copied: CopiedImages = field(default_factory=CopiedImages)
+    negatives_left_out: Mapping[str, int] = field(default_factory=dict)
+    unreadable: tuple[str, ...] = ()
+
+    @property
+    def images_drawn(self) -> int:
+        """Images without a split of the dataset's own."""
+        return self.without_split if self.rule.own else self.images
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether these images are drawn; else all are in one split, or where their patient is."""
+        return sum(share > 0 for share in self.rule.shares.values()) > 1
+
+    @property
+    def images_drawn_alone(self) -> int:
+        """Images that are drawn by themselves, because their patient is not known."""
+        if not self.is_drawn:
+            return 0
+        return self.without_both if self.rule.own else self.without_patient
+
+
+def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:
+    """Collect the facts of all images in one pass. Memory grows by one number per image and one entry per patient.
+
+    Raises:
+        ValueError: No images, an id twice, a patient in two splits, several readers and no policy, a finding that no
+            image has, or no phrases for the task `phrase`.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
+    carried, names, patients = CarriedColumns(), set[str](), set[str]()
+    # Images with a finding, and other images that are no negatives for it. Images with ignored regions never are.
+    present, unclear = Counter[str](), Counter[str]()
+    without_patient = without_split = without_both = images = ignored = 0
+    small = SmallBoxes()
+    has_phrases = has_spacing = has_several_readers = False
+    for record in records:
+        images += 1
+        digest.update(repr(record).encode("utf-8", "surrogatepass"))
+        _check_id(record, seen)
+        check_readers(record)
+        _check_policy(record, settings)
+        splits.add(record)
+        if record.split is not None:
+            names.add(record.split)
+        large = without_small_boxes(record, settings)
+        boxes.update(large.labels)
+        small = _with_small(small, record, large, settings.labels)
+        carried.add(record.extra)
+        if settings.task == "finding":
+            for label in set(record.labels):
+                state = is_present(finding_row(record, label, settings))
+                present[label] += state is True
+                unclear[label] += (state is not False) - bool(record.ignored)
+        patient = patient_of_image(record)
+        if patient is not None:
+            patients.add(patient)
+        is_unknown = patient is None
+        without_patient += is_unknown
+        without_split += record.split is None
+        without_both += is_unknown and record.split is None
+        ignored += bool(record.ignored)
+        has_spacing = has_spacing or may_have_spacing(record)
+        has_several_readers = has_several_readers or len(image_readers(record)) > 1
+        has_phrases = has_phrases or bool(record.phrases)
+    if not images:
+        raise ValueError("Expected at least one image, got none. Check the root and the split.")
+    if settings.splits_from == "dataset":
+        splits.check()
+    if settings.task == "phrase" and not has_phrases:
+        raise ValueError(
+            f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
+        )
+    rule = _rule(names, len(patients) + without_patient, settings)
+    if settings.splits_from == "dataset" and not rule.own:
+        said = drawn_sentence(settings.dataset, rule.shares, images, without_patient)
+        warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
+    vocabulary = _vocabulary(boxes, settings.labels)
+    keep = {}
+    if settings.task == "finding":
+        (share,) = settings.negative_shares.values()
+        keep = {label: _keep(present[label], images - ignored - unclear[label], share) for label in vocabulary}
+    return Survey(
+        images=images,
+        digest=digest.hexdigest(),
+        boxes=dict(sorted(boxes.items())),
+        small=small,
+        patient_splits=splits.known if rule.own else {},
+        rule=rule,
+        without_patient=without_patient,
+        without_split=without_split,
+        without_both=without_both,
+        has_ignored=ignored > 0,
+        has_spacing=has_spacing,
+        has_several_readers=has_several_readers,
+        carried=carried,
+        plan=Plan(settings, vocabulary, keep),
+        own_splits=frozenset(names) if rule.own else frozenset(),
+    )
+
+
+def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
+    """As where images are used without `prepare`, unless a draw, one split or shares of one's own were asked for."""
+    shares = dict(settings.shares)
+    if settings.splits_from == "hash":
+        return SplitRule(False, shares)
+    if settings.split is not None:
+        return SplitRule(True, {settings.split: 1.0})
+    rule = split_rule(names, patients, shares)
+    # Shares of one's own are drawn of a few patients too; those with a split keep it.
+    is_asked = shares != SHARES and not holds_out(names)
+    return SplitRule(True, shares) if rule.own and is_asked else rule
+
+
+def _undrawn(names: set[str]) -> str:
+    """How nothing is drawn: only a dataset that names the split can be asked for it."""
+    return f", --split {TRAIN} draws none" if names else ""
+
+
+def _with_small(
+    small: SmallBoxes, record: AnnotatedImage, large: AnnotatedImage, labels: tuple[str, ...] | None
+) -> SmallBoxes:
+    """The count with one image more, given with all its boxes and with the large ones."""
+    if large is record:
+        return small
+    here, left = (sum(labels is None or label in labels for label in image.labels) for image in (record, large))
+    return SmallBoxes(
+        small.boxes + here - left, small.images + (left < here), small.without_other + (left == 0 and here > 0)
+    )
+
+
+def _keep(present: int, absent: int, negatives: float) -> float:
+    """The part of the images without a finding to keep, so that `negatives` is the share of negative rows."""
+    # kept / (kept + present) = negatives
+    wanted = present * negatives / (1.0 - negatives)
+    return min(1.0, wanted / absent) if absent else 0.0
+
+
+def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    known = prompt_order(boxes)
+    if not known:
+        raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
+    if labels is None:
+        return known
+    for label in labels:
+        if label not in boxes:
+            raise ValueError(f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(known)}.")
+    return tuple(dict.fromkeys(labels))
+
+
+def _check_id(record: AnnotatedImage, seen: set[int]) -> None:
+    # Hashes take a fraction of the memory of names.
+    number = hash(record.id)
+    if number in seen:
+        raise ValueError(f"Expected one record per image, got a second one with the id {record.id!r}. Merge them.")
+    seen.add(number)
+
+
+def _check_policy(record: AnnotatedImage, settings: PrepareSettings) -> None:
+    names = image_readers(record)
+    if settings.readers is None and len(names) > 1:
+        raise ValueError(
+            f"Expected a policy for readers, because {len(names)} people read image {record.id}, got none. Their boxes "
+            "side by side would count every finding several times: choose union, majority, consensus, any-of or ignore "
+            "(--readers)."
+        )

@@ -1,0 +1,417 @@
+"""The plots of an evaluation, as files for papers and for its page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.metrics.baselines import REFERENCE
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
+from grounding_rewards.report.plots import DASHES, GRID, GROUND, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
+from grounding_rewards.report.tables import Row, group_rows, measured_columns, system_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: What one plot shows at most; its note tells how much was left out.
+MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
+_POINTS = 400
+# The metrics of the plot of systems, where they are measured.
+_AT_A_GLANCE = (
+    *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
+    *("ap_50", "map_50", "froc", "dice", *(f"reward_R{k}" for k in range(1, 6))),
+)
+# Characters that fit into half the width of a narrow plot.
+_HALF_WIDTH = 20
+
+
+def plots(evaluation: Evaluation) -> list[Plot]:
+    """The plots for which the evaluation has metrics, in the order in which they are shown.
+
+    Args:
+        evaluation: what was measured.
+
+    Example:
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        ...                     rewards={"R4": 0.8})
+        >>> [plot.name for plot in plots(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
+        ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
+    """
+    systems = system_rows(evaluation)
+    shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
+    glance = {key: shares[key] for key in _AT_A_GLANCE if key in shares} or shares
+    found: list[Plot | None] = [
+        # What no answer can better is 1 in nearly every line.
+        _systems([row for row in systems if row.name != REFERENCE], glance),
+        _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
+        _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
+        _calibration(evaluation.calibration),
+        _iou_histogram(evaluation.ious),
+        _bars("per_label", "By label", group_rows(evaluation.per_label), evaluation.headings),
+        _bars("per_size", "By size", group_rows(evaluation.per_size), evaluation.headings),
+        _confusion(evaluation.confusion),
+        *_robustness(evaluation.robustness),
+    ]
+    return [plot for plot in found if plot is not None]
+
+
+def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """Write every plot as PNG and as PDF.
+
+    Args:
+        evaluation: what was measured.
+        folder: where to write; it is created where missing.
+
+    Returns:
+        The files, two for each plot.
+
+    Raises:
+        OSError: a file cannot be written.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> from tempfile import TemporaryDirectory
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> image = AnsweredImage("a", 10, 10, gt=[[0, 0, 9, 9]], gt_labels=["mass"], rewards={"R4": 0.0})
+        >>> found = evaluate({"model": [image]}, Measures("R4", resamples=10))
+        >>> found = replace(found, systems={}, pr_curves=(), froc_curves=(), per_label=(), per_size=(), confusion=None)
+        >>> with TemporaryDirectory() as folder:
+        ...     [path.name for path in write_plots(found, Path(folder))]
+        ['iou_histogram.png', 'iou_histogram.pdf']
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for plot in plots(evaluation):
+        for file_format in ("png", "pdf"):
+            path = folder / f"{plot.name}.{file_format}"
+            plot.save(path, file_format)
+            written.append(path)
+    return written
+
+
+def _is_share(rows: Sequence[Row], key: str) -> bool:
+    values = [value for row in rows for value in row.metrics.get(key, ()) if not math.isnan(value)]
+    return bool(values) and min(values) >= 0 and max(values) <= 1
+
+
+def _more(shown: int, all_of_them: int, what: str) -> str:
+    return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
+
+
+def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
+    """Every share of the table of metrics with its interval, the systems below each other."""
+    keys = list(measured_columns(rows, headings))
+    if not keys:
+        return None
+    shown = keys[:MOST_ROWS]
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        step = 0.78 / max(1, len(rows))
+        for number, row in enumerate(rows):
+            at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * step
+            value, low, high = np.array([row.metrics.get(key) or (math.nan,) * 3 for key in shown], dtype=np.float64).T
+            colour, first = SERIES[number % len(SERIES)], number == 0
+            # An unknown interval is drawn without width.
+            low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
+            axis.hlines(at, low, high, color=colour, linewidth=1.8 if first else 1.0)
+            axis.plot(
+                value,
+                at,
+                linestyle="none",
+                marker=MARKERS[number % len(MARKERS)],
+                color=colour,
+                markersize=5 if first else 3.6,
+                markerfacecolor=colour if first else GROUND,
+                label=short(row.name),
+                clip_on=False,
+            )
+        share_axis(axis.xaxis)
+        axis.set_yticks(range(len(shown)), [short(headings[key], 44) for key in shown])
+        axis.set_ylim(len(shown) - 0.5, -0.5)
+        for edge in range(1, len(shown)):
+            axis.axhline(edge - 0.5, color=GRID, linewidth=0.6)
+        axis.tick_params(axis="y", length=0)
+        figure.legend(loc="outside upper left", ncols=min(3, len(rows)), handletextpad=0.3, columnspacing=1.2)
+
+    height = 0.55 + len(shown) * max(0.28, 0.105 * len(rows)) + 0.16 * math.ceil(len(rows) / 3)
+    note = "Shares of the table above, with 95 % intervals." + _more(len(shown), len(keys), "metrics")
+    return Plot("systems", "At a glance", note, draw, (7.2, height))
+
+
+def _curves(
+    name: str, title: str, curves: Sequence[Curve], draw_axis: Callable[[Axes, Sequence[Curve]], None]
+) -> Plot | None:
+    shown = [curve for curve in curves[:MOST_CURVES] if len(curve.x)]
+    if not shown:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        draw_axis(axis, shown)
+        figure.legend(loc="outside lower left", ncols=columns, columnspacing=1.2)
+
+    points = [len(curve.x) == 1 for curve in shown]
+    ordered = "Boxes are taken in order of their confidence."
+    note = {
+        "precision_recall": f"{'' if all(points) else f'{ordered} A curve ends at the recall that is reached. '}"
+        "Pale lines: equal F1.",
+        "froc": "How many findings are found for how many false boxes an image is allowed; a curve ends where all boxes "
+        "are taken.",
+    }[name]
+    note += (
+        " A single mark is an operating point, all boxes together: answers without confidences have no curve."
+        * any(points)
+    )
+    if any(curve.low is not None for curve in shown):
+        note += f" {'Bars' if all(points) else 'Bands'}: 95 % intervals."
+    # Two long names side by side are wider than the plot.
+    columns = 2 if max(len(short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
+    rows = math.ceil(len(shown) / columns)
+    size = (3.6, 2.85 + 0.17 * rows)
+    return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
+
+
+def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf, *, is_staircase: bool = False) -> None:
+    """One curve with its band; a single point gets a marker and a bar.
+
+    `floor` is the smallest x that can be shown. A staircase rises at its points, and ends with a mark at its last one.
+    """
+    first = max(0, int(np.sum(curve.x <= floor)) - 1)
+    keep = np.unique(np.linspace(first, len(curve.x) - 1, min(_POINTS, len(curve.x) - first)).round().astype(int))
+    x, y = np.maximum(np.asarray(curve.x, dtype=np.float64)[keep], floor), np.asarray(curve.y)[keep]
+    colour = SERIES[number % len(SERIES)]
+    band = None if curve.low is None or curve.high is None else (curve.low[keep], curve.high[keep])
+    step = "steps-post" if is_staircase else "default"
+    if len(x) == 1:
+        if band is not None:
+            axis.vlines(x, *band, color=colour, linewidth=1.2)
+        marker = MARKERS[number % len(MARKERS)]
+        axis.plot(
+            x, y, linestyle="none", marker=marker, color=colour, markersize=6, label=short(curve.name), clip_on=False
+        )
+        return
+    if band is not None:
+        axis.fill_between(x, *band, color=colour, alpha=0.16, linewidth=0, step="post" if is_staircase else None)
+    dashes = DASHES[number // len(SERIES) % len(DASHES)]
+    axis.plot(x, y, color=colour, linestyle=dashes, label=short(curve.name), drawstyle=step)
+    if is_staircase:
+        axis.plot(x[-1:], y[-1:], linestyle="none", marker=MARKERS[number % len(MARKERS)], color=colour, markersize=4)
+
+
+def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
+    for f1 in (0.2, 0.4, 0.6, 0.8):
+        recall = np.linspace(f1 / (2 - f1), 1, 60)
+        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=(0, (2, 2)))
+        axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=SOFT, fontsize=6)
+    for number, curve in enumerate(curves):
+        _line(axis, _reached(curve), number)
+    share_axis(axis.xaxis, "recall")
+    share_axis(axis.yaxis, "precision")
+    axis.grid(visible=False)
+
+
+def _reached(curve: Curve) -> Curve:
+    """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
+    end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
+    x, y = curve.x[:end], curve.y[:end]
+    if curve.low is None or curve.high is None or end == 1:
+        return Curve(curve.name, x, y, curve.low, curve.high)
+    # Where some resamples do not reach a recall, the band would fall to 0 like the curve.
+    low, high = (np.where(curve.low[:end] > 0, band[:end], math.nan) for band in (curve.low, curve.high))
+    return Curve(curve.name, x, y, low, high)
+
+
+def _froc(axis: Axes, curves: Sequence[Curve]) -> None:
+    floor = 1 / 16
+    for number, curve in enumerate(curves):
+        _line(axis, curve, number, floor, is_staircase=True)
+    axis.set_xscale("log", base=2)
+    furthest = max(float(np.max(curve.x)) for curve in curves)
+    # To the first mark at which no curve is left, and to 1 at least.
+    marks = [2.0**power for power in range(-3, max(0, math.ceil(math.log2(max(furthest, 1)))) + 1)]
+    axis.set_xlim(floor, 1.06 * marks[-1])
+    names = [f"{mark:g}" if mark >= 1 else f"1/{1 / mark:g}" for mark in marks]
+    axis.set_xticks([floor, *marks], [f"≤1/{1 / floor:g}", *names])
+    axis.minorticks_off()
+    axis.xaxis.grid(visible=True)
+    axis.set_xlabel("false positives per image")
+    share_axis(axis.yaxis, "sensitivity")
+
+
+def _calibration(calibration: Calibration | None) -> Plot | None:
+    if calibration is None or not len(calibration.counts):
+        return None
+
+    def draw(figure: Figure) -> None:
+        axis, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+        axis.plot([0, 1], [0, 1], color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+        axis.plot(calibration.confidence, calibration.precision, color=SERIES[0], marker="o", markersize=4)
+        share_axis(axis.yaxis, "boxes that are right")
+        axis.xaxis.grid(visible=True)
+        below.bar(calibration.confidence, calibration.counts, width=0.03, color=SERIES[0])
+        share_axis(below.xaxis, "stated confidence")
+        below.set_ylabel("boxes")
+        below.yaxis.get_major_locator().set_params(integer=True, nbins=2)
+
+    boxes = int(np.sum(calibration.counts))
+    note = (
+        f"{boxes:,} boxes with a stated confidence. Expected calibration error {calibration.error:.3f}. "
+        "On the dashed line a confidence is what it says; below it is too high."
+    )
+    return Plot("calibration", "Calibration", note, draw, (3.6, 3.2))
+
+
+def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
+    if not len(ious):
+        return None
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        counts, _ = np.histogram(ious[ious > 0], np.linspace(0, 1, 21))
+        axis.bar(np.arange(20) / 20 + 0.025, counts, width=0.044, color=SERIES[0])
+        axis.bar(-0.15, np.sum(ious <= 0), width=0.044, color=SERIES[1])
+        for threshold in (0.5, 0.75):
+            axis.axvline(threshold, color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+        axis.set_xticks([-0.15, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
+        axis.set_xlabel("IoU of a reference box with its partner")
+        axis.set_ylabel("reference boxes")
+        axis.yaxis.grid(visible=True)
+        axis.yaxis.get_major_locator().set_params(integer=True)
+
+    shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
+    note = (
+        f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. "
+        f"Mean {np.mean(ious):.3f}."
+    )
+    return Plot("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
+
+
+def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
+    """A panel of bars for each of the first metrics that are shares."""
+    columns = measured_columns(rows, headings)
+    keys = [key for key in columns if _is_share(rows, key)][:MOST_PANELS]
+    shown = rows[:MOST_BARS]
+    if not keys:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
+        at = np.arange(len(shown))
+        for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
+            metrics = [row.metrics.get(key, (math.nan,) * 3) for row in shown]
+            value, low, high = np.array(metrics, dtype=np.float64).T
+            axis.barh(at, value, height=0.62, color=SERIES[number], alpha=0.45)
+            axis.hlines(at, low, high, color=INK, linewidth=1)
+            share_axis(axis.xaxis, short(headings[key]))
+            axis.set_xlim(0, 1)
+            axis.tick_params(axis="y", length=0)
+        axes[0].set_yticks(at, [short(row.name, 40) for row in shown])
+        axes[0].set_ylim(len(shown) - 0.4, -0.6)
+
+    note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")
+    return Plot(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
+
+
+def _confusion(confusion: Confusion | None) -> Plot | None:
+    if confusion is None or not np.sum(confusion.counts):
+        return None
+    gt, pred, counts = confusion.gt, confusion.pred, confusion.counts
+    rows, columns = _commonest(counts.sum(axis=1)), _commonest(counts.sum(axis=0))
+    counts = counts[np.ix_(rows, columns)]
+
+    def draw(figure: Figure) -> None:
+        from matplotlib.colors import to_rgba
+
+        axis = figure.subplots()
+        same = np.array([[gt[i] == pred[j] for j in columns] for i in rows])
+        cells = np.where(same[..., None], to_rgba(SERIES[0]), to_rgba(SERIES[1]))
+        cells[..., 3] = 0.8 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        axis.imshow(cells, aspect="auto")
+        for (i, j), count in np.ndenumerate(counts):
+            if count:
+                axis.text(j, i, f"{count}", ha="center", va="center_baseline", fontsize=7)
+        axis.set_xticks(range(len(columns)), [short(pred[j], 22) for j in columns], rotation=40, ha="right")
+        axis.set_yticks(range(len(rows)), [short(gt[i], 22) for i in rows])
+        axis.tick_params(length=0)
+        axis.set_xlabel("predicted")
+        axis.set_ylabel("reference")
+        for spine in axis.spines.values():
+            spine.set_visible(False)
+
+    left = max(len(gt) - len(rows), len(pred) - len(columns))
+    note = (
+        "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
+        "right: reference boxes without a partner; below: predicted boxes without one."
+        + (f" The {left} rarest labels are left out." if left else "")
+    )
+    size = (1.5 + 0.38 * len(columns), 1.3 + 0.27 * len(rows))
+    return Plot("confusion", "Confusion of labels", note, draw, (max(3.6, size[0]), max(2.6, size[1])))
+
+
+def _commonest(totals: NDArray[np.int64]) -> list[int]:
+    """The labels that occur most often, in their own order, and the last one, `nothing`."""
+    labels = np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()
+    return [*sorted(labels), len(totals) - 1]
+
+
+def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Plot]:
+    """A panel for each change, from the image as it is to the strongest."""
+    for family, title, x_label, scale in (
+        ("corruptions", "Robustness to changes of the image", "strength", 1),
+        ("pgd", "Robustness to an attack", "ε, parts of 255", 255),
+    ):
+        own = sorted((point for point in points if point.family == family), key=lambda point: point.strength)
+        names = list(dict.fromkeys(point.name for point in points if point.family == family and point.strength > 0))
+        # The image as it is stands once for all changes, or once for each.
+        panels = {
+            name: [*own[: own[0].strength == 0], *(one for one in own if one.name == name and one.strength > 0)]
+            for name in names
+        }
+        if panels:
+            yield _robustness_plot(f"robustness_{family}", title, x_label, scale, panels)
+
+
+def _robustness_plot(
+    name: str, title: str, x_label: str, scale: float, panels: Mapping[str, Sequence[RobustnessPoint]]
+) -> Plot:
+    columns = min(4, len(panels))
+    rows = math.ceil(len(panels) / columns)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+        for axis in axes.flat[len(panels) :]:
+            axis.remove()
+        for axis, (change, points) in zip(axes.flat, panels.items(), strict=False):
+            x = scale * np.array([point.strength for point in points])
+            for number, (key, label) in enumerate(ROBUSTNESS_METRICS.items()):
+                value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
+                axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
+                axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
+            axis.set_title(short(change.replace("_", " "), 26), loc="left")
+            share_axis(axis.yaxis)
+            axis.set_xticks(x, [f"{value:.3g}" for value in x])
+            axis.tick_params(labelbottom=True)
+        figure.supxlabel(x_label, fontsize=8)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
+
+    note = (
+        "Robust accuracy: share of the images with a right answer, every finding with a box and no box more. Attack "
+        "success rate: share of all images with another answer than to the image as it is. Right answers lost: share of "
+        "the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
+    )
+    width = {1: 3.6, 2: 5.4}.get(columns, 7.2)
+    return Plot(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))

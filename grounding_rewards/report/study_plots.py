@@ -1,0 +1,168 @@
+"""The plots of a study: differences, learning curves, the matrix of arms and rulers, and profiles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.estimates import Estimate, format_value
+from grounding_rewards.report.plots import DASHES, SERIES, Plot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW = 0.24
+_PANEL = (3.6, 2.5)
+# Lines of a legend, each as high as this.
+_LEGEND = 0.17
+_WIDTH = 7.2
+
+
+class ForestRow(NamedTuple):
+    """A difference with its interval.
+
+    is_control: drawn hollow.
+    is_shown: whether it stays after the adjustment for their number; drawn strong.
+    """
+
+    name: str
+    difference: Estimate
+    is_control: bool
+    is_shown: bool
+
+
+def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[str, Sequence[ForestRow]]) -> Plot:
+    """Differences with their intervals, below each other, each group under its heading.
+
+    Args:
+        name: of the files.
+        title: of the plot.
+        note: its caption.
+        axis_label: what is compared.
+        groups: rows by heading.
+    """
+    lines = sum(1 + len(rows) for rows in groups.values())
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        ink, soft = _inks()
+        at, ticks, names = 0.0, [], []
+        for heading, rows in groups.items():
+            axis.text(0.0, at, heading, transform=axis.get_yaxis_transform(), va="center", fontweight="bold", color=ink)
+            at += 1
+            for row in rows:
+                value, low, high = row.difference
+                colour = SERIES[0] if row.is_shown else soft
+                axis.hlines(at, low, high, color=colour, linewidth=2.0 if row.is_shown else 1.1)
+                axis.plot(
+                    value,
+                    at,
+                    marker="o" if row.is_control else "s",
+                    color=colour,
+                    markerfacecolor="none" if row.is_control else colour,
+                    markersize=5,
+                )
+                ticks.append(at)
+                names.append(row.name)
+                at += 1
+        axis.axvline(0, color=ink, linewidth=0.8)
+        axis.set_yticks(ticks, names)
+        axis.set_ylim(at - 0.4, -0.7)
+        axis.set_xlabel(axis_label)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="x")
+
+    return Plot(name, title, note, draw, (_WIDTH, 0.75 + _ROW * lines))
+
+
+def curves(
+    name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str, share: bool = False
+) -> Plot:
+    """Curves with bands, a panel for each heading; the same name has the same line in all panels.
+
+    Args:
+        name: of the files.
+        title: of the plot.
+        note: its caption.
+        panels: curves by heading.
+        x: label.
+        y: label.
+        share: whether the values end at 0 and 1, both shown.
+    """
+    names = list(dict.fromkeys(one.name for several in panels.values() for one in several))
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    legend = math.ceil(len(names) / 4)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(rows, columns, squeeze=False)
+        handles: dict[str, Any] = {}
+        for axis in axes.flat[len(panels) :]:
+            axis.remove()
+        for axis, (heading, several) in zip(axes.flat, panels.items(), strict=False):
+            for one in several:
+                handles.setdefault(one.name, _line(axis, one, names.index(one.name)))
+            axis.set_title(heading, loc="left")
+            axis.set_xlabel(x)
+            axis.set_ylabel(y)
+            axis.grid(axis="y")
+            if share:
+                axis.set_ylim(-0.02, 1.02)
+        figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=4)
+
+    size = _WIDTH if columns == 2 else _PANEL[0] + 1.4, _PANEL[1] * rows + _LEGEND * legend + 0.1
+    return Plot(name, title, note, draw, size)
+
+
+def matrix(
+    name: str, title: str, note: str, rows: Sequence[str], columns: Sequence[str], values: Array, shades: Array
+) -> Plot:
+    """Values as cells, shaded by how much better or worse they are than the reference.
+
+    Args:
+        name: of the files.
+        title: of the plot.
+        note: its caption.
+        rows: names of arms.
+        columns: names of rulers.
+        values: ``(rows, columns)``.
+        shades: ``(rows, columns)`` in [-1, 1], worse to better; NaN without a shade.
+    """
+
+    def draw(figure: Figure) -> None:
+        from matplotlib.colors import LinearSegmentedColormap
+
+        axis = figure.subplots()
+        tones = LinearSegmentedColormap.from_list("", ["#e9b58f", "#f7f7f7", "#8fbfe0"]).with_extremes(bad="#f7f7f7")
+        axis.imshow(np.ma.masked_invalid(shades), cmap=tones, vmin=-1, vmax=1, aspect="auto")
+        for (row, column), value in np.ndenumerate(values):
+            # On tones that are light on any ground.
+            axis.text(column, row, format_value(value), ha="center", va="center", color="#1b1f25", fontsize=7)
+        axis.set_xticks(range(len(columns)), columns, rotation=40, ha="left", rotation_mode="anchor")
+        axis.xaxis.tick_top()
+        axis.set_yticks(range(len(rows)), rows)
+        axis.tick_params(length=0)
+        for side in axis.spines.values():
+            side.set_visible(False)
+
+    return Plot(name, title, note, draw, (2.2 + 0.5 * len(columns), 1.3 + 0.22 * len(rows)))
+
+
+def _line(axis: Axes, curve: Curve, number: int) -> Any:
+    colour, dashes = SERIES[number % len(SERIES)], DASHES[number // len(SERIES) % len(DASHES)]
+    if curve.low is not None and curve.high is not None:
+        axis.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+    (line,) = axis.plot(curve.x, curve.y, color=colour, linestyle=dashes, linewidth=1.4)
+    return line
+
+
+def _inks() -> tuple[str, str]:
+    import matplotlib
+
+    return matplotlib.rcParams["text.color"], matplotlib.rcParams["axes.edgecolor"]

@@ -1,0 +1,158 @@
+"""Chest ImaGenome 1.0.0: regions of the chest on 243,310 images of MIMIC-CXR, found by a detector, 1,000 by people.
+
+Folder::
+
+    silver_dataset/scene_graph/<dicom_id>_SceneGraph.json      objects[bbox_name, original_x1, ..., original_y2]
+    silver_dataset/splits/{train,valid,test}.csv               subject_id, study_id, dicom_id, path, ViewPosition
+    silver_dataset/splits/images_to_avoid.csv                  the images of the gold patients; optional
+    gold_dataset/gold_bbox_coordinate_annotations_1000images.csv
+
+The images come with MIMIC-CXR-JPG, as `path` with the ending `.jpg`.
+Boxes: pixels of the original image. The columns without `original_` are of a 224 x 224 copy with padding; `width` and
+`height`, with `original_` too, are those of the box. The size of an image is in MIMIC's own table, for `sizes`.
+Readers: the silver boxes are a detector's; the gold ones name their annotator.
+Negative: there are none: a region that an image does not show has no object. The labels are regions, not findings.
+Splits: train, validation and test are silver and part MIMIC's own training patients otherwise than MIMIC does; gold is
+apart. An image of a split whose scene graph was never published is left out.
+Access: credentialed PhysioNet account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.sources.base import CREDENTIALED, AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import read_json
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import (
+    Size,
+    TableRow,
+    check_split,
+    find_file,
+    read_groups,
+    read_numbers,
+    read_sizes,
+    read_table,
+)
+
+_SILVER = ("train", "valid", "test")
+_GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
+_AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
+# By name: the file has them in the order x1, x2, y1, y2.
+_CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
+
+
+@register_reader(
+    "chest-imagenome",
+    title="Chest ImaGenome",
+    url="https://physionet.org/content/chest-imagenome/1.0.0/",
+    licence=CREDENTIALED,
+)
+def read_chest_imagenome(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+) -> Iterator[AnnotatedImage]:
+    """The images of Chest ImaGenome.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
+        sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
+            for an image that is not in it, width and height are None, and the image has to say.
+
+    Returns:
+        Records in the order of the tables; `extra["view"]` is the projection.
+    """
+    root = Path(root)
+    check_split(split, [*map(split_name, _SILVER), "gold"])
+    known_sizes = {} if sizes is None else read_sizes(sizes, "dicom_id")
+    if split == "gold":
+        return _gold(root, known_sizes)
+    graphs = root / "silver_dataset" / "scene_graph"
+    if not graphs.is_dir():
+        raise ValueError(
+            f"Expected the folder silver_dataset/scene_graph in the folder for root, got {str(root)!r} without. "
+            "Unpack scene_graph.zip."
+        )
+    names = [name for name in _SILVER if split in (None, split_name(name))]
+    paths = {name: find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
+    return chain.from_iterable([_silver(path, split_name(name), graphs, known_sizes) for name, path in paths.items()])
+
+
+def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
+    rows = read_table(path, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
+    for _, (annotated, patient, image, view) in rows:
+        graph = graphs / f"{annotated}_SceneGraph.json"
+        if not graph.is_file():
+            continue
+        boxes, labels = _objects(graph)
+        width, height = sizes.get(annotated, (None, None))
+        yield AnnotatedImage(
+            id=annotated,
+            file=_jpg(image),
+            boxes=boxes,
+            labels=labels,
+            width=width,
+            height=height,
+            patient_id=stated_name(patient),
+            split=split,
+            extra={"view": view} if view else {},
+        )
+
+
+def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
+    graph = read_json(path)
+    objects = graph.get("objects") if isinstance(graph, dict) else None
+    if not isinstance(objects, list):
+        raise ValueError(f"Expected a scene graph with objects in {path}, got none. Unpack the file again.")
+    boxes, labels = [], []
+    for number, found in enumerate(objects, start=1):
+        box: list[Any] = [found.get(key) for key in _CORNERS] if isinstance(found, dict) else []
+        if not is_box(box) or not found.get("bbox_name"):
+            raise ValueError(
+                f"Expected bbox_name and {', '.join(_CORNERS)} in object {number} of {path}, got {found!r:.200}. "
+                "Correct or drop it."
+            )
+        boxes.append([float(value) for value in box])
+        labels.append(str(found["bbox_name"]))
+    return boxes, labels
+
+
+def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
+    path = find_file(root, _GOLD)
+    avoided = root / _AVOIDED
+    known = {}
+    if avoided.is_file():
+        rows = read_table(avoided, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
+        known = {image: cells for _, (image, *cells) in rows}
+    groups = read_groups(path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))
+    return (_gold_image(path, name.removesuffix(".dcm"), found, known, sizes) for name, found in groups)
+
+
+def _gold_image(
+    path: Path, annotated: str, rows: list[TableRow], known: dict[str, list[str]], sizes: dict[str, Size]
+) -> AnnotatedImage:
+    patient, image, view = known.get(annotated, ["", f"{annotated}.dcm", ""])
+    width, height = sizes.get(annotated, (None, None))
+    annotators = tuple(cells[-1] for _, cells in rows)
+    return AnnotatedImage(
+        id=annotated,
+        file=_jpg(image),
+        boxes=[read_numbers(cells[2:6], path, line, annotated) for line, cells in rows],
+        labels=[cells[1] for _, cells in rows],
+        width=width,
+        height=height,
+        patient_id=stated_name(patient),
+        split="gold",
+        readers=annotators if any(annotators) else (),
+        read_by=tuple(dict.fromkeys(name for name in annotators if name)),
+        extra={"view": view} if view else {},
+    )
+
+
+def _jpg(path: str) -> str:
+    return PurePosixPath(path).with_suffix(".jpg").as_posix()

@@ -1,0 +1,90 @@
+"""ChestX-Det (13 labels) and ChestX-Det10 (10 labels): chest radiographs with boxes of three radiologists, merged.
+
+Folder::
+
+    ChestX_Det_train.json, ChestX_Det_test.json    of ChestX-Det; of ChestX-Det10: train.json, test.json
+    train_data/<file_name>, test_data/<file_name>  or anywhere else below the folder
+
+Each file is a list of `{"file_name", "syms": [label, ...], "boxes": [[x1, y1, x2, y2], ...]}`, in which the two lists
+belong together; the `polygons` of ChestX-Det are not read.
+
+The images come from NIH ChestX-ray14 under new numbers: their patients, and which of them are also in NIH's or RSNA's
+data, are unknown. An image of the same name can have other boxes in the other dataset: keep them in two folders.
+
+Readers: three radiologists, merged by the authors.
+Negative: an image with empty lists.
+Boxes: pixels of the PNG file, which is 1024 x 1024.
+Paper: arXiv 2006.10550.
+Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import read_json_rows
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.tables import chosen_splits, find_file, image_files, row_error
+
+_SIDE = 1024
+_OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
+_SPLITS = ("train", "test")
+
+
+@register_reader(
+    "chestx-det",
+    title="ChestX-Det",
+    url="https://github.com/Deepwise-AILab/ChestX-Det-Dataset",
+    licence="annotations Apache-2.0; images as NIH ChestX-ray14",
+    note=_OTHER_NAMES,
+)
+def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of ChestX-Det, in the order of the files."""
+    return _read(root, split, "ChestX_Det_{}.json")
+
+
+@register_reader(
+    "chestx-det10",
+    title="ChestX-Det10",
+    url="https://github.com/Deepwise-AILab/ChestX-Det10-Dataset",
+    licence="annotations not stated; images as NIH ChestX-ray14",
+    note=_OTHER_NAMES,
+)
+def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of ChestX-Det10, in the order of the files."""
+    return _read(root, split, "{}.json")
+
+
+def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedImage]:
+    paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
+    files = image_files(root, (".png",))
+    return chain.from_iterable([_images(path, one, files) for one, path in paths.items()])
+
+
+def _images(path: Path, split: str, files: Mapping[str, str]) -> Iterator[AnnotatedImage]:
+    for number, entry in read_json_rows(path):
+        yield from sound_images(_image, path, number, entry, split, files)
+
+
+def _image(path: Path, number: int, entry: Mapping[str, Any], split: str, files: Mapping[str, str]) -> AnnotatedImage:
+    name, labels, boxes = str(entry.get("file_name")), entry.get("syms"), entry.get("boxes")
+    if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
+        got = (labels, boxes)
+        raise row_error(path, number, name, "as many syms as boxes", got, "Correct the entry.")
+    for box in boxes:
+        if not is_box(box):
+            raise row_error(path, number, name, "four numbers for a box", box, "Correct the entry.")
+    return AnnotatedImage(
+        id=name,
+        file=files.get(name, f"{split}_data/{name}"),
+        boxes=[[float(value) for value in box] for box in boxes],
+        labels=labels,
+        width=_SIDE,
+        height=_SIDE,
+        split=split,
+    )

@@ -1,0 +1,260 @@
+"""COCO instances: one JSON file per split, as CVAT, Label Studio, Roboflow and most detection datasets write it.
+
+Folder::
+
+    annotations/instances_<split>.json    images[id,file_name,width,height], annotations[image_id,category_id,bbox,
+                                          iscrowd], categories[id,name]
+    <split>/<file_name>
+
+Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+Negative: an image without annotations.
+Carried along: what else an image entry says, such as age or view, and the name of its `license` as `licence`.
+Ignored: a crowd (`iscrowd` 1).
+Source: https://cocodataset.org/#format-data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple, get_args
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import objects_in, pixels, read_json
+from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
+from grounding_rewards.sources.passed_over import passes_over, sound_images
+from grounding_rewards.sources.source_splits import split_files
+from grounding_rewards.sources.tables import xywh_box
+
+MissingCategory = Literal["error", "ignore"]
+
+_SHOWN = 5
+
+
+@register_reader("coco")
+def read_coco(
+    root: str | Path,
+    *,
+    split: str | None = None,
+    annotations: str = "annotations/instances_{split}.json",
+    images: str = "{split}",
+    patient_key: str | None = None,
+    missing_category: MissingCategory = "error",
+) -> Iterator[AnnotatedImage]:
+    """The images of COCO annotation files; several image entries of one file are one image.
+
+    Args:
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
+            writes `{split}/_annotations.coco.json`.
+        images: the folder of `file_name`, likewise; `.` is the root.
+        patient_key: the key of an image entry that holds the patient, with dots into nested objects:
+            `metadata.patientid`.
+        missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
+            nor false positive.
+
+    Returns:
+        Records in the order of the image entries; `id` is the same as `file`.
+
+    Raises:
+        ValueError: no such file, a file of results, or annotations that cannot be read: how many, and the first ones.
+
+    Example:
+        >>> import json, tempfile
+        >>> content = {"images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
+        ...            "annotations": [{"id": 1, "image_id": 1, "category_id": 5, "bbox": [1, 2, 10, 20]}],
+        ...            "categories": [{"id": 5, "name": "mass"}]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "all.json").write_text(json.dumps(content))
+        ...     images = list(read_coco(root, annotations="all.json", images="images"))
+        >>> [(image.file, image.boxes, image.labels) for image in images]
+        [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    """
+    check_word("missing_category", missing_category, get_args(MissingCategory))
+    return chain.from_iterable(
+        coco_images(
+            path,
+            images=images.replace("{split}", spelling),
+            split=name,
+            patient_key=patient_key,
+            missing_category=missing_category,
+        )
+        for name, spelling, path in split_files(root, annotations, split)
+    )
+
+
+class _Image(NamedTuple):
+    width: int | None
+    height: int | None
+    patient: str | None
+    extra: dict[str, Any]
+    boxes: list[list[float]]
+    labels: list[str]
+    ignored: list[tuple[float, float, float, float]]
+    problems: list[str]
+
+
+def coco_images(
+    path: str | Path,
+    *,
+    images: str,
+    split: str | None,
+    patient_key: str | None = None,
+    missing_category: MissingCategory = "error",
+) -> Iterator[AnnotatedImage]:
+    """The images of one COCO file.
+
+    Args:
+        path: the JSON file.
+        images: the folder of `file_name`, relative to the root of the dataset.
+        split: what the records say.
+        patient_key: as for `read_coco`.
+        missing_category: as for `read_coco`.
+
+    Raises:
+        ValueError: as `read_coco`.
+    """
+    document = _document(path)
+    names = {
+        key: str(category.get("name"))
+        for category in document["categories"]
+        if (key := _key(category.get("id"))) is not None
+    }
+    licences = {
+        key: str(licence["name"])
+        for licence in objects_in(document.get("licenses"))
+        if (key := _key(licence.get("id"))) is not None and licence.get("name")
+    }
+    problems: list[str] = []
+    annotated_images: dict[str, _Image] = {}
+    by_image: dict[int | str, _Image] = {}
+    for image in document["images"]:
+        annotated = _Image(
+            width=pixels(image.get("width")),
+            height=pixels(image.get("height")),
+            patient=_value(image, patient_key),
+            extra=_extra(image, patient_key, licences),
+            boxes=[],
+            labels=[],
+            ignored=[],
+            problems=[],
+        )
+        first = annotated_images.setdefault(str(image.get("file_name")), annotated)
+        key = _key(image.get("id"))
+        problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
+        if key is None or key in by_image or not image.get("file_name"):
+            problems.append(problem)
+        elif first[:3] != annotated[:3]:
+            first.problems.append(problem)
+        first.extra.update({name: value for name, value in annotated.extra.items() if name not in first.extra})
+        if key is not None:
+            by_image[key] = first
+    for annotation in document["annotations"]:
+        ignored = annotation.get("iscrowd") == 1 or (
+            missing_category == "ignore" and annotation.get("category_id") is None
+        )
+        if annotation_problem := _problem(annotation, by_image, names, ignored):
+            image_id = _key(annotation.get("image_id"))
+            of_image = by_image[image_id].problems if image_id in by_image else problems
+            of_image.append(f"annotation {annotation.get('id')}: {annotation_problem}")
+            continue
+        annotated = by_image[annotation["image_id"]]
+        x1, y1, x2, y2 = xywh_box(annotation["bbox"])
+        if ignored:
+            annotated.ignored.append((x1, y1, x2, y2))
+        else:
+            annotated.boxes.append([float(x1), float(y1), float(x2), float(y2)])
+            annotated.labels.append(names[annotation["category_id"]])
+    if not passes_over():
+        problems += [problem for annotated in annotated_images.values() for problem in annotated.problems]
+    if problems:
+        raise ValueError(
+            f"Expected images and annotations that can be read in {path}, got {len(problems)} of "
+            f"{len(document['images']) + len(document['annotations'])} that cannot. Correct or drop them"
+            f"{_HINT if any('category_id is missing' in problem for problem in problems) else ''}:\n"
+            + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
+        )
+    for name, annotated in annotated_images.items():
+        yield from sound_images(_record, path, PurePosixPath(images, name).as_posix(), annotated, split)
+
+
+def _record(path: str | Path, file: str, image: _Image, split: str | None) -> AnnotatedImage:
+    if image.problems:
+        raise ValueError(
+            f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. Correct or drop "
+            "it."
+        )
+    return AnnotatedImage(
+        id=file,
+        file=file,
+        boxes=image.boxes,
+        labels=image.labels,
+        width=image.width,
+        height=image.height,
+        patient_id=image.patient,
+        split=split,
+        ignored=tuple(image.ignored),
+        extra=image.extra,
+    )
+
+
+def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[int | str, str]) -> dict[str, Any]:
+    """What else an image entry says, under names that are free in rows; the name of its licence instead of a number."""
+    known = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
+    extra = {name: value for name, value in image.items() if name not in known and value is not None}
+    key = _key(image.get("license"))
+    return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
+
+
+_HINT = ', or take boxes without category_id as regions to ignore with missing_category="ignore"'
+
+
+def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    document = read_json(path)
+    if isinstance(document, list):
+        raise ValueError(
+            f"Expected COCO annotations in {path}, got a bare list, which is a file of results: a model's boxes with "
+            "scores, without the images and the names of the categories. Point to the annotations that the results "
+            "were measured against."
+        )
+    for key in ("images", "annotations", "categories"):
+        entries = document.get(key) if isinstance(document, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(
+                f"Expected a list of objects under {key!r} in {path}, got {type(entries).__name__}. "
+                "Point to a file of COCO instances."
+            )
+    return document
+
+
+def _key(value: Any) -> int | str | None:
+    """An id; None for any other value."""
+    return value if isinstance(value, int | str) else None
+
+
+def _value(image: Mapping[str, Any], key: str | None) -> str | None:
+    value: Any = image if key else None
+    for part in key.split(".") if key else ():
+        value = value.get(part) if isinstance(value, dict) else None
+    return stated_name(value)
+
+
+def _problem(
+    annotation: Mapping[str, Any], images: Mapping[Any, _Image], names: Mapping[Any, str], ignored: bool
+) -> str | None:
+    if _key(annotation.get("image_id")) not in images:
+        return f"image_id {annotation.get('image_id')!r} is no image of the file"
+    if not is_box(annotation.get("bbox")):
+        return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
+    if ignored:
+        return None
+    if annotation.get("category_id") is None:
+        return "category_id is missing"
+    if _key(annotation["category_id"]) not in names:
+        return f"category_id {annotation['category_id']!r} is no category of the file"
+    return None

@@ -1,0 +1,95 @@
+"""DeepLesion: 32,735 lesions on slices of computed tomography, measured by radiologists in their daily work.
+
+Folder::
+
+    DL_info.csv                                  a row per lesion, 18 columns
+    Images_png/000089_01_01/037.png              File_name 000089_01_01_037.png; 16 bits, Hounsfield units + 32768
+
+Boxes: `Bounding_boxes` is "x1, y1, x2, y2" in pixels: the end points of the two diameters and 5 pixels around them.
+Either corner may come first; the box reaches from the smaller to the larger number.
+Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
+Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
+Show the slices through a window, `extra["DICOM_windows"]`.
+Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from grounding_rewards.columns import stated_name
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import pixels
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
+
+_SPLITS = {"1": "train", "2": "validation", "3": "test"}
+_TYPES = {
+    "-1": "lesion",
+    "1": "bone",
+    "2": "abdomen",
+    "3": "mediastinum",
+    "4": "liver",
+    "5": "lung",
+    "6": "kidney",
+    "7": "soft tissue",
+    "8": "pelvis",
+}
+_COLUMNS = (
+    "File_name", "Patient_index", "Bounding_boxes", "Coarse_lesion_type", "Image_size", "Train_Val_Test",
+)  # fmt: skip
+_EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
+
+
+@register_reader(
+    "deeplesion",
+    title="DeepLesion",
+    url="https://nihcc.app.box.com/v/DeepLesion",
+    licence="no restrictions; attribution",
+    note="Not every finding is marked: an image without a box is no negative. Stored values are Hounsfield units plus "
+    "32768: give a window.",
+)
+def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The key slices of DeepLesion, one record a slice, in the order in which they end in the table.
+
+    `extra` keeps window, spacing and whether a lesion was found to be noisy.
+    """
+    check_split(split, _SPLITS.values())
+    path = find_file(root, "DL_info.csv")
+    groups = read_groups(path, _COLUMNS, _EXTRA)
+    images = (image for name, rows in groups for image in sound_images(_image, path, name, rows))
+    return (image for image in images if split in (None, image.split))
+
+
+def _image(path: Path, name: str, rows: list[TableRow]) -> AnnotatedImage:
+    boxes, labels = [], []
+    for line, (_, _, box, kind, *_) in rows:
+        x1, y1, x2, y2 = read_numbers(_four(box), path, line, name)
+        boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
+        labels.append(known(_TYPES, kind, path, line, name))
+    line, (_, patient, _, _, size, number, *extra) = rows[0]
+    width, _, height = size.partition(",")
+    series, _, slice_file = name.rpartition("_")
+    return AnnotatedImage(
+        id=name,
+        file=f"Images_png/{series}/{slice_file}",
+        boxes=boxes,
+        labels=labels,
+        width=pixels(width),
+        height=pixels(height),
+        patient_id=stated_name(patient),
+        split=known(_SPLITS, number, path, line, name),
+        extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
+    )
+
+
+def _four(cell: str) -> list[str]:
+    """The numbers of a cell; too few are filled up with empty ones, which are refused as numbers.
+
+    Example:
+        >>> _four("1, 2, 3, 4"), _four("1, 2")
+        (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
+    """
+    cells = cell.split(",")
+    return cells if len(cells) == 4 else [*cells[:2], "", ""]

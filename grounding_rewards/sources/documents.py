@@ -1,0 +1,154 @@
+"""JSON, JSON lines and XML files, with errors that name the file and the place; declarations in XML are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.common.texts import decoded_lines, parse_json, read_text
+from grounding_rewards.sources.tables import TableRow, group_rows, row_error
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+JsonRow = tuple[int, dict[str, Any]]
+"""Number of the line, or of the entry in a list, counted from 1, and its object."""
+
+UNNAMED = "finding"
+"""Label of a box without a name."""
+
+
+def read_json(path: str | Path) -> Any:
+    """What a JSON file holds; see `data.texts.parse_json`.
+
+    Raises:
+        ValueError: there is no such file, or it is not JSON.
+    """
+    try:
+        return parse_json(read_text(path))
+    except ValueError as error:
+        raise ValueError(f"Expected JSON in {path}, got {error}. Download the file again.") from error
+
+
+def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
+    """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
+
+    Raises:
+        ValueError: there is no such file, or a line is no JSON object; the first such line is named.
+    """
+    path = Path(path)
+    if path.suffix == ".json":
+        rows = read_json(path)
+        if not isinstance(rows, list):
+            raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
+        numbered: Iterator[tuple[int, Any, str]] = (
+            (number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1)
+        )
+    else:
+        numbered = json_lines(path)
+    for number, row, problem in numbered:
+        if problem:
+            raise row_error(path, number, "-", "a JSON object", row or problem, "Correct the line.")
+        yield number, row
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
+    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
+
+    Args:
+        path: a file, as `data.texts.decoded_lines` takes it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n[1]')
+        ...     list(json_lines(Path(root, "a.jsonl")))
+        [(1, {'id': 1}, ''), (3, [1], 'not a JSON object')]
+    """
+    for number, line, problem in decoded_lines(path):
+        if problem:
+            yield number, None, f"not JSON ({problem})"
+        elif line.strip():
+            try:
+                content = parse_json(line)
+            except ValueError as error:
+                yield number, None, f"not JSON ({error})"
+            else:
+                yield number, content, _why_no_object(content)
+
+
+def _why_no_object(content: Any) -> str:
+    return "" if isinstance(content, dict) else "not a JSON object"
+
+
+def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[JsonRow]]]:
+    """The objects of a file, grouped by their image, wherever they are; see `tables.read_groups`.
+
+    Args:
+        path: as for `read_json_rows`.
+        key: where an object has its image, or a list of one.
+
+    Raises:
+        ValueError: as for `read_json_rows`; or an object has no image or several.
+    """
+
+    def rows() -> Iterator[TableRow]:
+        for number, row in read_json_rows(path):
+            image = row.get(key)
+            image = image[0] if isinstance(image, list) and len(image) == 1 else image
+            if not isinstance(image, str) or not image:
+                fix = "Drop the row, or keep the image that has the boxes."
+                raise row_error(path, number, "-", "one image", image, fix)
+            # Objects wait for the rest of their image as text, which takes a fraction of the memory.
+            yield number, (image, json.dumps(row))
+
+    for name, found in group_rows(rows(), rows()):
+        yield name, [(number, json.loads(text)) for number, (_, text) in found]
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list from a JSON file; empty where it is no list.
+
+    Example:
+        >>> objects_in([{"a": 1}, 2]), objects_in(None)
+        ([{'a': 1}], [])
+    """
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def pixels(value: Any) -> int | None:
+    """A side of an image, in pixels, as a file states it; None where it is missing, 0 or no number.
+
+    Example:
+        >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
+        (512, 512, None, None)
+    """
+    try:
+        return int(float(value)) or None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def read_xml(path: str | Path) -> Element:
+    """The root of an XML file that declares no document type.
+
+    Entities can grow without bound or include other files, and only a document type can declare them; no annotation
+    tool writes one.
+
+    Raises:
+        ValueError: there is no such file, it is no XML, or it has a document type.
+    """
+    from xml.etree import ElementTree
+
+    try:
+        data = Path(path).read_bytes()
+        # All encodings that the parser knows contain ASCII, except UTF-16, which is full of zero bytes.
+        if b"<!DOCTYPE" in data or b"\0" in data:
+            raise ValueError("a document type, or UTF-16")
+        return ElementTree.fromstring(data)
+    except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
+        raise ValueError(
+            f"Expected XML in UTF-8 without a document type in {path}, got {error}. Export the annotations again."
+        ) from error

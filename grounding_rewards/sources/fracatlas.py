@@ -1,0 +1,161 @@
+"""FracAtlas: 4,083 images of hands, legs, hips and shoulders, 717 of them with fractures.
+
+Folder::
+
+    images/{Fractured,Non_fractured}/IMG0000019.jpg
+    Annotations/COCO JSON/COCO_fracture_masks.json      or
+    Annotations/PASCAL VOC/IMG0000019.xml               or
+    Annotations/YOLO/IMG0000019.txt
+    Utilities/Fracture Split/{train,valid,test}.csv     image_id; fractured images alone; optional
+    dataset.csv                                         image_id, hand, leg, hip, shoulder, ...; optional
+
+Boxes: x, y, width, height in pixels (COCO), xyxy in pixels from 0 (VOC), or fractions of the image (YOLO).
+Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. It belongs to no split.
+Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.coco import coco_images
+from grounding_rewards.sources.documents import read_xml
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import check_split, find_file, header_size, read_table, scaled_box
+from grounding_rewards.sources.voc import voc_image
+from grounding_rewards.sources.yolo import read_label_file
+
+_FOLDERS = ("images/Fractured", "images/Non_fractured")
+_COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
+_SPLITS = ("train", "valid", "test")
+_EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
+
+
+@register_reader(
+    "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
+)
+def read_fracatlas(
+    root: str | Path, *, split: str | None = None, annotations: Literal["coco", "voc", "yolo"] = "coco"
+) -> Iterator[AnnotatedImage]:
+    """The images of FracAtlas.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train`, `validation` or `test`, which hold fractured images alone; None takes these and the negatives.
+        annotations: the format that is read: `coco`, `voc` or `yolo`.
+
+    Returns:
+        Records in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
+    """
+    root = Path(root)
+    check_word("annotations", annotations, ("coco", "voc", "yolo"))
+    check_split(split, map(split_name, _SPLITS))
+    splits = _splits(root)
+    if split is not None and not splits:
+        find_file(root, *(f"Utilities/Fracture Split/{name}.csv" for name in _SPLITS))
+    found: Callable[[Path], AnnotatedImage | None] = {"coco": _coco, "voc": _voc, "yolo": _yolo}[annotations](root)
+    marks = _marks(root)
+    files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
+    if not files:
+        raise ValueError(
+            f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for root, got {str(root)!r} without. "
+            "Point to the folder that holds them."
+        )
+    return (
+        image
+        for path in files
+        if split in (None, splits.get(path.stem))
+        for image in sound_images(_image, root, path, found, splits.get(path.stem), marks.get(path.stem, ""))
+    )
+
+
+def _image(
+    root: Path, path: Path, find: Callable[[Path], AnnotatedImage | None], split: str | None, marks: str
+) -> AnnotatedImage:
+    found = find(path)
+    fractured = path.parent.name == "Fractured"
+    if fractured != bool(found and found.boxes):
+        raise ValueError(
+            f"Expected boxes for the images in Fractured and none for the others, got "
+            f"{len(found.boxes) if found else 0} for {path}. Correct its annotations, or remove the image."
+        )
+    file = path.relative_to(root).as_posix()
+    return AnnotatedImage(
+        id=path.stem,
+        file=file,
+        boxes=found.boxes if found else [],
+        labels=found.labels if found else [],
+        width=found.width if found else None,
+        height=found.height if found else None,
+        split=split,
+        extra={"marks": marks} if marks else {},
+    )
+
+
+def _coco(root: Path) -> Callable[[Path], AnnotatedImage | None]:
+    images = {Path(image.file).stem: image for image in coco_images(find_file(root, _COCO), images=".", split=None)}
+    return lambda path: images.get(path.stem)
+
+
+def _voc(root: Path) -> Callable[[Path], AnnotatedImage | None]:
+    folder = _folder(root, "PASCAL VOC")
+
+    def found(path: Path) -> AnnotatedImage | None:
+        xml = folder / f"{path.stem}.xml"
+        return voc_image(read_xml(xml), xml, images=".", split=None, one_based=False) if xml.is_file() else None
+
+    return found
+
+
+def _yolo(root: Path) -> Callable[[Path], AnnotatedImage | None]:
+    folder = _folder(root, "YOLO")
+
+    def found(path: Path) -> AnnotatedImage | None:
+        boxes = [box for _, box in read_label_file(folder / f"{path.stem}.txt", ["fractured"])]
+        if not boxes:
+            return None
+        width, height = header_size(path)
+        return AnnotatedImage(
+            id=path.stem,
+            file=path.name,
+            boxes=[scaled_box(box, width, height) for box in boxes],
+            labels=["fractured"] * len(boxes),
+            width=width,
+            height=height,
+        )
+
+    return found
+
+
+def _folder(root: Path, name: str) -> Path:
+    folder = root / "Annotations" / name
+    if not folder.is_dir():
+        raise ValueError(f"Expected the folder {folder} for annotations, got none. Choose a format that is there.")
+    return folder
+
+
+def _splits(root: Path) -> dict[str, str]:
+    """Image to its split, by names without ending."""
+    paths = {name: root / "Utilities" / "Fracture Split" / f"{name}.csv" for name in _SPLITS}
+    return {
+        Path(image).stem: split_name(name)
+        for name, path in paths.items()
+        if path.is_file()
+        for _, (image,) in read_table(path, ("image_id",))
+    }
+
+
+def _marks(root: Path) -> dict[str, str]:
+    """Image to the names of the columns of `dataset.csv` that are 1 for it, joined by `|`."""
+    path = root / "dataset.csv"
+    if not path.is_file():
+        return {}
+    return {
+        Path(image).stem: "|".join(name for name, cell in zip(_EXTRA, cells, strict=True) if cell == "1")
+        for _, (image, *cells) in read_table(path, ("image_id",), _EXTRA)
+    }

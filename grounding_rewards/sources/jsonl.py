@@ -1,0 +1,220 @@
+"""The package's own folder of images: images, and `annotations.jsonl`, one image a line.
+
+    {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
+
+`boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
+(else the file), `split`, `patient_id` (else an image is its own patient), `prompt` (text or messages), `box_format`,
+`resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
+`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
+and `read_by` (everybody who read the image, those who drew nothing included). Any other key is carried along.
+Negative: an image whose boxes are an empty list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.prompts import prompt_problem
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import json_lines
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.tables import find_file, row_error
+
+ANNOTATIONS = "annotations.jsonl"
+
+KNOWN_KEYS = (
+    "file", "id", "split", "patient_id", "prompt", "box_format", "boxes", "labels", "width", "height", "resized_width",
+    "resized_height", "ignore_boxes", "phrases", "reader_boxes", "reader_labels", "readers", "read_by",
+)  # fmt: skip
+"""What a line may say that the package knows; all else is carried along."""
+
+TAKEN = (
+    "image", "images", "looked_for", "prompts", "completion", "completions", "completion_ids", "trainer_state",
+    "log_extra", "log_metric",
+)  # fmt: skip
+"""Columns that the trainer makes itself, or hands to a reward under these names."""
+
+
+@register_reader("jsonl")
+def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of a folder with `annotations.jsonl`.
+
+    Args:
+        root: the folder.
+        split: images of this split, the same that training finds in it (`data.held_out`); None takes all, each with the
+            split that its line says.
+
+    Returns:
+        Records in the order of the lines.
+
+    Raises:
+        ValueError: no such file; while iterating, a line that cannot be read, or an unknown split.
+
+    Example:
+        >>> import json, tempfile
+        >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 9, 9]], "labels": ["mass"], "age": 63}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
+        ...     [(image.file, image.boxes, image.labels, image.extra) for image in read_jsonl(root)]
+        [('a.png', [[1.0, 2.0, 9.0, 9.0]], ['mass'], {'age': 63})]
+    """
+    return _images(find_file(root, ANNOTATIONS), split)
+
+
+def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
+    if split is None:
+        yield from _records(path)
+        return
+    assigned = assign_splits(
+        ((image.split, patient_of_image(image), image.id) for image in _records(path)), str(path.parent)
+    )
+    check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
+    for image, own in zip(_records(path), assigned.splits, strict=True):
+        if split in (ALL, own):
+            yield image._replace(split=own)
+
+
+def _records(path: Path) -> Iterator[AnnotatedImage]:
+    for line, content, no_object in json_lines(path):
+        yield from sound_images(_record, path, line, content, no_object)
+
+
+def _record(path: Path, line: int, content: Any, no_object: str) -> AnnotatedImage:
+    if no_object:
+        raise row_error(path, line, "-", "a JSON object", content or no_object, "Correct the line.")
+    row = image_row(content)
+    if problem := next(row_faults(row), None):
+        raise row_error(path, line, row["id"], *problem, "Correct the line.")
+    return image_record(row)
+
+
+def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A line as the row that loading, `prepare` and the doctor work with: its id, split and patient are settled.
+
+    What stands for nothing, such as an empty text, is None there.
+
+    Example:
+        >>> image_row({"file": "a.png", "id": 7, "patient_id": "", "split": None})
+        {'file': 'a.png', 'id': '7', 'patient_id': None, 'split': None}
+    """
+    file = content.get("file")
+    return {
+        **content,
+        "id": stated_name(content.get("id")) or (file if isinstance(file, str) else "-"),
+        "patient_id": stated_name(content.get("patient_id")),
+        "split": stated_name(content.get("split")),
+    }
+
+
+# How other tables call the path of the image.
+_MEANT_BY_FILE = ("image", "image_path", "img_path", "file_name", "filename", "path")
+
+
+def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Why a row cannot be an image at all: what is expected and what it has. Its geometry is checked later, by
+    `checks`.
+
+    Example:
+        >>> list(row_faults({"file": "a.png", "boxes": [[1, 2, 3]], "labels": ["mass"], "width": 40, "height": 30}))
+        [('four numbers per box for boxes', [[1, 2, 3]])]
+    """
+    sides = (row.get("width"), row.get("height"))
+    if not isinstance(row.get("file"), str) or not row["file"]:
+        meant = next((name for name in _MEANT_BY_FILE if isinstance(row.get(name), str)), None)
+        yield "a text for file" + (f" (rename the key {meant})" if meant else ""), row.get("file")
+    if sides != (None, None) and not all(map(is_size, sides)):
+        yield "positive numbers for width and height", sides
+    if unlisted := list(list_problems(row)):
+        yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
+    else:
+        drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
+        drawings += [("reader_boxes", one) for one in _listed(row.get("reader_boxes"))]
+        for name, given in drawings:
+            if not all(map(is_box, _listed(given))):
+                yield f"four numbers per box for {name}", given
+        if miscounted := list(label_count_problems(row)):
+            yield "one text per box for labels", "; ".join(miscounted)
+    if (problem := prompt_problem(row.get("prompt"))) is not None:
+        yield "a text or messages for prompt", problem
+    yield from word_faults(row)
+
+
+def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The part of :func:`row_faults` that is about anything but the file, the sizes of the image, boxes and the prompt.
+
+    Example:
+        >>> list(word_faults({"boxes": [], "labels": [], "read_by": "A"}))
+        [('a list of different texts for read_by', 'A')]
+    """
+    boxes, readers, read_by = row.get("boxes"), row.get("readers"), row.get("read_by")
+    if row.get("labels") is None:
+        yield "one text per box for labels", None
+    named = [("labels", row.get("labels")), *(("reader_labels", one) for one in _listed(row.get("reader_labels")))]
+    for name, given in named:
+        if not all(isinstance(label, str) for label in _listed(given)):
+            yield f"one text per box for {name}", given
+    for name, given in (("phrases", row.get("phrases")), ("readers", readers)):
+        if given and not (_are_texts(given) and len(given) == len(_listed(boxes))):
+            yield f"one text per box for {name}", given
+    if read_by and not (_are_texts(read_by) and len(set(read_by)) == len(read_by)):
+        yield "a list of different texts for read_by", read_by
+    elif read_by and not all(reader in read_by for reader in _listed(readers)):
+        yield "all of readers in read_by", (readers, read_by)
+    for name in ("resized_width", "resized_height"):
+        if row.get(name) is not None and not is_size(row[name]):
+            yield f"a positive number for {name}", row[name]
+    if not isinstance(row.get("box_format"), str | None):
+        yield "a name for box_format", row["box_format"]
+    if taken := [name for name in TAKEN if name in row]:
+        yield "columns under names that training leaves free", taken[0]
+
+
+def image_record(row: Mapping[str, Any]) -> AnnotatedImage:
+    """A row without :func:`row_faults` as the record of an image; what each reader drew stands side by side in it.
+
+    Example:
+        >>> row = {"file": "a.png", "boxes": [], "labels": [], "reader_boxes": [[[0, 0, 9, 9]], []],
+        ...        "reader_labels": [["mass"], []]}
+        >>> image = image_record(image_row(row))
+        >>> image.boxes, image.readers, image.read_by
+        ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
+    """
+    boxes, labels = row["boxes"], row["labels"]
+    readers, read_by = tuple(row.get("readers") or ()), tuple(row.get("read_by") or ())
+    if row.get("reader_boxes") is not None:
+        drawn = row["reader_boxes"]
+        boxes = [box for one in drawn for box in one]
+        labels = [label for one in row.get("reader_labels") or [row["labels"]] for label in one]
+        read_by = tuple(str(number) for number in range(1, len(drawn) + 1))
+        readers = tuple(name for name, one in zip(read_by, drawn, strict=True) for _ in one)
+    width, height = row.get("width"), row.get("height")
+    return AnnotatedImage(
+        id=row["id"],
+        file=row["file"],
+        boxes=[[float(value) for value in box] for box in boxes],
+        labels=list(labels),
+        width=None if width is None else int(width),
+        height=None if height is None else int(height),
+        patient_id=row["patient_id"],
+        split=row["split"],
+        readers=readers,
+        read_by=read_by,
+        phrases=tuple(row.get("phrases") or ()),
+        ignored=tuple((float(x1), float(y1), float(x2), float(y2)) for x1, y1, x2, y2 in row.get("ignore_boxes") or ()),
+        extra={name: value for name, value in row.items() if name not in KNOWN_KEYS and value is not None},
+    )
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

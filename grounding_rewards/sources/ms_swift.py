@@ -1,0 +1,146 @@
+"""Samples of ms-swift for grounding, whose boxes are in `objects` and not in the text.
+
+Files, one sample a line, with a row per image and conversation::
+
+    {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}, {"role": "assistant",
+     "content": "<bbox><bbox>"}], "images": ["a.jpg"], "objects": {"ref": ["nodule"], "bbox": [[1, 2, 30, 40],
+     [50, 60, 70, 80]], "bbox_type": "real"}}
+
+`bbox` is xyxy in pixels of the image (`real`, also when `bbox_type` is left out) or in fractions of it (`norm1`). `ref`
+and `bbox` fill their placeholders in order, and may differ in length.
+Negative: an image all of whose rows have no box.
+Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_files
+from grounding_rewards.sources.tables import header_size, known, row_error, scaled_box
+
+_BOX_TYPES = {"real": False, "norm1": True}
+
+_PLACEHOLDER = re.compile("<ref-object>|<bbox>")
+_BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
+
+
+@register_reader("ms-swift")
+def read_ms_swift(
+    root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
+) -> Iterator[AnnotatedImage]:
+    """The images of ms-swift's grounding samples; all rows of one image are one image.
+
+    Args:
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
+        images: the folder of `images`, likewise.
+
+    Returns:
+        Records in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
+        where a row has none; width and height are None unless a box needed them.
+
+    Raises:
+        ValueError: no such file; while iterating, a point instead of a box, a row with several images, an unknown
+            `bbox_type`, boxes as text, or boxes whose `ref` is not clear.
+
+    Example:
+        >>> import json, tempfile
+        >>> row = {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}], "images": ["a.png"],
+        ...        "objects": {"ref": ["mass"], "bbox": [[1, 2, 11, 22]]}}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
+        ...     [(image.file, image.boxes, image.labels) for image in read_ms_swift(root)]
+        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    """
+    root = Path(root)
+    return chain.from_iterable(
+        _images(root, path, name, images) for name, _, path in split_files(root, annotations, split)
+    )
+
+
+def _images(root: Path, path: Path, split: str | None, images: str) -> Iterator[AnnotatedImage]:
+    for image, rows in group_json_rows(path, "images"):
+        yield from sound_images(_image, root, path, split, images, image, rows)
+
+
+def _image(
+    root: Path, path: Path, split: str | None, images: str, image: str, rows: Sequence[JsonRow]
+) -> AnnotatedImage:
+    file = PurePosixPath(images, image).as_posix()
+    boxes, labels, size = [], [], None
+    for numbered in rows:
+        found, normalised, names = _objects(path, image, numbered)
+        if normalised and found:
+            size = size or header_size(root / file)
+            found = [scaled_box(box, *size) for box in found]
+        boxes += found
+        labels += names
+    return AnnotatedImage(
+        id=file,
+        file=file,
+        boxes=boxes,
+        labels=labels,
+        width=size and size[0],
+        height=size and size[1],
+        split=split,
+        phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
+    )
+
+
+def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float]], bool, list[str]]:
+    """The boxes of a row, whether they are fractions of the image, and their names."""
+    number, row = numbered
+    text = "".join(str(message.get("content")) for message in objects_in(row.get("messages")))
+    objects = row.get("objects") or {}
+    boxes, refs = (objects.get(key) or [] for key in ("bbox", "ref")) if isinstance(objects, dict) else (None, None)
+    if not isinstance(boxes, list) or not isinstance(refs, list):
+        raise row_error(path, number, image, "`objects` with lists of bbox and ref", objects, "Correct the line.")
+    if not boxes and _BOXES_IN_TEXT.search(text):
+        raise row_error(
+            path, number, image, "boxes in `objects`", text[:200],
+            "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1.",
+        )  # fmt: skip
+    normalised = known(_BOX_TYPES, str(objects.get("bbox_type") or "real"), path, number, image)
+    for box in boxes:
+        if not is_box(box):
+            raise row_error(
+                path, number, image, "x1, y1, x2, y2 for every bbox", box, "A point is no box: drop the row."
+            )
+    names = _names(text, refs, len(boxes))
+    if names is None:
+        raise row_error(
+            path, number, image, "one ref for every bbox, or each ref in front of its boxes,",
+            f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}", "Name each box by a ref of its own.",
+        )  # fmt: skip
+    return [[float(value) for value in box] for box in boxes], normalised, names
+
+
+def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
+    """The name of each box; None where it is not clear.
+
+    Example:
+        >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
+        ['mass', 'mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
+        ['mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
+    """
+    if len(refs) < 2:
+        return [str(refs[0]) if refs else UNNAMED] * count
+    order = "".join(placeholder[1] for placeholder in _PLACEHOLDER.findall(text))
+    if order.count("r") == len(refs) and order.count("b") == count and re.fullmatch("(rb+)+", order):
+        runs = re.findall("rb+", order)
+        return [str(ref) for ref, run in zip(refs, runs, strict=True) for _ in run[1:]]
+    if len(refs) == count and re.fullmatch("r*b*|(br)*", order):
+        return [str(ref) for ref in refs]
+    return None

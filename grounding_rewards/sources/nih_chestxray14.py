@@ -1,0 +1,147 @@
+"""NIH ChestX-ray14: the 880 images of the chest radiograph collection that have boxes, and its images without findings.
+
+Folder::
+
+    BBox_List_2017.csv                       image, label, x, y, w, h
+    Data_Entry_2017_v2020.csv                what is known of every image, also as Data_Entry_2017.csv; optional
+    train_val_list.txt, test_list.txt        names of images; optional
+    images/<name>.png                        or images_001/images/<name>.png and so on
+
+The list of boxes is read by position: its header, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in
+a name, and copies saved again lack the last commas or end lines with CRLF. The same holds for
+`OriginalImage[Width,Height]` of the other table.
+
+The list has at most one box per image and label, and none for most findings: an image with findings and without a box
+is no negative and is left out. The label "Infiltrate" is "Infiltration" in the other table.
+
+Readers: one radiologist.
+Negative: an image whose only label in `Data_Entry_2017` is "No Finding", found by text mining; 60 thousand images. The
+list of boxes alone has none.
+Boxes: left, top, width and height in pixels of the PNG file, which is 1024 x 1024; the size of the radiograph before
+it was scaled is in `extra`.
+Paper: Wang et al., CVPR 2017, arXiv 1705.02315.
+Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from grounding_rewards.common.texts import read_text
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.tables import (
+    check_split,
+    find_file,
+    image_files,
+    read_numbers,
+    read_rows,
+    row_error,
+    xywh_box,
+)
+
+_SIDE = 1024
+_LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
+_ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
+_NEGATIVE = "No Finding"
+
+
+@register_reader(
+    "nih-chestxray14",
+    title="NIH ChestX-ray14",
+    url="https://nihcc.app.box.com/v/ChestXray-NIHCC",
+    licence="no restrictions; link, citation and acknowledgement of the NIH Clinical Center are asked for",
+    note="Not every finding is marked: an image without a box is no negative.",
+)
+def read_nih_chestxray14(
+    root: str | Path, *, split: str | None = None, negatives: bool = True
+) -> Iterator[AnnotatedImage]:
+    """The images with boxes, then the images without findings.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train_val` or `test`, by the dataset's two lists; None takes all.
+        negatives: give the images without findings as well; there are seventy for every image with boxes.
+
+    Returns:
+        Records in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
+        with and without box), `view`, `original_width`, `original_height` and `pixel_spacing`, where the folder has
+        `Data_Entry_2017`.
+    """
+    check_split(split, _LISTS)
+    root = Path(root)
+    found = _read_boxes(find_file(root, "BBox_List_2017.csv"))
+    if split is not None:
+        find_file(root, _LISTS[split])
+    splits = {
+        name: one
+        for one, file in _LISTS.items()
+        if split in (None, one) and (root / file).is_file()
+        for name in read_text(root / file).split()
+    }
+    entries = next((root / name for name in _ENTRIES if (root / name).is_file()), None)
+    files = image_files(root, (".png",))
+    return (
+        AnnotatedImage(
+            id=name,
+            file=files.get(name, f"images/{name}"),
+            boxes=boxes,
+            labels=labels,
+            width=_SIDE,
+            height=_SIDE,
+            patient_id=name.split("_")[0],
+            split=splits.get(name),
+            extra=extra,
+        )
+        for name, boxes, labels, extra in _images(found, entries, negatives)
+        if split is None or name in splits
+    )
+
+
+def _images(
+    found: dict[str, tuple[list[list[float]], list[str]]], entries: Path | None, negatives: bool
+) -> Iterator[tuple[str, list[list[float]], list[str], Mapping[str, str]]]:
+    facts = {} if entries is None else {name: extra for name, extra in _read_entries(entries) if name in found}
+    for name, (boxes, labels) in found.items():
+        yield name, boxes, labels, facts.get(name, {})
+    if entries is not None and negatives:
+        for name, extra in _read_entries(entries):
+            if extra["finding_labels"] == _NEGATIVE and name not in found:
+                yield name, [], [], extra
+
+
+def _read_boxes(path: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
+    rows = read_rows(path)
+    line, header = next(rows, (1, [""]))
+    if len(header) < 6 or [cell.strip() for cell in header[:2]] != ["Image Index", "Finding Label"]:
+        raise row_error(
+            path, line, "header", "'Image Index,Finding Label,Bbox [x,y,w,h]'", header, "Take the file as published."
+        )
+    found: dict[str, tuple[list[list[float]], list[str]]] = {}
+    for line, row in rows:
+        name, label, *cells = (cell.strip() for cell in row)
+        if len(cells) < 4 or any(cells[4:]):
+            raise row_error(path, line, name, "an image, a label and four numbers", row, "Correct the row.")
+        boxes, labels = found.setdefault(name, ([], []))
+        boxes.append(xywh_box(read_numbers(cells[:4], path, line, name)))
+        labels.append(label)
+    return found
+
+
+def _read_entries(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
+    rows = read_rows(path)
+    next(rows, None)
+    for line, row in rows:
+        if len(row) < 11:
+            raise row_error(path, line, row[0], "11 cells", row, "Take the file as published.")
+        name, labels, _, _, _, _, view, width, height, spacing_x, spacing_y = (cell.strip() for cell in row[:11])
+        yield (
+            name,
+            {
+                "finding_labels": labels,
+                "view": view,
+                "original_width": width,
+                "original_height": height,
+                "pixel_spacing": f"{spacing_x} {spacing_y}",
+            },
+        )

@@ -1,0 +1,159 @@
+"""PadChest-GR: chest radiographs with sentences of a report, in English and Spanish, and the boxes of up to two
+readers.
+
+Folder::
+
+    grounded_reports_20240819.json    a list of {StudyID, ImageID, findings: [{sentence_en, sentence_es, abnormal,
+                                      boxes, extra_boxes, labels, ...}]}
+    master_table.csv                  ImageID, PatientID, split, StudyDate and more; a row per study and label
+    <ImageID>                         16-bit PNG, anywhere below the folder
+
+Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
+set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
+Negative: an image without an abnormal sentence. An image with abnormal sentences but no box at all is not negative, and
+is left out; an image with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
+Boxes: xyxy as fractions of the image, converted with the size in the image's header.
+Labels: a sentence can have several; they are joined by `|`.
+Paper: de Castro et al., arXiv 2411.05085.
+Access: form of BIMCV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import read_json_rows
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.tables import (
+    Size,
+    check_split,
+    find_file,
+    header_size,
+    image_files,
+    read_sizes,
+    read_table,
+    row_error,
+    scaled_box,
+)
+
+Language = Literal["en", "es"]
+
+_SPLITS = ("train", "validation", "test")
+_SETS = ("boxes", "extra_boxes")
+
+
+@register_reader(
+    "padchest-gr",
+    title="PadChest-GR",
+    url="https://bimcv.cipf.es/bimcv-projects/padchest-gr/",
+    licence="data use agreement of BIMCV for research; not redistributable",
+)
+def read_padchest_gr(
+    root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
+) -> Iterator[AnnotatedImage]:
+    """The images of PadChest-GR, each with all its sentences that have boxes.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train`, `validation` or `test`; None takes all.
+        language: language of `phrases`: `en` or `es`.
+        sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
+
+    Returns:
+        Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
+    """
+    check_split(split, _SPLITS)
+    check_word("language", language, get_args(Language))
+    path = find_file(root, "grounded_reports_20240819.json")
+    # As text: a number of 39 digits would be rounded.
+    table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
+    about = {image: (patient, name) for _, (image, patient, name) in table}
+    known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
+    files = image_files(root, (".png",))
+    return _images(Path(root), path, about, files, known_sizes, language, split)
+
+
+def _images(
+    root: Path,
+    path: Path,
+    about: Mapping[str, tuple[str, str]],
+    files: Mapping[str, str],
+    sizes: dict[str, Size] | None,
+    language: Language,
+    split: str | None,
+) -> Iterator[AnnotatedImage]:
+    for number, report in read_json_rows(path):
+        image = str(report.get("ImageID"))
+        patient, name = about.get(image, ("", ""))
+        if split not in (None, name):
+            continue
+        found = sound_images(_image, root, path, number, report, (patient, name), files, sizes, language)
+        yield from (one for one in found if one is not None)
+
+
+def _image(
+    root: Path,
+    path: Path,
+    number: int,
+    report: Mapping[str, Any],
+    about: tuple[str, str],
+    files: Mapping[str, str],
+    sizes: dict[str, Size] | None,
+    language: Language,
+) -> AnnotatedImage | None:
+    """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
+    image, (patient, name) = str(report.get("ImageID")), about
+    if problem := _problem(report, f"sentence_{language}"):
+        raise row_error(path, number, image, "findings with a sentence and boxes", problem, "Correct the report.")
+    findings = report["findings"]
+    drawn = [(finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()]
+    without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
+    if without and not drawn:
+        return None
+    file = files.get(image, image)
+    size = _size(root / file, image, sizes, path, number) if drawn or sizes else None
+    return AnnotatedImage(
+        id=image,
+        file=file,
+        boxes=[scaled_box(box, *size) for _, _, box in drawn] if size else [],
+        labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
+        width=size[0] if size else None,
+        height=size[1] if size else None,
+        patient_id=stated_name(patient),
+        split=stated_name(name),
+        readers=tuple(reader for _, reader, _ in drawn),
+        read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
+        phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
+        extra={"study_id": str(report.get("StudyID"))} | ({"findings_without_box": str(without)} if without else {}),
+    )
+
+
+def _size(image: Path, annotated: str, sizes: dict[str, Size] | None, path: Path, number: int) -> Size:
+    if sizes is None:
+        return header_size(image)
+    if annotated not in sizes:
+        raise row_error(
+            path, number, annotated, "an image whose size is known", annotated, "Add it to the table of sizes."
+        )
+    return sizes[annotated]
+
+
+def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
+    """What cannot be read in a report, without its text; None where all can."""
+    findings = report.get("findings")
+    if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
+        return "no list of findings"
+    for finding in findings:
+        boxes = [box for key in _SETS for box in finding.get(key) or ()]
+        # A box in pixels would otherwise be far outside the image.
+        if wrong := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
+            return f"the box {wrong[0]!r:.80}, which is not four fractions of the image"
+        if boxes and not isinstance(finding.get(sentence), str):
+            return f"a finding with boxes and no {sentence}"
+    return None

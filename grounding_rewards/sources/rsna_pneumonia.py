@@ -1,0 +1,96 @@
+"""RSNA Pneumonia Detection Challenge (2018): chest radiographs with boxes around opacities that suggest pneumonia.
+
+Folder::
+
+    stage_2_train_labels.csv           patientId,x,y,width,height,Target; a row per box
+    stage_2_detailed_class_info.csv    patientId,class; optional
+    stage_2_train_images/<patientId>.dcm
+
+`patientId` numbers images, not patients, so `patient_id` is None.
+
+Readers: several radiologists, merged by the authors.
+Negative: an image with Target 0. Two thirds of them show something else: their `extra["class"]` is "No Lung Opacity /
+Not Normal".
+Copies: where the DICOM file isn't there, `<patientId>.png` or `.jpg` is taken from anywhere below the root.
+Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
+All are labelled "Lung Opacity", the name of their class.
+Paper: Shih et al., Radiology: AI, 2019.
+Access: Kaggle account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from grounding_rewards.sources.base import KAGGLE, AnnotatedImage, register_reader
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.tables import (
+    TableRow,
+    check_split,
+    find_file,
+    image_finder,
+    read_groups,
+    read_numbers,
+    read_table,
+    row_error,
+    xywh_box,
+)
+
+_SIDE = 1024
+_LABEL = "Lung Opacity"
+
+
+@register_reader(
+    "rsna-pneumonia",
+    title="RSNA Pneumonia Detection Challenge",
+    url="https://www.kaggle.com/c/rsna-pneumonia-detection-challenge",
+    licence=KAGGLE,
+    note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never train on one "
+    "and test on the other.",
+)
+def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of the challenge's training set, the only one with boxes, in the order of the table."""
+    check_split(split, ["train"])
+    path = find_file(root, "stage_2_train_labels.csv")
+    groups = read_groups(path, ("patientId", "x", "y", "width", "height", "Target"))
+    classes_path = Path(root, "stage_2_detailed_class_info.csv")
+    classes: dict[str, str] = {}
+    if classes_path.is_file():
+        # One string for each class, not for each image.
+        names: dict[str, str] = {}
+        for _, (image, name) in read_table(classes_path, ("patientId", "class")):
+            classes[image] = names.setdefault(name, name)
+    find = image_finder(root)
+    return (
+        record
+        for image, rows in groups
+        for record in sound_images(
+            _image, path, image, find(f"stage_2_train_images/{image}.dcm", image), rows, classes.get(image)
+        )
+    )
+
+
+def _image(path: Path, image: str, file: str, rows: list[TableRow], name: str | None) -> AnnotatedImage:
+    boxes = [
+        xywh_box(read_numbers(cells[1:5], path, line, image)) for line, cells in rows if _is_positive(path, line, cells)
+    ]
+    return AnnotatedImage(
+        id=image,
+        file=file,
+        boxes=boxes,
+        labels=[_LABEL] * len(boxes),
+        width=_SIDE,
+        height=_SIDE,
+        split="train",
+        extra={} if name is None else {"class": name},
+    )
+
+
+def _is_positive(path: Path, line: int, cells: tuple[str, ...]) -> bool:
+    image, *box, target = cells
+    if target == "1":
+        return True
+    if target != "0" or any(box):
+        raise row_error(path, line, image, "Target 1 with a box, or Target 0 without", cells, "Correct the row.")
+    return False

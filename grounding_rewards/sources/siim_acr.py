@@ -1,0 +1,127 @@
+"""SIIM-ACR Pneumothorax Segmentation (2019): chest radiographs with masks of pneumothoraces, given here as boxes.
+
+Folder::
+
+    train-rle.csv    ImageId and, after a space, EncodedPixels; later release: stage_2_train.csv
+    dicom-images-train/<study>/<series>/<ImageId>.dcm
+
+A mask is a list of run lengths, column by column: pixels to skip after the last run, pixels to take, and so on. An
+image can have several rows. Each connected part of their union (also connected by corners) gets a box, after a closing
+with a square of 5 x 5 pixels: parts of one pneumothorax that a gap of up to four pixels divides are one. Specks that a
+hand left farther away stay boxes of their own: about one box in seven has a side below 10 pixels.
+
+The images come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the
+other.
+
+Readers: one radiologist.
+Negative: an image whose only row is `-1`.
+Copies: where the DICOM file isn't there, `<ImageId>.png` or `.jpg` is taken from anywhere below the root.
+Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
+All are labelled "Pneumothorax".
+Access: Kaggle account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from grounding_rewards.sources.base import KAGGLE, AnnotatedImage, register_reader
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, read_groups, row_error
+
+_SIDE = 1024
+_LABEL = "Pneumothorax"
+_NEGATIVE = "-1"
+# Side in pixels of the square with which gaps are closed.
+_CLOSING = 5
+
+
+@register_reader(
+    "siim-acr",
+    title="SIIM-ACR Pneumothorax Segmentation",
+    url="https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation",
+    licence=KAGGLE,
+    note="Images are of NIH ChestX-ray14.",
+)
+def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of the challenge's training set, the only one with masks, as they end in the table."""
+    check_split(split, ["train"])
+    path = find_file(root, "train-rle.csv", "stage_2_train.csv")
+    groups = read_groups(path, ("ImageId", "EncodedPixels"))
+    find = image_finder(root)
+    return (
+        AnnotatedImage(
+            id=image,
+            file=find(f"dicom-images-train/{image}.dcm", image),
+            boxes=boxes,
+            labels=[_LABEL] * len(boxes),
+            width=_SIDE,
+            height=_SIDE,
+            split="train",
+        )
+        for image, rows in groups
+        for boxes in [_boxes(path, image, rows)]
+    )
+
+
+def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:
+    """A box around every connected part of the union of several masks, small gaps closed.
+
+    Args:
+        masks: run lengths of each, column by column: skip, take, skip, take, ...
+        side: width and height of the image in pixels.
+
+    Returns:
+        xyxy, from left to right; a pixel reaches from its number to the next one.
+
+    Raises:
+        ValueError: an odd count of numbers, a negative one, or a run that leaves the image.
+
+    On an image of 12 x 12 pixels: two pixels at the top of the second column, and the last pixel of the last one.
+
+    Example:
+        >>> mask_boxes([[12, 2], [143, 1]], side=12)
+        [[1.0, 0.0, 2.0, 2.0], [11.0, 11.0, 12.0, 12.0]]
+    """
+    from scipy.ndimage import binary_closing, find_objects, label
+
+    image = np.zeros(side * side, dtype=bool)
+    for mask in masks:
+        if len(mask) % 2 or min(mask, default=0) < 0 or sum(mask) > image.size:
+            raise ValueError(f"pairs of skip and take inside {side} x {side} pixels")
+        ends = np.cumsum(mask)
+        for start, end in zip(ends[::2], ends[1::2], strict=True):
+            image[start:end] = True
+    # The mask is written column by column, so the first axis is x.
+    taken = image.reshape(side, side)
+    if not taken.any():
+        return []
+    x1, y1 = (int(np.flatnonzero(taken.any(axis=axis))[0]) for axis in (1, 0))
+    x2, y2 = (int(np.flatnonzero(taken.any(axis=axis))[-1]) + 1 for axis in (1, 0))
+    # With a margin, so that the edge of the image closes nothing.
+    inner = np.pad(taken[x1:x2, y1:y2], _CLOSING)
+    parts, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
+    # Of the pixels that were taken: closing alone may add a part that has none.
+    found = [part for part in find_objects(np.where(inner, parts, 0)) if part is not None]
+    left, top = x1 - _CLOSING, y1 - _CLOSING
+    return [[float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)] for x, y in found]
+
+
+def _boxes(path: Path, image: str, rows: list[TableRow]) -> list[list[float]]:
+    negative = [cells[1] == _NEGATIVE for _, cells in rows]
+    if any(negative):
+        if not all(negative):
+            line, cells = rows[negative.index(True)]
+            raise row_error(path, line, image, "masks or -1 for an image, not both", cells[1], "Correct the rows.")
+        return []
+    masks = []
+    for line, (_, text) in rows:
+        try:
+            masks.append([int(number) for number in text.split()])
+            if not (boxes := mask_boxes(masks[-1:])):
+                raise ValueError("at least one pixel in the mask, or -1")
+        except ValueError as error:
+            raise row_error(path, line, image, str(error), text[:40], "Correct or drop the row.") from None
+    return boxes if len(masks) == 1 else mask_boxes(masks)

@@ -1,0 +1,458 @@
+"""Shared by readers: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from operator import itemgetter
+from pathlib import Path
+from typing import TypeVar
+
+from grounding_rewards.common.texts import text_lines
+from grounding_rewards.images.decoding import image_size
+from grounding_rewards.images.dicom import DICOM_SUFFIXES
+
+TableRow = tuple[int, tuple[str, ...]]
+"""Number of the line in the file, and the cells of the columns that were asked for, in that order."""
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+_T = TypeVar("_T")
+
+_SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
+
+_COPIES = (".png", ".jpg", ".jpeg")
+
+
+def find_file(root: str | Path, *names: str) -> Path:
+    """The first of several files that exists in a folder.
+
+    Args:
+        root: the folder of the dataset.
+        names: paths relative to it, the most likely first.
+
+    Raises:
+        ValueError: none of them exists.
+
+    Example:
+        >>> find_file("no such folder", "train.csv", "annotations/train.csv")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
+Point to the folder that holds it.
+    """
+    for name in names:
+        if (path := Path(root) / name).is_file():
+            return path
+    raise ValueError(
+        f"Expected {' or '.join(names)} in the folder for root, got {str(root)!r} without. "
+        "Point to the folder that holds it."
+    )
+
+
+def check_split(split: str | None, known: Iterable[str]) -> None:
+    """Refuse a split that the dataset does not have; None stands for all of them.
+
+    Example:
+        >>> check_split("val", ["train", "test"])
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
+    """
+    known = list(known)
+    if split is not None and split not in known:
+        if not known:
+            raise ValueError(f"Expected None for split, got {split!r}. Leave it out: the dataset has no splits.")
+        raise ValueError(
+            f"Expected one of {', '.join(known)} or None for split, got {split!r}. Choose a split of the dataset."
+        )
+
+
+def chosen_splits(split: str | None, known: Collection[str]) -> list[str]:
+    """The splits to read: the given one, which is checked as by `check_split`, or all."""
+    check_split(split, known)
+    return [name for name in known if split in (None, name)]
+
+
+def row_error(path: str | Path, line: int, image: str, expected: str, got: object, fix: str) -> ValueError:
+    """The error for a row that cannot be read: what was expected, where, what is there, and what to do.
+
+    Example:
+        >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
+        ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). \
+Correct or drop the row.")
+    """
+    return ValueError(f"Expected {expected} in line {line} of {path} (id {image}), got {got!r}. {fix}")
+
+
+def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Every row of a CSV file that is not blank, the header included, with the number of its line.
+
+    A byte order mark is taken off, all line endings are understood, and a file that ends in `.gz` is unpacked.
+
+    Raises:
+        ValueError: the file is no UTF-8 text or no CSV; the last line that could be read is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,x\\n\\na,1\\n")
+        ...     list(read_rows(Path(root, "a.csv")))
+        [(1, ['image_id', 'x']), (3, ['a', '1'])]
+    """
+    reader = csv.reader(_split_lines(path))
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(
+            f"Expected CSV in {path}, got {error} in line {reader.line_num}. Download the file again."
+        ) from error
+
+
+def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
+    """The rows of a CSV file with a header, reduced to columns that are found by name.
+
+    The header is checked at the call and not at the first row. Names are compared without case and without spaces
+    around them, because releases of one dataset differ there (`rad_ID` and `rad_id`, ` EncodedPixels`).
+
+    Args:
+        path: a CSV file, as `read_rows` takes it.
+        columns: columns that must be there.
+        optional: columns that may be missing; their cells are then empty.
+
+    Returns:
+        An iterator of `(line, cells)`; cells are stripped text, first those of `columns`, then those of `optional`.
+
+    Raises:
+        ValueError: a column is missing; or, while iterating, a row has too few or too many cells.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
+        ...     list(read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")))
+        [(2, ('1', 'a', 'R1', ''))]
+    """
+    rows = read_rows(path)
+    try:
+        _, header = next(rows)
+    except StopIteration:
+        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.") from None
+    names = [name.strip().lower() for name in header]
+    missing = [name for name in columns if name.lower() not in names]
+    if missing:
+        raise ValueError(
+            f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
+            f"{', '.join(missing)}. Take the file as it was published."
+        )
+    # An empty cell is added to every row; missing columns point to it.
+    indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
+    return _cells(path, rows, len(names), indices)
+
+
+def _cells(
+    path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]
+) -> Iterator[TableRow]:
+    pick = itemgetter(*indices) if len(indices) > 1 else lambda row: (row[indices[0]],)
+    for line, row in rows:
+        if len(row) != width and (len(row) < width or any(row[width:])):
+            raise row_error(
+                path, line, row[0], f"{width} cells, as in the header,", len(row), "Correct or drop the row."
+            )
+        row[width:] = ("",)
+        yield line, tuple(map(str.strip, pick(row)))
+
+
+def read_groups(
+    path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[str, list[TableRow]]]:
+    """The rows of a CSV file, grouped by image, wherever in the file they are.
+
+    The file is read twice: first to count each image's rows, so that the second pass can yield an image with its last
+    row. Memory holds the counts and the images whose rows are not complete: one image where the rows are sorted, and
+    never more than the cells that were asked for.
+
+    Args:
+        path: a CSV file with a header.
+        columns: columns that must be there; the first one holds the id of the image.
+        optional: columns that may be missing.
+
+    Returns:
+        An iterator of `(id, rows)`, in the order in which images end; rows in the order of the file.
+
+    Raises:
+        ValueError: as `read_table`; or a row has no id.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
+        ...     list(read_groups(Path(root, "a.csv"), ("image_id", "x")))
+        [('b', [(3, ('b', '2'))]), ('a', [(2, ('a', '1')), (4, ('a', '3'))])]
+    """
+    counting, rows = read_table(path, columns, optional), read_table(path, columns, optional)
+    return group_rows(_with_id(path, columns[0], counting), rows)
+
+
+def _with_id(path: str | Path, column: str, rows: Iterator[TableRow]) -> Iterator[TableRow]:
+    for line, cells in rows:
+        if not cells[0]:
+            raise row_error(path, line, "-", f"an id for {column}", "", "Correct or drop the row.")
+        yield line, cells
+
+
+def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
+    """`read_groups` for rows from elsewhere: takes the same rows twice, each with the image in its first cell.
+
+    Example:
+        >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
+        >>> [(image, len(found)) for image, found in group_rows(iter(rows), iter(rows))]
+        [('b', 1), ('a', 2)]
+    """
+    left = Counter(cells[0] for _, cells in counting)
+    begun: dict[str, list[TableRow]] = {}
+    for row in rows:
+        image = row[1][0]
+        begun.setdefault(image, []).append(row)
+        left[image] -= 1
+        if not left[image]:
+            yield image, begun.pop(image)
+
+
+def read_numbers(cells: Sequence[str], path: str | Path, line: int, image: str) -> list[float]:
+    """The numbers of a box from the cells of a row.
+
+    Raises:
+        ValueError: a cell is empty, no number or not finite; names file, line and id.
+
+    Example:
+        >>> read_numbers(("1", "2.5", "30", "4e1"), "train.csv", 2, "a1")
+        [1.0, 2.5, 30.0, 40.0]
+    """
+    try:
+        numbers = [float(cell) for cell in cells]
+    except ValueError:
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise row_error(path, line, image, f"{len(cells)} finite numbers", tuple(cells), "Correct or drop the row.")
+    return numbers
+
+
+def xywh_box(box: Sequence[float]) -> list[float]:
+    """Left, top, width, height to xyxy.
+
+    Example:
+        >>> xywh_box([10, 20, 30, 40])
+        [10, 20, 40, 60]
+    """
+    x, y, width, height = box
+    return [x, y, x + width, y + height]
+
+
+def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
+    """An xyxy box in another frame with the same origin: fractions to pixels with the size of the image, for example.
+
+    Example:
+        >>> scaled_box([0.25, 0.5, 0.75, 1.0], 400, 200)
+        [100.0, 100.0, 300.0, 200.0]
+    """
+    x1, y1, x2, y2 = box
+    return [x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]
+
+
+def outline_box(numbers: Sequence[float]) -> list[float]:
+    """The box around an outline x1, y1, x2, y2, x3, ...
+
+    Example:
+        >>> outline_box([5, 1, 9, 4, 2, 3])
+        [2, 1, 9, 4]
+    """
+    xs, ys = numbers[::2], numbers[1::2]
+    return [min(xs), min(ys), max(xs), max(ys)]
+
+
+def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:
+    """An xyxy box clipped to the image; with infinite sides only at zero.
+
+    Example:
+        >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
+        [0.0, 10.0, 30.0, 60.0]
+    """
+    x1, y1, x2, y2 = box
+    return [float(min(max(value, 0.0), side)) for value, side in ((x1, width), (y1, height), (x2, width), (y2, height))]
+
+
+def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
+    """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
+
+    Args:
+        path: a CSV file with `width` and `height`, `image_width` and `image_height`, DICOM's `Columns` and `Rows`,
+            or `dim1` and `dim0`, as in copies of VinDr-CXR on Kaggle (`dim0` is the height).
+        key: the column with the id of the image.
+
+    Raises:
+        ValueError: no such columns, a size that is not two positive whole numbers, or two sizes for one image.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "sizes.csv").write_text("image_id,height,width\\na,20,30\\n")
+        ...     read_sizes(Path(root, "sizes.csv"), "image_id")
+        {'a': (30, 20)}
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"Expected a CSV file with the sizes of the images for sizes, got {str(path)!r}. Write it.")
+    _, header = next(read_rows(path), (0, []))
+    names = {name.strip().lower() for name in header}
+    columns = next((pair for pair in _SIZE_COLUMNS if names.issuperset(pair)), None)
+    if columns is None:
+        known = ", ".join(f"{width} and {height}" for width, height in _SIZE_COLUMNS)
+        raise ValueError(
+            f"Expected one of the pairs {known} among the columns of {path}, got {', '.join(header)}. "
+            "Name the columns so."
+        )
+    sizes: dict[str, Size] = {}
+    for line, (image, *cells) in read_table(path, (key, *columns)):
+        width, height = read_numbers(cells, path, line, image)
+        size = (int(width), int(height))
+        if size != (width, height) or min(size) < 1 or sizes.setdefault(image, size) != size:
+            expected = "one size of positive whole numbers per image"
+            raise row_error(path, line, image, expected, tuple(cells), "Correct the row.")
+    return sizes
+
+
+def header_size(path: str | Path) -> Size:
+    """Width and height of an image or DICOM file, upright, without decoding its pixels.
+
+    Raises:
+        ValueError: there is no such file, or it is no image.
+
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Image.new("L", (30, 20)).save(Path(root, "a.png"))
+        ...     header_size(Path(root, "a.png"))
+        (30, 20)
+    """
+    path = Path(path)
+    try:
+        return image_size({"bytes": None, "path": path})
+    except ValueError as error:
+        raise ValueError(
+            f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
+        ) from error
+
+
+def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
+    """Every image below a folder: its name, without folders, to its path relative to the folder, with slashes.
+
+    Args:
+        root: the folder; links are not followed.
+        suffixes: endings that count as an image, in lower case, such as `.png`.
+
+    Raises:
+        ValueError: two images have the same name, so that the name does not tell which one is meant.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "images").mkdir()
+        ...     Path(root, "images", "a.png").touch()
+        ...     image_files(root, (".png",))
+        {'a.png': 'images/a.png'}
+    """
+    found: dict[str, str] = {}
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        for name in names:
+            if not name.lower().endswith(tuple(suffixes)):
+                continue
+            path = Path(folder, name).relative_to(root).as_posix()
+            if found.setdefault(name, path) != path:
+                raise ValueError(
+                    f"Expected one image of each name below {root}, got {found[name]} and {path}. "
+                    "Move the copies elsewhere."
+                )
+    return found
+
+
+def image_finder(root: str | Path) -> Callable[[str, str], str]:
+    """Find the images of a dataset of DICOM files, of which often only PNG or JPEG copies are kept.
+
+    Args:
+        root: the folder of the dataset.
+
+    Returns:
+        A function of the published path of an image and its id, which gives the path of the file relative to the root:
+        the published one where it is there; else a DICOM file, or else a copy, that has the id as its name, wherever
+        below the root it lies; else the published one. The folder is searched at the first image that needs it. Raises
+        `ValueError` where two files could be meant.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "a.png").touch()
+        ...     find = image_finder(root)
+        ...     find("train/a.dicom", "a"), find("train/b.dicom", "b")
+        ('a.png', 'train/b.dicom')
+    """
+
+    @cache
+    def by_stem(suffixes: tuple[str, ...]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, path in image_files(root, suffixes).items():
+            stem = Path(name).stem
+            if found.setdefault(stem, path) != path:
+                raise ValueError(
+                    f"Expected one image below {root}, got {found[stem]} and {path}. Move the copies elsewhere."
+                )
+        return found
+
+    def find(published: str, image: str) -> str:
+        if Path(root, published).is_file():
+            return published
+        return by_stem(DICOM_SUFFIXES).get(image) or by_stem(_COPIES).get(image, published)
+
+    return find
+
+
+def is_copy(file: str) -> bool:
+    """Whether a file that `image_finder` found is a copy, which may have been shrunk, and not a DICOM file.
+
+    Example:
+        >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
+        (True, False)
+    """
+    return file.lower().endswith(_COPIES)
+
+
+def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, image: str) -> _T:
+    """The entry of a mapping, or an error that names the row and lists the known names.
+
+    Example:
+        >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")
+        'bone'
+    """
+    try:
+        return names[name]
+    except KeyError:
+        raise row_error(path, line, image, f"one of {', '.join(names)}", name, "Correct the row.") from None
+
+
+def _split_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a CSV file, which may end in carriage returns alone."""
+    for line in text_lines(path):
+        if "\r" in line[:-2]:
+            yield from io.StringIO(line, newline="")
+        else:
+            yield line

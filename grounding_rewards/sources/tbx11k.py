@@ -1,0 +1,38 @@
+"""TBX11K: 11,200 chest radiographs with tuberculosis boxed, healthy and otherwise sick ones beside them.
+
+Folder::
+
+    annotations/json/TBX11K_{train,val}.json     COCO; file_name relative to imgs/
+    imgs/{tb,health,sick}/*.png                  512 x 512
+
+The VOC files beside the JSON are in pixels of the clinics' originals and not of these images: they are not read.
+Boxes: x, y, width, height in pixels; two of the three categories are used, active and obsolete (latent) tuberculosis.
+Negative: an image entry without annotation, healthy or sick with something else. An image in tb/ without a box is left
+out: it has tuberculosis that nobody located.
+Splits: train and validation. The labels of test were never published.
+Access: open, by a link in the repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.coco import coco_images
+from grounding_rewards.sources.tables import chosen_splits, find_file
+
+_FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
+
+
+@register_reader("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
+def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
+    paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}
+    images = chain.from_iterable(coco_images(path, images="imgs", split=name) for name, path in paths.items())
+    return (_with_group(image) for image in images if image.boxes or "/tb/" not in image.file)
+
+
+def _with_group(image: AnnotatedImage) -> AnnotatedImage:
+    return image._replace(extra={"group": image.file.split("/")[1]})

@@ -1,0 +1,153 @@
+"""Samples of VLM-R1, whose boxes are text of the answer, and of MedGround-R1, which are derived from them.
+
+Files, one sample a line or an entry of a list, with a row per image and question::
+
+    {"id": 1, "image": "a.jpg", "conversations": [{"from": "human", "value": "<image>Please provide the bounding box
+     coordinate of the region this sentence describes: left effusion"}, {"from": "gpt", "value": "[12, 30, 220, 340]"}]}
+    {"image": "a.jpg", "problem": "left effusion", "solution": [12, 30, 220, 340], "normalized_solution": [...]}
+
+Optional: `width` and `height` of the image, else its header is read; `resized_width` and `resized_height`.
+Negative: an image all of whose answers say that there is nothing.
+Source: https://github.com/om-ai-lab/VLM-R1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_files
+from grounding_rewards.sources.tables import header_size, row_error
+
+
+@register_reader("vlm-r1")
+def read_vlm_r1(
+    root: str | Path,
+    *,
+    split: str | None = None,
+    box_format: str | Mapping[str, Any] | None = None,
+    annotations: str = "{split}.jsonl",
+    images: str = ".",
+    phrase_after: str = "this sentence describes:",
+) -> Iterator[AnnotatedImage]:
+    """The images of VLM-R1's or MedGround-R1's samples; all questions about one image are one image.
+
+    Args:
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        box_format: how the answers write boxes, which the numbers do not tell: a name or a mapping as
+            `grounding_rewards.get_box_format` takes. For pixels of the image file:
+            `{"syntax": "vlm-r1", "space": "pixel"}`.
+        annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
+        images: the folder of `image`, likewise.
+        phrase_after: the phrase is what follows this in the question; the whole question where it is not in it.
+
+    Returns:
+        Records in the order in which images end in the file. A label is the one that the answer states, else
+        `finding`; `phrases` has the question's phrase for each box.
+
+    Raises:
+        ValueError: no such file, no or an unknown box format; while iterating, an answer that cannot be read whole, a
+            row with several images, or a format in pixels of the resized image without its size.
+
+    Example:
+        >>> import tempfile
+        >>> row = {"image": "a.png", "width": 40, "height": 30, "problem": "a mass", "solution": [250, 500, 750, 1000]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
+        ...     [(image.file, image.boxes, image.phrases) for image in read_vlm_r1(root, box_format="qwen3-vl")]
+        [('a.png', [[10.0, 15.0, 30.0, 30.0]], ('a mass',))]
+    """
+    if box_format is None:
+        raise ValueError(
+            "Expected a name or a mapping for box_format, got None. State how the answers write boxes, for example "
+            '{"syntax": "vlm-r1", "space": "pixel"} for pixels of the image file.'
+        )
+    fmt = get_box_format(box_format)
+    root = Path(root)
+    return chain.from_iterable(
+        _images(root, path, name, fmt, images, phrase_after) for name, _, path in split_files(root, annotations, split)
+    )
+
+
+def _images(
+    root: Path, path: Path, split: str | None, fmt: BoxFormat, images: str, phrase_after: str
+) -> Iterator[AnnotatedImage]:
+    for image, rows in group_json_rows(path, "image"):
+        yield from sound_images(_image, root, path, split, fmt, images, phrase_after, image, rows)
+
+
+def _image(
+    root: Path,
+    path: Path,
+    split: str | None,
+    fmt: BoxFormat,
+    images: str,
+    phrase_after: str,
+    image: str,
+    rows: Sequence[JsonRow],
+) -> AnnotatedImage:
+    file = PurePosixPath(images, image).as_posix()
+    first = rows[0][1]
+    width, height = pixels(first.get("width")), pixels(first.get("height"))
+    if width is None or height is None:
+        width, height = header_size(root / file)
+    boxes, labels, phrases = [], [], []
+    for row in rows:
+        question, found, names = _answer(path, image, row, fmt, width, height)
+        boxes += found
+        labels += names
+        phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
+    return AnnotatedImage(
+        id=file,
+        file=file,
+        boxes=boxes,
+        labels=labels,
+        width=width,
+        height=height,
+        split=split,
+        phrases=tuple(phrases),
+    )
+
+
+def _answer(
+    path: Path, image: str, numbered: JsonRow, fmt: BoxFormat, width: int, height: int
+) -> tuple[str, list[list[float]], list[str]]:
+    number, row = numbered
+    question, answer = _texts(path, image, number, row)
+    resized = (pixels(row.get("resized_width")), pixels(row.get("resized_height")))
+    if fmt.space.frame == "resized" and None in resized:
+        raise row_error(
+            path, number, image, f"resized_width and resized_height for the box format {fmt.name}", resized,
+            'Add them, or state {"syntax": ..., "space": "pixel"} where the numbers are pixels of the image file.',
+        )  # fmt: skip
+    parsed = parse_boxes(answer, fmt, width=width, height=height, resized_width=resized[0], resized_height=resized[1])
+    if parsed.status not in ("boxes", "empty") or parsed.rejected:
+        raise row_error(
+            path, number, image, f"boxes in the box format {fmt.name}, or a no-finding statement,", answer[:200],
+            f"Correct the answer, or state another box format ({parsed.status}; {parsed.rejected}).",
+        )  # fmt: skip
+    return question, parsed.boxes.tolist(), [label or UNNAMED for label in parsed.labels]
+
+
+def _texts(path: Path, image: str, number: int, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Question and answer of a row."""
+    if "solution" in row:
+        question, answer = row.get("problem"), row["solution"]
+        answer = answer if isinstance(answer, str) else json.dumps(answer)
+    else:
+        turns = {str(turn.get("from")): turn.get("value") for turn in objects_in(row.get("conversations"))}
+        question, answer = turns.get("human"), turns.get("gpt")
+    if not isinstance(question, str) or not isinstance(answer, str):
+        raise row_error(
+            path, number, image, "conversations of human and gpt, or problem and solution,", sorted(row),
+            "Point to a file of VLM-R1 or MedGround-R1 samples.",
+        )  # fmt: skip
+    return question.replace("<image>", "").strip(), answer

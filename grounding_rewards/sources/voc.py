@@ -1,0 +1,248 @@
+"""Pascal VOC, one XML file per image, and CVAT 1.1, one XML file for all; the root tag tells which.
+
+Folder, VOC::
+
+    Annotations/<name>.xml               annotation/{filename,size/{width,height},object/{name,difficult,bndbox}}
+    JPEGImages/<filename>
+    ImageSets/Main/{train,val,test}.txt  a name a line, without its ending; optional
+
+Folder, CVAT 1.1::
+
+    annotations.xml                      annotations/image[name,width,height,subset]/{box,polygon}[label]
+    images/<name>
+
+Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
+format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges.
+Negative: an image without objects.
+Ignored: an object that is difficult.
+Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grounding_rewards.common.texts import read_text
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.documents import pixels, read_xml
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import check_split, outline_box
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+_NO_BOX = ("tag", "attribute")
+
+
+@register_reader("voc")
+def read_voc(
+    root: str | Path,
+    *,
+    split: str | None = None,
+    annotations: str | None = None,
+    images: str | None = None,
+    one_based: bool | None = None,
+) -> Iterator[AnnotatedImage]:
+    """The images of Pascal VOC or CVAT 1.1 files.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train`, `validation` (for `val`) or `test` of `ImageSets/Main`, or a subset of CVAT; None takes all.
+        annotations: a folder of XML files or one such file, relative to the root; by default `Annotations`, else
+            `annotations.xml`.
+        images: the folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
+        one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
+            from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
+
+    Returns:
+        Records in the order of the files' names.
+
+    Raises:
+        ValueError: no such file, or an unknown split; while iterating, a file that cannot be read, or a VOC file
+            without `one_based`.
+
+    Example:
+        >>> import tempfile
+        >>> box = '<box label="mass" xtl="1" ytl="2" xbr="11" ybr="22"/>'
+        >>> cvat = f'<annotations><image name="a.png" width="40" height="30">{box}</image></annotations>'
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "annotations.xml").write_text(cvat)
+        ...     [(image.file, image.boxes, image.labels) for image in read_voc(root)]
+        [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    """
+    root = Path(root)
+    paths = _xml_files(root, annotations)
+    splits = _image_sets(root)
+    if splits:
+        check_split(split, dict.fromkeys(splits.values()))
+        paths = [path for path in paths if split is None or splits.get(path.stem) == split]
+    # A broken file of several costs its image alone.
+    roots = (
+        (path, root)
+        for path in paths
+        for root in (sound_images(read_xml, path) if len(paths) > 1 else [read_xml(path)])
+    )
+    return chain.from_iterable(
+        _images(root, path, images=images, split=split, known_split=splits.get(path.stem), one_based=one_based)
+        for path, root in roots
+    )
+
+
+def _xml_files(root: Path, annotations: str | None) -> list[Path]:
+    names = ("Annotations", "annotations.xml") if annotations is None else (annotations,)
+    for path in (root / name for name in names):
+        if path.is_file():
+            return [path]
+        if path.is_dir() and (files := sorted(path.glob("*.xml"))):
+            return files
+    raise ValueError(
+        f"Expected {' or '.join(names)} with XML in the folder for root, got {str(root)!r} without. "
+        "Name the file or folder in `annotations`."
+    )
+
+
+def _image_sets(root: Path) -> dict[str, str]:
+    splits = {}
+    for name in ("train", "val", "test"):
+        path = root / "ImageSets" / "Main" / f"{name}.txt"
+        for stem in read_text(path).split() if path.is_file() else ():
+            splits[stem] = split_name(name)
+    return splits
+
+
+def _images(
+    root: Element,
+    path: Path,
+    *,
+    images: str | None,
+    split: str | None,
+    known_split: str | None,
+    one_based: bool | None,
+) -> Iterator[AnnotatedImage]:
+    if root.tag == "annotation":
+        if split not in (None, known_split):
+            check_split(split, ())
+        if one_based is None:
+            raise ValueError(
+                f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where "
+                "xmin of the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
+            )
+        yield from sound_images(
+            partial(
+                voc_image,
+                root,
+                path,
+                images="JPEGImages" if images is None else images,
+                split=known_split,
+                one_based=one_based,
+            )
+        )
+    elif root.tag == "annotations":
+        yield from _cvat_images(root, path, "images" if images is None else images, split)
+    else:
+        raise ValueError(
+            f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{root.tag}>. "
+            "Export the annotations in one of the two."
+        )
+
+
+def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
+    """The image of one VOC file.
+
+    Args:
+        root: its root, `<annotation>`.
+        path: where it is, for errors.
+        images: the folder of `filename`.
+        split: what the record says.
+        one_based: as for `read_voc`.
+
+    Raises:
+        ValueError: as `read_voc`.
+    """
+    name = (root.findtext("filename") or "").strip()
+    if not name:
+        raise ValueError(f"Expected <filename> in {path}, got none. Name the image.")
+    boxes, labels, ignored = [], [], []
+    for number, found in enumerate(root.iterfind("object"), start=1):
+        corners = [found.findtext(f"bndbox/{key}") or "" for key in ("xmin", "ymin", "xmax", "ymax")]
+        label = (found.findtext("name") or "").strip()
+        if not label or not all(corners):
+            raise ValueError(
+                f"Expected <name> and <bndbox> in object {number} of {path}, got {label!r} and {corners}. Add them."
+            )
+        x1, y1, x2, y2 = _numbers(corners, f"object {number} of {path}")
+        if one_based:
+            if min(x1, y1) < 1:
+                raise ValueError(
+                    f"Expected pixels from 1 on in object {number} of {path}, as one_based says, got {corners}. "
+                    "Give one_based=False."
+                )
+            x1, y1 = x1 - 1, y1 - 1
+        if (found.findtext("difficult") or "").strip() == "1":
+            ignored.append((x1, y1, x2, y2))
+        else:
+            boxes.append([x1, y1, x2, y2])
+            labels.append(label)
+    return AnnotatedImage(
+        id=f"{images}/{name}",
+        file=f"{images}/{name}",
+        boxes=boxes,
+        labels=labels,
+        width=pixels(root.findtext("size/width")),
+        height=pixels(root.findtext("size/height")),
+        split=split,
+        ignored=tuple(ignored),
+    )
+
+
+def _cvat_images(root: Element, path: Path, images: str, split: str | None) -> Iterator[AnnotatedImage]:
+    if root.find("track") is not None:
+        raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
+    subsets = {id(image): split_name(image.get("subset", "")) or None for image in root.iterfind("image")}
+    check_split(split, dict.fromkeys(name for name in subsets.values() if name is not None))
+    for image in root.iterfind("image"):
+        if split not in (None, subsets[id(image)]):
+            continue
+        yield from sound_images(_cvat_image, image, path, images, subsets[id(image)])
+
+
+def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:
+    name = image.get("name") or ""
+    shapes = [shape for shape in image if shape.tag not in _NO_BOX]
+    return AnnotatedImage(
+        id=f"{images}/{name}",
+        file=f"{images}/{name}",
+        boxes=[_cvat_box(shape, path, number, name) for number, shape in enumerate(shapes, start=1)],
+        labels=[shape.get("label", "") for shape in shapes],
+        width=pixels(image.get("width")),
+        height=pixels(image.get("height")),
+        split=split,
+    )
+
+
+def _cvat_box(shape: Element, path: Path, number: int, name: str) -> list[float]:
+    place = f"shape {number} of image {name!r} in {path}"
+    if not name or not shape.get("label"):
+        raise ValueError(f"Expected a name of the image and a label for {place}, got {shape.get('label')!r}. Add them.")
+    if shape.tag == "box" and _numbers([shape.get("rotation", "0")], place) == [0]:
+        return _numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")], place)
+    if shape.tag == "polygon":
+        return outline_box(_numbers(shape.get("points", "").replace(";", ",").split(","), place))
+    kind = "rotated box" if shape.tag == "box" else shape.tag
+    raise ValueError(f"Expected a box or a polygon for {place}, got a {kind}. Draw a box around it, or remove it.")
+
+
+def _numbers(texts: Sequence[str], place: str) -> list[float]:
+    try:
+        numbers = [float(text) for text in texts]
+    except ValueError:
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise ValueError(f"Expected finite numbers for {place}, got {list(texts)}. Correct or drop it.")
+    return numbers

@@ -1,0 +1,264 @@
+"""YOLO, as Ultralytics reads it: one text file per image, a box or an outline a line, in fractions of the image.
+
+Folder::
+
+    data.yaml                              names, and train, val, test: a folder of images, a list of folders, or a text
+                                           file with a path a line; or instead
+    classes.txt                            a name a line; may also be in labels/
+    images/<split>/<name>.jpg              the size of an image is read from its header
+    labels/<split>/<name>.txt              cls cx cy w h, or cls x1 y1 ... xn yn (an outline, whose box is taken)
+
+Without data.yaml, the first folder below images/ names the split of an image.
+Negative: an image whose text file is empty or missing.
+Source: https://docs.ultralytics.com/datasets/detect/.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.boxes import ORDERS
+from grounding_rewards.common.texts import read_yaml, text_lines
+from grounding_rewards.images.dicom import DICOM_SUFFIXES
+from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import (
+    check_split,
+    header_size,
+    outline_box,
+    read_numbers,
+    row_error,
+    scaled_box,
+)
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
+
+# Rounding can put a box at the border a little beyond it.
+_SLACK = 0.01
+
+
+class _Images(NamedTuple):
+    split: str | None
+    files: list[Path]
+    # The folder that was searched; None where a list names the images, as it need not name all that have labels.
+    folder: Path | None
+
+
+@register_reader("yolo")
+def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
+    """The images of a YOLO folder.
+
+    Args:
+        root: the folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
+        split: `train`, `validation` (for `val`), `test`, or what else the folder has; None takes all.
+
+    Returns:
+        Records in the order of the names of the images; `id` is the same as `file`.
+
+    Raises:
+        ValueError: no names of classes, images or labels; labels without an image; while iterating, a line that cannot
+            be read, such as a prediction.
+    """
+    root = Path(root)
+    found = _described(root)
+    names, sources = found if found is not None else _listed(root)
+    check_split(split, dict.fromkeys(source.split for source in sources if source.split is not None))
+    chosen = [source for source in sources if split in (None, source.split)]
+    for source in chosen:
+        _check_labels(source)
+    return (
+        image
+        for source in chosen
+        for path in source.files
+        for image in sound_images(_image, root, path, source.split, names)
+    )
+
+
+def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
+    """The boxes of a text file and their labels, xyxy in fractions of the image; none where the file is missing.
+
+    A corner up to 0.01 beyond the image is moved to its edge.
+
+    Args:
+        path: the text file.
+        names: name of every class, by its number.
+
+    Raises:
+        ValueError: a line that is neither a box nor an outline, or a class without a name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.txt").write_text("1 0.5 0.5 0.5 1")
+        ...     list(read_label_file(Path(root, "a.txt"), ["mass", "nodule"]))
+        [('nodule', [0.25, 0.0, 0.75, 1.0])]
+    """
+    path = Path(path)
+    if not path.is_file():
+        return
+    for number, line in enumerate(text_lines(path), start=1):
+        line = line.strip()
+        fields = line.split()
+        if not fields:
+            continue
+        if len(fields) == 6:
+            raise row_error(
+                path, number, path.stem, "5 fields, or an odd number from 7 on,", line,
+                "Six are a prediction with its confidence: point to the labels, not to what a model wrote.",
+            )  # fmt: skip
+        if len(fields) % 2 == 0 or len(fields) < 5:
+            raise row_error(
+                path, number, path.stem, "cls cx cy w h, or cls and three points or more,", line, "Correct the line."
+            )
+        index, *values = read_numbers(fields, path, number, path.stem)
+        if index not in range(len(names)):
+            raise row_error(
+                path, number, path.stem, f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others."
+            )
+        if not all(-_SLACK <= value <= 1 + _SLACK for value in values):
+            raise row_error(
+                path,
+                number,
+                path.stem,
+                "fractions of the image",
+                line,
+                "Divide pixels by the image's width and height.",
+            )
+        yield names[int(index)], [_at_the_edge(value) for value in _corners(values)]
+
+
+def _corners(values: Sequence[float]) -> list[float]:
+    if len(values) == 4:
+        return list(ORDERS["cxcywh"].to_xyxy(*values))
+    return outline_box(values)
+
+
+def _at_the_edge(value: float) -> float:
+    """Move a coordinate that rounding put a little beyond the image to its edge; one farther out is wrong and stays.
+
+    Example:
+        >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
+        (0.0, 0.3, 1.0, 1.2)
+    """
+    return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
+
+
+def _image(root: Path, path: Path, split: str | None, names: Sequence[str]) -> AnnotatedImage:
+    width, height = header_size(path)
+    found = list(read_label_file(_label_path(path), names))
+    file = Path(os.path.relpath(path, root)).as_posix()
+    return AnnotatedImage(
+        id=file,
+        file=file,
+        boxes=[scaled_box(box, width, height) for _, box in found],
+        labels=[label for label, _ in found],
+        width=width,
+        height=height,
+        split=split,
+    )
+
+
+def _label_path(path: Path) -> Path:
+    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label is beside the image."""
+    parts = list(path.parts)
+    for position in range(len(parts) - 2, -1, -1):
+        if parts[position] == "images":
+            parts[position] = "labels"
+            break
+    return Path(*parts).with_suffix(".txt")
+
+
+def _check_labels(source: _Images) -> None:
+    expected = {_label_path(path) for path in source.files}
+    if not any(path.is_file() for path in expected):
+        raise ValueError(
+            f"Expected labels for the images of split {source.split}, got no text file such as "
+            f"{min(expected, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for `images`."
+        )
+    if source.folder is None:
+        return
+    lonely = sorted(
+        str(path)
+        for folder in {path.parent for path in expected}
+        for path in folder.glob("*.txt")
+        if path not in expected and path.name != "classes.txt"
+    )
+    if lonely:
+        raise ValueError(
+            f"Expected an image in {source.folder} for every label, got {len(lonely)} without: "
+            f"{', '.join(lonely[:3])}. Download the images, or remove the labels."
+        )
+
+
+def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
+    """Names of classes, and images, from a YAML file; None where the folder has none."""
+    for path in sorted(root.glob("*.y*ml")):
+        content = read_yaml(path)
+        if not isinstance(content, dict) or "names" not in content:
+            continue
+        if "kpt_shape" in content:
+            raise ValueError(
+                f"Expected labels with boxes or outlines in {path}, got kpt_shape: a pose dataset, whose points would "
+                "read as outlines. Export boxes."
+            )
+        sources = []
+        for key, value in content.items():
+            if key in ("train", "val", "valid", "test") and value:
+                entries = value if isinstance(value, list) else [value]
+                sources += [_entry(root, content.get("path"), str(entry), split_name(key)) for entry in entries]
+        if not sources:
+            raise ValueError(f"Expected train, val or test in {path}, got none of them. Name the folders of images.")
+        return _names(content["names"], path), sources
+    return None
+
+
+def _names(given: Any, path: Path) -> list[str]:
+    if isinstance(given, dict) and sorted(given) == list(range(len(given))):
+        given = [given[index] for index in range(len(given))]
+    if not isinstance(given, list) or not given:
+        raise ValueError(
+            f"Expected a list, or a mapping of 0, 1, 2 ..., for names in {path}, got {given!r:.200}. Name every class."
+        )
+    return [str(name) for name in given]
+
+
+def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
+    """The images of an entry, relative to `path`, or, if that is of another machine, to the YAML file."""
+    tried = [root / str(base or "") / entry, root / entry]
+    # Roboflow writes ../train/images in a file beside train/.
+    tried += [root / entry.removeprefix("../")]
+    for path in tried:
+        if path.is_dir():
+            return _Images(split, _images(path), path)
+        if path.is_file():
+            files = [path.parent / line.strip() for line in text_lines(path) if line.strip()]
+            return _Images(split, sorted(files), None)
+    raise ValueError(
+        f"Expected a folder or a list of images for {split}, got {entry!r}, which is not in {str(root)!r}. "
+        "Correct the path in the file."
+    )
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+
+
+def _listed(root: Path) -> tuple[list[str], list[_Images]]:
+    """Names of classes from classes.txt, and the images below images/."""
+    lists = [path for path in (root / "classes.txt", root / "labels" / "classes.txt") if path.is_file()]
+    folder = root / "images"
+    if not lists or not folder.is_dir():
+        raise ValueError(
+            f"Expected a .yaml file with names, or classes.txt and the folder images, in the folder for root, got "
+            f"{str(root)!r} without. Write the names of the classes, one a line, into classes.txt."
+        )
+    names = [line.strip() for line in text_lines(lists[0]) if line.strip()]
+    by_split: dict[str | None, list[Path]] = {}
+    for path in _images(folder):
+        inside = path.relative_to(folder).parts
+        by_split.setdefault(split_name(inside[0]) if len(inside) > 1 else None, []).append(path)
+    return names, [_Images(split, files, folder) for split, files in by_split.items()]

@@ -1,0 +1,266 @@
+"""A normal chest with individual proportions, in millimetres, seen from the front or from the side.
+
+Proportions are those of an adult; the cardiothoracic ratio (width of the heart over the inner width of the chest) of a
+normal heart is below 0.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from grounding_rewards.synthetic.canvas import Canvas, ramp
+
+VIEWS = ("PA", "AP", "LL")
+"""Projections: back to front, front to back (in bed), and lateral with the left side at the image."""
+
+_NORMAL_RATIO = (0.40, 0.48)
+_EDGE = 4.0
+
+# Outlines of a lung from its apex (0) to its lowest point (1). From the front: distance of the inner and outer edge
+# from the midline in half widths of the chest. From the side: distance of the front and back edge from the middle.
+_LEVELS = (0.0, 0.05, 0.16, 0.35, 0.6, 0.85, 1.0)
+_INNER = (0.42, 0.27, 0.19, 0.17, 0.19, 0.21, 0.22)
+_OUTER = (0.44, 0.62, 0.79, 0.90, 0.97, 1.0, 0.99)
+_FRONT = (-0.05, -0.24, -0.45, -0.62, -0.72, -0.76, -0.74)
+_BACK = (0.05, 0.38, 0.58, 0.70, 0.75, 0.74, 0.68)
+
+
+@dataclass(frozen=True)
+class Lung:
+    """One lung, or both lungs superimposed in an image from the side.
+
+    side: -1 in the left half of the image, which is the patient's right; 1 in the other; 0 in an image from the side.
+    middle: x of the midline.
+    top, base: y of the apex and of the lowest point.
+    half_width: of the chest.
+    dome: how far the diaphragm rises above the lowest point.
+    """
+
+    side: int
+    middle: float
+    top: float
+    base: float
+    half_width: float
+    dome: float
+
+    def edges(self, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+        """The smaller and the larger x of the lung at a height."""
+        from scipy.interpolate import PchipInterpolator
+
+        level = np.clip((np.asarray(y) - self.top) / (self.base - self.top), 0.0, 1.0)
+        shapes = (_INNER, _OUTER) if self.side else (_FRONT, _BACK)
+        near, far = (PchipInterpolator(_LEVELS, shape)(level) * self.half_width for shape in shapes)
+        if self.side < 0:
+            return self.middle - far, self.middle - near
+        return self.middle + near, self.middle + far
+
+    def floor(self, x: np.ndarray | float) -> np.ndarray:
+        """The y of the diaphragm: a dome that falls steeply to the wall (from the side, to the back)."""
+        left, right = self.edges(self.base - 0.15 * (self.base - self.top))
+        share = np.clip((np.asarray(x) - left) / (right - left), 0.0, 1.0)
+        share = 1.0 - share if self.side < 0 else share
+        outer = np.clip((share - 0.4) / 0.6, 0.0, 1.0) ** 2.5
+        inner = 0.35 * np.clip((0.4 - share) / 0.4, 0.0, 1.0) ** 2
+        return self.base - self.dome * (1.0 - outer - inner)
+
+    def inward(self, canvas: Canvas) -> np.ndarray:
+        """How far inside the lung every pixel lies, negative outside; `(rows, columns)`."""
+        left, right = self.edges(canvas.y)
+        sides = np.minimum(canvas.x - left, right - canvas.x)
+        return np.minimum(sides, np.minimum(self.floor(canvas.x) - canvas.y, canvas.y - self.top))
+
+    def place(self, across: float, down: float) -> tuple[float, float]:
+        """The point at these shares of the lung's width, from its smaller x, and of its height above the diaphragm."""
+        y = self.top + down * (self.base - self.dome - self.top)
+        left, right = self.edges(y)
+        return float(left + across * (right - left)), y
+
+
+@dataclass(frozen=True)
+class Anatomy:
+    """The proportions of a patient in one projection, and the seed of random details.
+
+    heart_ratio: the cardiothoracic ratio.
+    lungs: the right and left lung, or one that stands for both in an image from the side.
+    """
+
+    view: str
+    middle: float
+    heart_ratio: float
+    lungs: tuple[Lung, ...]
+    breasts: bool
+    seed: int
+
+    @property
+    def top(self) -> float:
+        return self.lungs[0].top
+
+    @property
+    def base(self) -> float:
+        return self.lungs[0].base
+
+    @property
+    def half_width(self) -> float:
+        return self.lungs[0].half_width
+
+
+def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
+    """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size in millimetres."""
+    frontal = view != "LL"
+    half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
+    middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
+    # Patients in bed breathe in less deeply
+    lung = float(rng.uniform(235.0, 275.0) if view != "AP" else rng.uniform(200.0, 240.0)) * min(1.0, height / 400.0)
+    top = (height - lung) * float(rng.uniform(0.33, 0.45))
+    dome = float(rng.uniform(32.0, 46.0))
+    drop = float(rng.uniform(4.0, 14.0))
+    ratio = float(rng.uniform(*_NORMAL_RATIO)) * (1.08 if view == "AP" else 1.0)
+    sides = (-1, 1) if frontal else (0,)
+    lungs = tuple(
+        Lung(side, middle, top, top + lung + (drop if side > 0 else 0.0), half_width, dome if frontal else 1.8 * dome)
+        for side in sides
+    )
+    return Anatomy(view, middle, ratio, lungs, bool(rng.random() < 0.4), int(rng.integers(2**32)))
+
+
+def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
+    """Paint everything but the heart."""
+    rng = np.random.default_rng(anatomy.seed)
+    for lung in anatomy.lungs:
+        canvas.air = np.maximum(canvas.air, ramp(lung.inward(canvas), _EDGE))
+    if anatomy.view == "LL":
+        _paint_from_the_side(canvas, anatomy)
+    else:
+        _paint_from_the_front(canvas, anatomy)
+    for lung in anatomy.lungs:
+        _paint_vessels(canvas, lung, rng)
+
+
+def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
+    """Push the lung aside for a heart of this cardiothoracic ratio, and return its mask, `(rows, columns)`."""
+    width = 2.0 * anatomy.half_width * ratio
+    floor = anatomy.base - anatomy.lungs[0].dome
+    # A large heart grows to the sides rather than upwards
+    flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
+    if anatomy.view == "LL":
+        x, y, tilt = anatomy.middle - 0.30 * anatomy.half_width, floor - 0.18 * width, -0.5
+    else:
+        # A third of the heart lies right of the midline
+        x, y, tilt = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width, 0.6
+    mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=_EDGE, tilt=tilt)
+    canvas.air *= 1.0 - 0.9 * mask
+    canvas.tissue += 0.25 * mask
+    return mask
+
+
+def _paint_from_the_front(canvas: Canvas, anatomy: Anatomy) -> None:
+    from scipy.interpolate import PchipInterpolator
+
+    middle, top, base, half = anatomy.middle, anatomy.top, anatomy.base, anatomy.half_width
+    heights = np.array([top - 400, top - 55, top - 30, top - 5, top + 45, top + 115, base, base + 200])
+    outline = PchipInterpolator(heights, [56, 58, 85, half + 28, half + 62, half + 34, half + 24, half + 30])(canvas.y)
+    across = np.abs(canvas.x - middle) / outline
+    canvas.tissue += 1.5 * np.clip(1.0 - 0.45 * across**3, 0.0, 1.0) * ramp((1.0 - across) * outline, 6.0)
+    canvas.tissue += 0.3 * ramp(canvas.y - base + 10.0, 40.0) * (across < 1.0)
+    _paint_spine(canvas, np.array([[middle, 0.0], [middle, base + 300.0]]), width=34.0)
+    _add(canvas, [[middle, -20.0], [middle + 1.0, top + 62.0]], width=17.0, amount=-0.30)
+    canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=_EDGE)
+    canvas.tissue -= 0.35 * canvas.ellipse(middle + 0.5 * half, base - 6.0, 26.0, 15.0, softness=6.0)
+    for lung in anatomy.lungs:
+        side = lung.side
+        _add(canvas, [[middle, top + 62.0], [middle + side * 30.0, top + 86.0]], width=11.0, amount=-0.15)
+        _paint_ribs(canvas, lung)
+        collar = [
+            [middle + side * 13.0, top + 33.0],
+            [middle + side * 0.45 * half, top + 20.0],
+            [middle + side * 1.12 * half, top + 2.0],
+        ]
+        _add(canvas, collar, width=12.0, amount=0.22)
+        blade = [[middle + side * (half + 6.0), top + 25.0], [middle + side * (half - 4.0), top + 125.0]]
+        _add(canvas, blade, width=12.0, amount=0.13)
+        if anatomy.breasts:
+            chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
+            canvas.tissue += 0.14 * chest
+
+
+def _paint_from_the_side(canvas: Canvas, anatomy: Anatomy) -> None:
+    from scipy.interpolate import PchipInterpolator
+
+    (lung,) = anatomy.lungs
+    middle, top, base, half = lung.middle, lung.top, lung.base, lung.half_width
+    heights = np.array([top - 400, top - 45, top - 10, top + 60, base - 40, base + 200])
+    front = PchipInterpolator(heights, [52, 56, 95, 0.62 * half + 42, 0.78 * half + 26, 0.8 * half + 24])(canvas.y)
+    back = PchipInterpolator(heights, [50, 60, 0.5 * half + 30, 0.75 * half + 40, 0.82 * half + 36, 0.7 * half + 40])(
+        canvas.y
+    )
+    inward = np.minimum(canvas.x - middle + front, middle + back - canvas.x)
+    canvas.tissue += 1.45 * ramp(inward, 6.0) * np.clip(0.7 + inward / 120.0, 0.7, 1.0)
+    canvas.tissue += 0.35 * ramp(canvas.y - lung.floor(canvas.x), 20.0) * ramp(inward, 6.0)
+    # The raised arms
+    canvas.tissue += 0.55 * canvas.ellipse(middle - 0.15 * half, top - 30.0, 0.55 * half, 52.0, softness=20.0, tilt=0.3)
+    level = np.linspace(0.0, 1.0, 12)
+    bend = middle + half * (0.42 + 0.26 * np.sin(np.pi * (0.15 + 0.6 * level)))
+    _paint_spine(canvas, np.stack([bend, top - 60.0 + level * (base - top + 160.0)], axis=1), width=30.0)
+    left, _ = lung.edges(top + np.array([0.16, 0.35, 0.6]) * (base - top))
+    _add(
+        canvas,
+        np.stack([left - 5.0, top + np.array([0.16, 0.35, 0.6]) * (base - top)], axis=1),
+        width=9.0,
+        amount=0.3,
+    )
+    _add(canvas, [[middle - 4.0, top - 60.0], [middle + 16.0, top + 75.0]], width=17.0, amount=-0.14)
+    for number in range(9):
+        y = top + 12.0 + number * (base - top) / 9.5
+        (start,), (end,) = (np.atleast_1d(edge) for edge in lung.edges(y))
+        share = np.linspace(0.0, 1.0, 9)
+        rib = np.stack([end + 4.0 + share * 0.8 * (start - end), y + 46.0 * share**1.4], axis=1)
+        _add(canvas, rib, width=9.0, amount=0.10)
+    hilum = canvas.ellipse(middle + 6.0, top + 0.42 * (base - top), 20.0, 26.0, softness=16.0)
+    canvas.tissue += 0.22 * hilum
+
+
+def _paint_spine(canvas: Canvas, points: np.ndarray, *, width: float) -> None:
+    _add(canvas, points, width=width, amount=0.30)
+    for y in np.arange(points[0, 1] + 12.0, points[-1, 1], 25.0):
+        x = float(np.interp(y, points[:, 1], points[:, 0]))
+        _add(canvas, [[x - width / 2 + 4.0, y], [x + width / 2 - 4.0, y]], width=4.0, amount=-0.10)
+
+
+def _paint_ribs(canvas: Canvas, lung: Lung) -> None:
+    share = np.linspace(0.0, 1.0, 14)
+    gap = (lung.base - lung.top) / 9.0
+    for number in range(10):
+        start = lung.top - 2.0 + number * gap
+        near, far = (np.abs(edge - lung.middle) for edge in lung.edges(start + 10.0))
+        reach = max(float(near), float(far)) + 5.0
+        x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
+        back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
+        _add(canvas, back, width=10.0, amount=0.15)
+        _add(canvas, back, width=5.5, amount=-0.05)
+        if 0 < number < 7:
+            front = np.stack([x[4:], back[-1, 1] + 44.0 * (1.0 - share[4:]) ** 0.8 + 4.0], axis=1)
+            _add(canvas, front, width=11.0, amount=0.07)
+
+
+def _paint_vessels(canvas: Canvas, lung: Lung, rng: np.random.Generator) -> None:
+    """Branches from the root of the lung that thin out towards its edge."""
+    root = lung.place(0.5, 0.55) if not lung.side else lung.place(0.95 if lung.side < 0 else 0.05, 0.55)
+    outward = np.pi if lung.side < 0 else 0.0
+    length = 0.95 * lung.half_width
+    for _ in range(44 if lung.side else 60):
+        angle = outward + rng.uniform(-1.45, 1.45) if lung.side else rng.uniform(0.0, 2.0 * np.pi)
+        point, width = np.array(root) + rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5)
+        steps = rng.normal(0.0, 0.22, (4, 2))
+        for bends in steps:
+            pieces = [point]
+            for bend in bends:
+                angle += bend
+                pieces.append(pieces[-1] + length / 9.0 * np.array([np.cos(angle), np.sin(angle)]))
+            canvas.add_line(canvas.vessels, np.array(pieces), width=width, amount=0.14 * min(1.0, width / 2.5))
+            point, width = pieces[-1], 0.72 * width
+
+
+def _add(canvas: Canvas, points: object, *, width: float, amount: float) -> None:
+    canvas.add_line(canvas.tissue, np.array(points, dtype=float), width=width, amount=amount)

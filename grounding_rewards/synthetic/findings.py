@@ -1,0 +1,304 @@
+"""Findings: frequency, size, place, look, and the phrase for a report.
+
+Sizes follow public metrics. `NIH` is BBox_List_2017.csv of ChestX-ray14, 984 boxes; a share of its 1024 pixels is taken
+as that share of an image of 400 mm. Percentiles are the 10th, 50th and 90th.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Lung, paint_heart
+from grounding_rewards.synthetic.canvas import Canvas, ramp
+
+_SIDES = {-1: "right", 1: "left"}
+_EDGE = 4.0
+_IMAGE = 400.0
+
+
+@dataclass(frozen=True)
+class PlannedFinding:
+    """A finding to be painted, in millimetres of the image.
+
+    label: One of `FINDINGS`.
+    side: -1 in the patient's right, 1 in his left, 0 for neither.
+    x, y: its middle or its start.
+    width, height: its extent before it is cut off at the lung or the image.
+    phrase: what a report says; `{zone}` is replaced by the name of the place once the box is known.
+    seed: of its irregular outline.
+    """
+
+    label: str
+    side: int
+    x: float
+    y: float
+    width: float
+    height: float
+    phrase: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Kind:
+    frequency: float
+    views: tuple[str, ...]
+    place: Callable[[np.random.Generator, Anatomy], PlannedFinding]
+    paint: Callable[[Canvas, Anatomy, PlannedFinding], np.ndarray]
+
+
+def _spread(rng: np.random.Generator, low: float, median: float, high: float) -> float:
+    """A lognormal number whose 10th and 90th percentiles are as far apart as `low` and `high`, clipped."""
+    # 1.2816 is the 90th percentile of the normal distribution.
+    value = median * math.exp(math.log(high / low) / (2 * 1.2816) * rng.normal())
+    return float(np.clip(value, low / 2, high * 2))
+
+
+def _side_of(rng: np.random.Generator, anatomy: Anatomy) -> Lung:
+    return anatomy.lungs[int(rng.integers(len(anatomy.lungs)))]
+
+
+def _zone(lung: Lung, x: float, y: float) -> str:
+    """The name of the place in a lung: side and third of its height, or front and back in an image from the side."""
+    share = (y - lung.top) / (lung.base - lung.dome - lung.top)
+    third = "upper" if share < 1 / 3 else "middle" if share < 2 / 3 else "lower"
+    if lung.side:
+        return f"{_SIDES[lung.side]} {third} zone"
+    left, right = lung.edges(y)
+    return f"{'anterior' if x < (left + right) / 2 else 'posterior'} {third} zone"
+
+
+def _in_lung(
+    rng: np.random.Generator, anatomy: Anatomy, label: str, size: tuple[float, float], word: str
+) -> PlannedFinding:
+    lung = _side_of(rng, anatomy)
+    x, y = lung.place(float(rng.uniform(0.2, 0.8)), float(rng.uniform(0.12, 0.9)))
+    phrase = f"{word} {label} in the {{zone}}".strip()
+    return PlannedFinding(label, lung.side, x, y, *size, phrase, int(rng.integers(2**32)))
+
+
+def _place_nodule(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 79 boxes: side 0.045, 0.068, 0.095. A box leaves about a fifth of margin; 30 mm and more is a mass
+    # (Fleischner Society glossary, Radiology 2008;246:697).
+    size = min(29.0, 0.8 * _IMAGE * _spread(rng, 0.045, 0.068, 0.095))
+    shape = size, min(29.0, size * float(rng.uniform(0.85, 1.15)))
+    return _in_lung(rng, anatomy, "nodule", shape, "small" if size < 16 else "")
+
+
+def _place_mass(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 85 boxes: side 0.076, 0.121, 0.347.
+    size = float(np.clip(0.8 * _IMAGE * _spread(rng, 0.076, 0.121, 0.347), 31.0, 110.0))
+    shape = size, max(31.0, size * float(rng.uniform(0.8, 1.2)))
+    return _in_lung(rng, anatomy, "mass", shape, "large" if size > 60 else "")
+
+
+def _place_consolidation(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, pneumonia, 120 boxes: width 0.164, 0.223, 0.574, height 0.158, 0.269, 0.497.
+    width, height = _IMAGE * _spread(rng, 0.164, 0.223, 0.574), _IMAGE * _spread(rng, 0.158, 0.269, 0.497)
+    return _in_lung(rng, anatomy, "consolidation", (width, height), "large" if height > 140 else "")
+
+
+def _place_atelectasis(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 180 boxes: width 0.099, 0.167, 0.321.
+    lung = _side_of(rng, anatomy)
+    x, y = lung.place(float(rng.uniform(0.4, 0.6)), float(rng.uniform(0.6, 0.88)))
+    size = _IMAGE * _spread(rng, 0.099, 0.167, 0.321), float(rng.uniform(6.0, 14.0))
+    return PlannedFinding(
+        "atelectasis", lung.side, x, y, *size, "linear atelectasis in the {zone}", int(rng.integers(2**32))
+    )
+
+
+def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 153 boxes: height 0.087, 0.271, 0.588.
+    lung = _side_of(rng, anatomy)
+    height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
+    word = "small" if height < 70 else "moderate" if height < 150 else "large"
+    where = f"{_SIDES[lung.side]} pleural effusion" if lung.side else "pleural effusion, posterior"
+    return PlannedFinding(
+        "pleural effusion", lung.side, lung.middle, lung.base - height, lung.half_width, height, f"{word} {where}", 0
+    )
+
+
+def _place_pneumothorax(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 98 boxes: height 0.083, 0.201, 0.517.
+    lung = _side_of(rng, anatomy)
+    height = min(_IMAGE * _spread(rng, 0.083, 0.201, 0.517), 0.8 * (lung.base - lung.top))
+    word = "small" if height < 60 else "moderate" if height < 120 else "large"
+    phrase = f"{word} {_SIDES[lung.side]} apical pneumothorax"
+    return PlannedFinding("pneumothorax", lung.side, lung.middle, lung.top, 0.35 * height, height, phrase, 0)
+
+
+def _place_cardiomegaly(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # NIH, 146 boxes: width 0.403, 0.466, 0.535. A heart is enlarged from half of the chest's width up.
+    ratio = float(np.clip(_IMAGE * _spread(rng, 0.403, 0.466, 0.535) / (2 * anatomy.half_width), 0.54, 0.68))
+    width = 2 * anatomy.half_width * ratio
+    word = "mild" if ratio < 0.58 else "moderate" if ratio < 0.65 else "severe"
+    return PlannedFinding("cardiomegaly", 0, anatomy.middle, anatomy.base, width, width, f"{word} cardiomegaly", 0)
+
+
+def _place_pacemaker(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # Usual devices are 40 to 55 mm wide and 40 to 60 mm high. Most lie below the left clavicle.
+    side = int(rng.choice([-1, 1], p=[0.25, 0.75]))
+    x = anatomy.middle + side * float(rng.uniform(0.62, 0.85)) * anatomy.half_width
+    y = anatomy.top + float(rng.uniform(45.0, 80.0))
+    size = float(rng.uniform(40.0, 55.0)), float(rng.uniform(40.0, 60.0))
+    phrase = f"pacemaker over the {_SIDES[side]} upper chest"
+    return PlannedFinding("pacemaker", side, x, y, *size, phrase, int(rng.integers(2**32)))
+
+
+def _place_tube(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFinding:
+    # Outer diameter 9 to 12 mm; the tip lies 30 to 50 mm above the carina.
+    tip = anatomy.top + 62.0 - float(rng.uniform(30.0, 50.0))
+    phrase = "endotracheal tube in the midline"
+    return PlannedFinding("endotracheal tube", 0, anatomy.middle, tip, float(rng.uniform(9.0, 12.0)), tip, phrase, 0)
+
+
+def _lobed(canvas: Canvas, finding: PlannedFinding, bumps: float) -> np.ndarray:
+    """The distance from the middle, 1 on the outline, of a body with an irregular outline; `(rows, columns)`."""
+    rng = np.random.default_rng(finding.seed)
+    x, y = (canvas.x - finding.x) / (finding.width / 2), (canvas.y - finding.y) / (finding.height / 2)
+    angle = np.arctan2(y, x)
+    outline = np.ones_like(angle)
+    for waves in range(2, 7):
+        outline += bumps * rng.normal() / waves * np.cos(waves * angle + rng.uniform(0.0, 2.0 * np.pi))
+    return np.hypot(x, y) / np.maximum(outline, 0.5)
+
+
+def _paint_ball(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    radius = _lobed(canvas, finding, 0.06)
+    soft = 1.0 - ramp((radius - 1.0) * min(finding.width, finding.height) / 2, 3.0)
+    # The thickness of a ball, but not down to nothing, so that its edge is seen
+    mask = soft * (0.35 + 0.65 * np.sqrt(np.clip(1.0 - radius**2, 0.0, 1.0)))
+    canvas.tissue += (0.35 + 0.006 * min(finding.width, 60.0)) * mask
+    return soft
+
+
+def _paint_consolidation(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    from scipy.ndimage import gaussian_filter, map_coordinates
+
+    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    rng = np.random.default_rng(finding.seed + 1)
+    size = min(finding.width, finding.height)
+    extent = ramp((1.0 - _lobed(canvas, finding, 0.18)) * size / 2, 0.2 * size)
+    # Patches of the same size whatever the pixels
+    rows, columns = canvas.shape
+    grain = gaussian_filter(rng.normal(size=(64, 64)), 1.6)
+    places = np.meshgrid(np.linspace(0.0, 63.0, rows), np.linspace(0.0, 63.0, columns), indexing="ij")
+    patches = np.clip(0.65 + 1.6 * map_coordinates(grain, places, order=1), 0.25, 1.0)
+    mask = extent * ramp(lung.inward(canvas), _EDGE)
+    seen = mask * canvas.air
+    canvas.air *= 1.0 - 0.8 * mask * patches
+    return seen
+
+
+def _paint_atelectasis(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    tilt = np.random.default_rng(finding.seed).uniform(-0.25, 0.25)
+    band = canvas.ellipse(finding.x, finding.y, finding.width / 2, finding.height / 2, softness=3.0, tilt=tilt)
+    mask = band * ramp(lung.inward(canvas), _EDGE)
+    seen = mask * canvas.air
+    canvas.air *= 1.0 - 0.75 * mask
+    return seen
+
+
+def _paint_effusion(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    left, right = lung.edges(lung.base - 0.3 * (lung.base - lung.top))
+    share = np.clip((canvas.x - left) / (right - left), 0.0, 1.0)
+    share = 1.0 - share if finding.side < 0 else share
+    # The meniscus: fluid climbs along the wall
+    surface = finding.y + 0.75 * finding.height * (1.0 - share**1.6)
+    mask = ramp(canvas.y - surface, 7.0) * ramp(lung.inward(canvas), _EDGE)
+    seen = mask * canvas.air
+    canvas.air *= 1.0 - 0.97 * mask
+    return seen
+
+
+def _paint_pneumothorax(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    (lung,) = (lung for lung in anatomy.lungs if lung.side == finding.side)
+    down = np.clip((canvas.y - finding.y) / finding.height, 0.0, 1.0)
+    left, right = lung.edges(canvas.y)
+    outer = canvas.x - left if finding.side < 0 else right - canvas.x
+    # The lung has sunk from the wall and from the apex, less the lower
+    gap = np.minimum(outer - finding.width * (1.0 - down**2), canvas.y - finding.y - 0.45 * finding.width)
+    inside = ramp(lung.inward(canvas), _EDGE)
+    mask = ramp(-gap, 2.5) * inside * (canvas.y < finding.y + finding.height)
+    seen = mask * canvas.air
+    canvas.vessels *= 1.0 - mask
+    canvas.air += 0.14 * seen
+    line = np.exp(-((gap / 1.2) ** 2)) * inside * (canvas.y < finding.y + finding.height)
+    canvas.tissue += 0.16 * line
+    return seen
+
+
+def _paint_cardiomegaly(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    return paint_heart(canvas, anatomy, finding.width / (2 * anatomy.half_width))
+
+
+def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    tilt = np.random.default_rng(finding.seed).uniform(-0.4, 0.4)
+    x, y = canvas.x - finding.x, canvas.y - finding.y
+    along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
+    # A superellipse: a box with round corners
+    radius = ((2 * along / finding.width) ** 4 + (2 * across / finding.height) ** 4) ** 0.25
+    mask = ramp((1.0 - radius) * finding.width / 2, 1.5)
+    canvas.tissue += 2.6 * mask
+    return mask
+
+
+def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    mask = np.zeros(canvas.shape)
+    path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
+    canvas.add_line(mask, path, width=finding.width, amount=1.0)
+    canvas.tissue += 0.30 * mask
+    # A stripe of metal salt along the wall
+    canvas.add_line(canvas.tissue, path - [finding.width / 2 - 1.5, 1.5], width=1.6, amount=0.5)
+    return mask
+
+
+_FRONTAL = ("PA", "AP")
+# In the order in which they are painted: what hides more comes first, so that what it hides gets no box.
+_KINDS = {
+    "cardiomegaly": _Kind(1.3, _FRONTAL, _place_cardiomegaly, _paint_cardiomegaly),
+    "pneumothorax": _Kind(0.8, _FRONTAL, _place_pneumothorax, _paint_pneumothorax),
+    "pleural effusion": _Kind(1.3, VIEWS, _place_effusion, _paint_effusion),
+    "consolidation": _Kind(1.2, VIEWS, _place_consolidation, _paint_consolidation),
+    "atelectasis": _Kind(0.9, _FRONTAL, _place_atelectasis, _paint_atelectasis),
+    "mass": _Kind(0.7, VIEWS, _place_mass, _paint_ball),
+    "nodule": _Kind(1.2, VIEWS, _place_nodule, _paint_ball),
+    "pacemaker": _Kind(0.6, _FRONTAL, _place_pacemaker, _paint_pacemaker),
+    "endotracheal tube": _Kind(0.6, ("AP",), _place_tube, _paint_tube),
+}
+
+FINDINGS = tuple(_KINDS)
+"""The findings that may be drawn, in words of the shared vocabulary and in the order of an image's labels."""
+
+_COUNTS = {0: 0.25, 1: 0.42, 2: 0.22, 3: 0.11}
+_NODULES = {1: 0.75, 2: 0.17, 3: 0.08}
+
+
+def plan_findings(rng: np.random.Generator, anatomy: Anatomy) -> tuple[PlannedFinding, ...]:
+    """Choose findings and their places; a quarter of the images has none, and only nodules occur several times."""
+    possible = [label for label, kind in _KINDS.items() if anatomy.view in kind.views]
+    weights = np.array([_KINDS[label].frequency for label in possible])
+    count = rng.choice(list(_COUNTS), p=list(_COUNTS.values()))
+    chosen = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())
+    findings: list[PlannedFinding] = []
+    for label in sorted(chosen.tolist(), key=FINDINGS.index):
+        times = int(rng.choice(list(_NODULES), p=list(_NODULES.values()))) if label == "nodule" else 1
+        findings.extend(_KINDS[label].place(rng, anatomy) for _ in range(times))
+    return tuple(findings)
+
+
+def paint_finding(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
+    """Paint a finding and return its mask, `(rows, columns)`, 0 to 1."""
+    return _KINDS[finding.label].paint(canvas, anatomy, finding)
+
+
+def describe(anatomy: Anatomy, finding: PlannedFinding, x: float, y: float) -> str:
+    """The phrase of a finding whose box has its centre at x and y, in millimetres."""
+    lung = next((lung for lung in anatomy.lungs if lung.side == finding.side), anatomy.lungs[0])
+    return finding.phrase.format(zone=_zone(lung, x, y))

@@ -1,0 +1,195 @@
+"""A few evaluation images with the model's boxes, in the tracker of a training, every so many steps.
+
+Images are patients' data: they leave the training for a tracker only where `show_images` asks for it, and then to this
+machine's disk. TensorBoard writes there anyway; trackio does without a space; wandb does offline, which is set unless
+the user has said by WANDB_MODE, or by a run of their own, where it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+from transformers import TrainerCallback
+from transformers.integrations import TensorBoardCallback
+from trl.models.utils import unwrap_model_for_generation
+
+from grounding_rewards.images.decoding import rows_without_images
+from grounding_rewards.images.drawn_boxes import draw_image
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answers import read_each
+from grounding_rewards.metrics.boxes_shown import MOST_BOXES, image_summary
+from grounding_rewards.metrics.outcomes import FOUND, IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, box_outcomes
+from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
+from grounding_rewards.rewards.grounding import GroundingReward
+
+#: Trackers that show images.
+TRACKERS = ("tensorboard", "trackio", "wandb")
+
+# Values of WANDB_MODE with which wandb sends nothing.
+_NOT_SENDING = ("offline", "dryrun", "disabled")
+# Of an answer where the trainer has no limit.
+_MOST_TOKENS = 1024
+_PREDICTED = (RIGHT, WRONG_LABEL, WRONG_PLACE, IGNORED)
+_REFERENCE = (FOUND, WRONG_LABEL, MISSED)
+
+
+def keep_images_here(trackers: Sequence[str], config: Any) -> list[str]:
+    """Let no tracker send images to another machine; returns what a person should know about it.
+
+    Args:
+        trackers: as `report_to` names them.
+        config: TRL's configuration.
+
+    Raises:
+        ValueError: no tracker shows images, or what they write would be uploaded.
+    """
+    shown = [name for name in TRACKERS if name in trackers]
+    if not shown:
+        raise ValueError(
+            f"Expected some of {', '.join(TRACKERS)} for report_to beside show_images, got "
+            f"{', '.join(trackers) or 'none'}. Name a tracker that shows images, or leave show_images out."
+        )
+    if config.push_to_hub:
+        raise ValueError(
+            "Expected push_to_hub: false beside show_images, got true. The whole folder of the run would be uploaded, "
+            "with what trackers keep of the images: push checkpoint/ when the run is over."
+        )
+    notes = []
+    space = config.trackio_space_id or os.environ.get("TRACKIO_SPACE_ID") or os.environ.get("TRACKIO_SERVER_URL")
+    if "trackio" in shown and space:
+        notes.append(f"Images are uploaded by trackio to {space}, as trackio_space_id or its environment says.")
+    if "wandb" in shown:
+        notes.append(_keep_wandb_offline())
+    return notes
+
+
+def _keep_wandb_offline() -> str:
+    # A run can be open only where wandb is imported; that it is installed is checked later.
+    if getattr(sys.modules.get("wandb"), "run", None) is not None:
+        return "Images go where the open run of wandb goes."
+    mode = os.environ.setdefault("WANDB_MODE", "offline")
+    if mode not in _NOT_SENDING:
+        return f"Images are uploaded by wandb, as WANDB_MODE={mode} says."
+    return (
+        f"wandb is {mode}, so that no image is uploaded: `wandb sync` would upload them, and WANDB_MODE=online at once."
+    )
+
+
+class ShownImages(TrainerCallback):
+    """Lets the model answer a fixed set of images before the first step, every so many steps and after the last one.
+
+    The answers are greedy, so that steps compare, and leave the random state of the training as it was: a run with
+    shown images is the same run. TensorBoard and trackio get pictures with boxes drawn in, wandb the image and boxes
+    that it draws itself, by outcome.
+
+    Args:
+        trainer: TRL's GRPO trainer, one of whose rewards is a grounding reward: the first of them reads the answers.
+        images: rows that the trainer prepared.
+        every: steps between two showings.
+    """
+
+    def __init__(self, trainer: Any, images: Dataset, every: int) -> None:
+        self.trainer, self.images, self.every = trainer, images, every
+        self.reward = next(one for one in trainer.reward_funcs if isinstance(one, GroundingReward)).final()
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Show what the model answers before it is trained; a resumed run has shown it."""
+        if state.global_step == 0:
+            self._show(state)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Show the images every so many steps, and after the last one."""
+        if state.global_step % self.every == 0 or state.global_step >= state.max_steps:
+            self._show(state)
+
+    def _show(self, state: Any) -> None:
+        # Of several processes all answer: where weights are shared between them, one alone would wait for ever.
+        annotated_images = self._answered()
+        if state.is_world_process_zero:
+            matching = getattr(self.reward.box_reward, "label_matching", "ignore")
+            images = [self.images[k]["image"] for k in range(len(annotated_images))]
+            self._to_trackers(annotated_images, images, matching, state.global_step)
+
+    def _answered(self) -> list[AnsweredImage]:
+        trainer = self.trainer
+        keeps_tokens = reads_special_tokens(self.images, self.reward, trainer._tokenizer)
+        limit = trainer.max_completion_length or _MOST_TOKENS
+        sampling = Sampling(max_new_tokens=limit, skip_special_tokens=not keeps_tokens)
+        with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
+            texts = generate(model, trainer.processing_class, self.images, sampling, batch_size=len(self.images))
+        return read_each(rows_without_images(self.images), [answers[0] for answers in texts], self.reward)
+
+    def _to_trackers(
+        self, annotated_images: Sequence[AnsweredImage], images: Sequence[Any], matching: str, step: int
+    ) -> None:
+        names = [f"images/{k:02d}" for k in range(1, len(annotated_images) + 1)]
+        callbacks = self.trainer.callback_handler.callbacks
+        boards = [one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback) and one.tb_writer]
+        asked = self.trainer.args.report_to
+        by_step = {"train/global_step": step}
+        pictures: list[NDArray[np.uint8]] = []
+        if boards or "trackio" in asked:
+            pictures = [
+                draw_image(annotated, image, matching)
+                for annotated, image in zip(annotated_images, images, strict=True)
+            ]
+        for board in boards:
+            for name, picture in zip(names, pictures, strict=True):
+                board.add_image(name, picture, step, dataformats="HWC")
+            board.flush()
+        if "trackio" in asked:
+            import trackio
+
+            trackio.log({**by_step, **{name: trackio.Image(one) for name, one in zip(names, pictures, strict=True)}})
+        if "wandb" in asked:
+            import wandb
+
+            drawn = [
+                _wandb_image(annotated, image, matching)
+                for annotated, image in zip(annotated_images, images, strict=True)
+            ]
+            wandb.log({**by_step, **dict(zip(names, drawn, strict=True))})
+
+
+def _wandb_image(annotated: AnsweredImage, image: Any, matching: str) -> Any:
+    """The image with boxes that wandb draws, coloured by outcome; a click hides those of one."""
+    import wandb
+
+    outcomes = box_outcomes(annotated, matching)
+    groups = {
+        "prediction": _wandb_boxes(
+            annotated, annotated.pred, annotated.pred_labels, outcomes.pred, outcomes.pred_ious, _PREDICTED
+        ),
+        "reference": _wandb_boxes(
+            annotated, annotated.gt, annotated.gt_labels, outcomes.gt, outcomes.gt_ious, _REFERENCE
+        ),
+    }
+    return wandb.Image(image, caption=f"{annotated.id}: {image_summary(annotated, outcomes)}", boxes=groups)
+
+
+def _wandb_boxes(
+    image: AnsweredImage, boxes: Any, labels: Any, outcomes: Sequence[str], ious: Any, known: Sequence[str]
+) -> dict[str, Any]:
+    # wandb refuses a box without an area.
+    drawn = [
+        {
+            "position": {
+                name: float(side) / size
+                for name, side, size in zip(
+                    ("minX", "minY", "maxX", "maxY"), box, (image.width, image.height) * 2, strict=True
+                )
+            },
+            "class_id": known.index(outcome),
+            "box_caption": f"{label or 'box'}, {outcome}",
+            "scores": {"IoU": float(iou)},
+        }
+        for box, label, outcome, iou in zip(boxes[:MOST_BOXES], labels, outcomes, ious, strict=False)
+        if np.isfinite(box).all() and (box[2:] > box[:2]).all()
+    ]
+    return {"box_data": drawn, "class_labels": dict(enumerate(known))}

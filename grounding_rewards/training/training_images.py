@@ -1,0 +1,127 @@
+"""Prepare and check images for a trainer: the model's box format and sizes, and the lengths of prompts and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+from PIL import Image
+from trl.data_utils import prepare_multimodal_messages
+
+from grounding_rewards.data.checks import check_dataset, check_images, rows_with_sizes
+from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.images.decoding import image_sizes
+from grounding_rewards.images.image_column import with_full_image, with_image_column
+from grounding_rewards.images.resize import fit_images
+from grounding_rewards.parsing import BoxFormat, box_formats_of
+from grounding_rewards.rewards.grounding import GroundingReward
+
+
+def prepare_images(
+    dataset: Any,
+    rewards: Sequence[Any],
+    processor: Any,
+    *,
+    box_format: str | Mapping[str, Any] | BoxFormat | None,
+    model_format: Callable[[], str],
+    name: str,
+    bad_rows: str = "refuse",
+    image_columns: Sequence[str] = ("image", "images"),
+    keep_full: bool = False,
+) -> Dataset:
+    """Add prompts where there are none and the columns that rewards need, check every row, and shrink images.
+
+    Args:
+        dataset: rows with the package's columns.
+        rewards: every :class:`GroundingReward` among them checks the rows.
+        processor: the model's; decides the sizes.
+        box_format: a name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
+            has no name for the column: the rewards carry it.
+        model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
+        name: the name of the dataset in errors.
+        bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
+        image_columns: columns that may have the images.
+        keep_full: add the column `full_image`, the images as they are stored.
+
+    Raises:
+        ValueError: a stream, a dataset without images, or rows that fail their check (number, `id` and reason of each).
+    """
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
+            "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
+        )
+    dataset = with_image_column(dataset)
+    named = box_format if isinstance(box_format, str) else None
+    ours = [one for one in rewards if isinstance(one, GroundingReward)]
+    if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
+        named = named or model_format()
+    stated = next((one.box_format for one in ours if one.box_format is not None), named)
+    dataset = add_prompts(dataset, stated)
+    dataset = check_images(dataset, name=name, bad_rows=bad_rows)
+    if not any(column in dataset.column_names for column in image_columns):
+        raise ValueError(
+            f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
+            "no image learns to guess where findings usually are: add the images."
+        )
+    dataset = add_columns(dataset, processor, named, bad_rows=bad_rows)
+    for one in ours:
+        dataset = check_dataset(dataset, one, name=name, bad_rows=bad_rows)
+    fitted = fit_images(dataset, processor)
+    return with_full_image(fitted, dataset) if keep_full else fitted
+
+
+def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
+    """The name of the box format, or the names in the column `box_format`.
+
+    >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
+    'qwen3-vl'
+    """
+    column = images["box_format"] if "box_format" in images.column_names else ()
+    return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
+
+
+def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:
+    """The number of tokens of the right answer to each image, with the one that ends it.
+
+    Args:
+        dataset: rows with the package's columns; those without `boxes` count as 0.
+        box_format: how the model writes boxes; None takes the column.
+        tokenizer: the model's.
+    """
+    answers = [
+        "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
+        for row in rows_with_sizes(dataset)
+    ]
+    ids = tokenizer(answers, add_special_tokens=False)["input_ids"] if answers else []
+    return np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)], dtype=np.int64)
+
+
+def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
+    """The number of tokens of the prompt of each image, with those of the image.
+
+    Args:
+        dataset: rows with `prompt` (conversational) and `image`.
+        processor: the model's.
+    """
+    # It depends on the words of the prompt and the size of the image alone.
+    known: dict[tuple[str, tuple[int, int]], int] = {}
+    lengths = []
+    prompts = dataset.with_format(None).select_columns("prompt")
+    for row, size in zip(prompts, image_sizes(dataset), strict=True):
+        key = (str(row["prompt"]), size or (1, 1))
+        if key not in known:
+            known[key] = _prompt_length(row["prompt"], key[1], processor)
+        lengths.append(known[key])
+    return np.array(lengths, dtype=np.int64)
+
+
+def _prompt_length(prompt: Any, size: tuple[int, int], processor: Any) -> int:
+    image = Image.new("RGB", size)
+    messages = prepare_multimodal_messages(prompt, images=[image])
+    text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return len(processor(images=[[image]], text=[text], add_special_tokens=False)["input_ids"][0])

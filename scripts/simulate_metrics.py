@@ -1,0 +1,284 @@
+"""How often do intervals hold the true metric, and how often does `diff` find a difference? By simulation.
+
+    python scripts/simulate_metrics.py --output docs/simulated_metrics.md
+
+A drawn population of patients is answered by drawn models, so that every true metric is known. Then patients are drawn
+from it, as a test set is, again and again, and measured by the code of `evaluate` and `diff`. It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, segmentation_areas, segmentation_estimates
+from grounding_rewards.metrics.average_precision import average_precision, jackknifed_mean_average_precision
+from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
+from grounding_rewards.metrics.counts import BOUNDS, SHARES, image_metrics, image_sums
+from grounding_rewards.metrics.estimates import Estimate, format_value
+from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.ranking_metrics import RankingMetrics
+from grounding_rewards.metrics.swap_test import swap_p_values
+from grounding_rewards.report.tables import markdown_table
+
+SIDE = 1000.0
+LABELS = ("mass", "effusion", "nodule")
+SIZES = (10, 40, 100)
+_TESTED = ("f1_50", "mean_iou")
+
+_PAGE = """\
+# Metrics simulated
+
+{population} drawn patients of one to three images, of which two in five are normal; what makes a patient hard is the
+same on all of their images. Models find a finding or not, place it more or less well, name it, and invent boxes. All of
+these patients together have the true metrics. Patients are drawn from them as a test set is, {draws} times, and
+measured by the code of `evaluate` and `diff`. Made by
+
+    python scripts/simulate_metrics.py --output docs/simulated_metrics.md
+
+## Intervals that hold the true metric
+
+Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last two
+columns are for a model that does nearly everything right, so that what it does wrong is rare.
+
+{coverage}
+
+## Differences that are found
+
+Share of draws on which p is below 0.05, in the permutation test of `diff`, and in parentheses, for comparison, in a
+sign test over patients, which average precision has none of. Where the runs are alike, and where only the metric is
+the same (one run writes few boxes, the other many), it should be 0.05 or less; where B is better, as much as can be.
+
+{tests}
+"""
+
+
+class Model(NamedTuple):
+    """skill: log odds that a finding is found; junk: mean number of false boxes; shift: of edges, in sizes of boxes."""
+
+    skill: float = 0.8
+    junk: float = 0.35
+    shift: float = 0.12
+    unread: float = 0.02
+
+
+RARE = Model(skill=4.0, junk=0.02, shift=0.05)
+
+
+class Patient(NamedTuple):
+    """What makes the images of a patient hard, and their reference boxes."""
+
+    hard: float
+    images: list[Array]
+
+
+def draw_patients(rng: np.random.Generator, count: int) -> list[Patient]:
+    def image() -> Array:
+        findings = 0 if rng.random() < 0.4 else int(rng.integers(1, 4))
+        return _boxes(rng, findings)
+
+    return [Patient(rng.normal(), [image() for _ in range(rng.integers(1, 4))]) for _ in range(count)]
+
+
+def answer(rng: np.random.Generator, patients: Sequence[Patient], model: Model) -> list[AnsweredImage]:
+    return [
+        _answered(rng, f"{k}-{i}", gt, model, patient.hard)
+        for k, patient in enumerate(patients)
+        for i, gt in enumerate(patient.images)
+    ]
+
+
+def _boxes(rng: np.random.Generator, count: int) -> Array:
+    corner, size = rng.uniform(0, 700, (count, 2)), rng.uniform(60, 300, (count, 2))
+    return np.hstack([corner, corner + size])
+
+
+def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard: float) -> AnsweredImage:
+    labels = tuple(LABELS[int(box[0]) % len(LABELS)] for box in gt)
+    found = rng.random(len(gt)) < 1 / (1 + np.exp(hard - model.skill))
+    placed = gt[found] + rng.normal(0, model.shift, (found.sum(), 4)) * np.tile(gt[found, 2:] - gt[found, :2], 2)
+    invented = _boxes(rng, int(rng.poisson(model.junk * np.exp(hard / 2 - 1 / 8))))
+    is_read = rng.random() >= model.unread
+    pred = np.concatenate([placed, invented]) if is_read else np.zeros((0, 4))
+    named = [label for label, is_found in zip(labels, found, strict=True) if is_found] + [LABELS[0]] * len(invented)
+    confidences = np.concatenate([rng.beta(6, 2, len(placed)), rng.beta(3, 3, len(invented))])
+    return AnsweredImage(
+        name,
+        SIDE,
+        SIDE,
+        gt=gt,
+        gt_labels=labels,
+        pred=pred,
+        pred_labels=tuple(label if rng.random() < 0.9 else LABELS[1] for label in named) if is_read else (),
+        pred_scores=confidences if is_read else np.zeros(0),
+        patient=name.partition("-")[0],
+        status="boxes" if len(pred) else "empty" if is_read else "unparseable",
+        rewards={"R3": float(rng.beta(2, 2))},
+    )
+
+
+class Population:
+    """Answered images of all patients, with what their metrics are made of."""
+
+    def __init__(self, images: Sequence[AnsweredImage]) -> None:
+        self.images = list(images)
+        self.sums = image_sums(images)
+        self.areas = segmentation_areas(images)
+        self.by_rank = RankingMetrics.of(images)
+        self.patient = np.array([int(image.patient or 0) for image in images])
+        self.of_patient = np.split(np.arange(len(images)), np.flatnonzero(np.diff(self.patient)) + 1)
+
+    def estimates(self, rows: NDArray[np.int64], groups: Sequence[int]) -> dict[str, Estimate]:
+        ranked = self.by_rank.rank([self.images[row] for row in rows])
+        return {
+            **ratio_estimates(
+                {key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, bounds=BOUNDS, groups=groups
+            ),
+            **segmentation_estimates(self.areas[rows], groups=groups),
+            **{key: one.estimate for key, one in self.by_rank.jackknifed(ranked, groups=groups).items()},
+        }
+
+    def draw(self, rng: np.random.Generator, patients: int) -> tuple[NDArray[np.int64], list[int]]:
+        """Images of so many patients, and whose each is; a patient that is drawn twice is two patients."""
+        chosen = [self.of_patient[k] for k in rng.integers(0, len(self.of_patient), patients)]
+        return np.concatenate(chosen), np.repeat(np.arange(patients), list(map(len, chosen))).tolist()
+
+
+def held(population: Population, patients: int, draws: int) -> dict[str, float]:
+    """By metric the share of draws whose interval holds the true metric; of draws that have something to measure."""
+    rng = np.random.default_rng(patients)
+    everyone = np.arange(len(population.images))
+    true = population.estimates(everyone, [0] * len(everyone))
+    found: dict[str, list[bool]] = {key: [] for key in true}
+    for _ in range(draws):
+        for key, one in population.estimates(*population.draw(rng, patients)).items():
+            if not math.isnan(one.low):
+                found[key].append(one.low - 1e-9 <= true[key].value <= one.high + 1e-9)
+    return {key: float(np.mean(holds)) if holds else math.nan for key, holds in found.items()}
+
+
+def coverage_table(patients: Sequence[Patient], draws: int) -> str:
+    rng = np.random.default_rng(1)
+    usual, rare = (Population(answer(rng, patients, model)) for model in (Model(), RARE))
+    columns = [held(which, n, draws) for which in (usual, rare) for n in SIZES[1:]]
+    known = {**usual.by_rank.metrics(), **image_metrics(usual.images), **SEGMENTATION_METRICS}
+    rows = [
+        [metric.heading, "exact" if key in SHARES else "jackknife", *(format_value(one[key]) for one in columns)]
+        for key, metric in known.items()
+    ]
+    header = ["metric", "interval", *(f"{n} patients{rarely}" for rarely in ("", ", rare") for n in SIZES[1:])]
+    return markdown_table(header, rows)
+
+
+def equal_f1(rng: np.random.Generator, patients: Sequence[Patient]) -> tuple[Model, Model]:
+    """A careful and a careless model of the same F1: the careless one's false boxes are as many as that takes."""
+    careful, skill = Model(skill=-0.2, junk=0.0), 2.2
+    sums = [image_sums(answer(rng, patients, model))["f1_50"] for model in (Model(skill, 0.0), careful)]
+    (twice_tp, boxes), (other, of) = (one.sum(axis=0) for one in sums)
+    # F1 = 2 TP / (n + m): more false boxes until it is that of the other.
+    false = twice_tp / (other / of) - boxes
+    return careful, Model(skill, float(false) / sum(len(patient.images) for patient in patients))
+
+
+def rejected(
+    a: Mapping[str, Array], b: Mapping[str, Array], patients: int, draws: int, *, are_alike: bool
+) -> list[tuple[float, float]]:
+    """For each metric the share of draws on which the permutation test, and the sign test, has p below 0.05.
+
+    Of two answers that are alike it is left to chance which is whose, so that there is no difference but by chance.
+    """
+    rng = np.random.default_rng(patients)
+    count = np.zeros((len(_TESTED), 2))
+    for seed in range(draws):
+        chosen = rng.integers(0, len(a[_TESTED[0]]), patients)
+        changed = are_alike * rng.integers(0, 2, (patients, 1))
+        both = [(a[key][chosen], b[key][chosen]) for key in _TESTED]
+        one = [np.where(changed, second, first) for first, second in both]
+        other = [np.where(changed, first, second) for first, second in both]
+        count[:, 0] += np.array(swap_p_values(one, other, resamples=999, seed=seed)) < 0.05
+        for k, (before, after) in enumerate(zip(one, other, strict=True)):
+            differences = ratios(after) - ratios(before)
+            up, down = int((differences > 1e-12).sum()), int((differences < -1e-12).sum())
+            count[k, 1] += up + down > 0 and binomtest(up, up + down).pvalue < 0.05
+    return [(permutation, sign) for permutation, sign in (count / draws).tolist()]
+
+
+def rejected_ap(
+    runs: Sequence[Sequence[AnsweredImage]], of_patient: Sequence[int], patients: int, draws: int, *, are_alike: bool
+) -> float:
+    """The share of draws on which the permutation test of average precision has p below 0.05, as in `rejected`."""
+    rng = np.random.default_rng(patients)
+    starts = np.cumsum([0, *of_patient])
+    count = 0
+    for seed in range(draws):
+        images: tuple[list[AnsweredImage], list[AnsweredImage]] = ([], [])
+        groups: list[int] = []
+        for k, chosen in enumerate(rng.integers(0, len(of_patient), patients)):
+            changed = are_alike and rng.random() < 0.5
+            of = slice(starts[chosen], starts[chosen + 1])
+            for one, run in zip(images, runs[::-1] if changed else runs, strict=True):
+                one += run[of]
+            groups += [k] * of_patient[chosen]
+        a, b = (jackknifed_mean_average_precision(rank_boxes(one, (0.5,)), groups=groups).as_mean for one in images)
+        count += swap_p_values([a], [b], resamples=999, seed=seed)[0] < 0.05
+    return count / draws
+
+
+def test_table(patients: Sequence[Patient], draws: int) -> str:
+    rng = np.random.default_rng(2)
+    cases = {
+        "alike": ((Model(), Model()), _TESTED),
+        "other answers, the same F1": (equal_f1(rng, patients), _TESTED[:1]),
+        "B is better": ((Model(), Model(skill=1.4)), _TESTED),
+    }
+    rows = []
+    of_patient = [len(patient.images) for patient in patients]
+    for name, (models, metrics) in cases.items():
+        runs = [answer(rng, patients, model) for model in models]
+        groups = [image.patient for image in runs[0]]
+        a, b = ({key: sum_by_group(sums, groups) for key, sums in image_sums(run).items()} for run in runs)
+        by_size = [rejected(a, b, n, draws, are_alike=name == "alike") for n in SIZES]
+        for key in metrics:
+            k = _TESTED.index(key)
+            values = (format_value(float(ratios(run[key].sum(axis=0)))) for run in (a, b))
+            shares = (f"{one[k][0]:.3f} ({one[k][1]:.3f})" for one in by_size)
+            rows.append([name, image_metrics(runs[0])[key].heading, *values, *shares])
+        if len(metrics) > 1:
+            ranked = [rank_boxes(run, (0.5,)) for run in runs]
+            values = (format_value(average_precision(one)) for one in ranked)
+            shares = (f"{rejected_ap(runs, of_patient, n, draws, are_alike=name == 'alike'):.3f}" for n in SIZES)
+            rows.append([name, "AP at IoU 0.5", *values, *shares])
+    header = ["runs", "metric", "A", "B", *(f"{n} patients: permutation (sign)" for n in SIZES)]
+    return markdown_table(header, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path("docs/simulated_metrics.md"))
+    parser.add_argument("--patients", type=int, default=4000, help="in the population; default: %(default)s")
+    parser.add_argument("--draws", type=int, default=1000, help="default: %(default)s")
+    options = parser.parse_args()
+    patients = draw_patients(np.random.default_rng(0), options.patients)
+    page = _PAGE.format(
+        population=f"{options.patients:,}",
+        draws=f"{options.draws:,}",
+        error=math.sqrt(0.95 * 0.05 / options.draws),
+        coverage=coverage_table(patients, options.draws),
+        tests=test_table(patients, options.draws),
+    )
+    write_whole(options.output, page)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Files of options that are built on one another: which value wins, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.common.config_files import read_config
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(**texts):
+        for name, text in texts.items():
+            path = tmp_path / f"{name.replace('__', '/')}.yaml"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        # what a file says itself wins, wherever it names its base
+        ({"a": "{x: 1, base: b.yaml}", "b": "{x: 2, y: 3}"}, {"x": 1, "y": 3}),
+        # of two bases the later one
+        ({"a": "base: [b.yaml, c.yaml]", "b": "{x: 1, y: 1}", "c": "{x: 2}"}, {"x": 2, "y": 1}),
+        # a base of a base
+        ({"a": "base: b.yaml", "b": "{base: c.yaml, x: 1}", "c": "{x: 2, y: 2, z: 2}"}, {"x": 1, "y": 2, "z": 2}),
+        # two ways to one file
+        ({"a": "base: [b.yaml, c.yaml]", "b": "base: d.yaml", "c": "{base: d.yaml, x: 2}", "d": "x: 1"}, {"x": 2}),
+        # mappings are replaced: parameters of one reward mean nothing to another
+        ({"a": "{base: b.yaml, k: {beta: 2}}", "b": "{k: {iou_threshold: 0.3}}"}, {"k": {"beta": 2}}),
+        # null is a value
+        ({"a": "{base: b.yaml, x: null}", "b": "{x: 1}"}, {"x": None}),
+        # a path is seen from the file that names it
+        ({"a": "base: sub/b.yaml", "sub__b": "base: ../c.yaml", "c": "x: 1"}, {"x": 1}),
+        ({"a": "{base: [], x: 1}"}, {"x": 1}),
+    ],
+)
+def test_which_value_wins(folder, texts, expected):
+    assert read_config(folder(**texts) / "a.yaml") == expected
+
+
+def test_a_base_that_comes_with_the_package(folder, monkeypatch):
+    """From any folder, as commands find such names; a file beside goes first."""
+    root = folder(a="{base: configs/demo/grpo.yaml, reward: R1}")
+    monkeypatch.chdir(root)
+    options = read_config(root / "a.yaml")
+    assert (options["reward"], options["num_generations"]) == ("R1", 8)
+    folder(a="{base: configs/demo/grpo.yaml, reward: R1}", configs__x="")
+    (root / "configs" / "demo").mkdir()
+    (root / "configs" / "demo" / "grpo.yaml").write_text("{num_generations: 3}", encoding="utf-8")
+    assert read_config(root / "a.yaml") == {"num_generations": 3, "reward": "R1"}
+
+
+def test_later_files_win_over_earlier_ones_and_their_bases(folder):
+    root = folder(a="{base: b.yaml, x: 1}", b="{x: 0, y: 0}", c="{y: 3}")
+    assert read_config([root / "a.yaml", root / "c.yaml"]) == {"x": 1, "y": 3}
+    assert read_config([root / "c.yaml", root / "a.yaml"]) == {"x": 1, "y": 0}
+    assert read_config([]) == {}
+
+
+def test_many_ways_to_one_file_are_one_reading(folder):
+    """Forty files that name the next one twice: 2**40 readings, if each way were gone."""
+    files = {f"f{k}": f"base: [f{k + 1}.yaml, f{k + 1}.yaml]" for k in range(40)}
+    assert read_config(folder(**files, f40="x: 1") / "f0.yaml") == {"x": 1}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ({"a": "base: a.yaml"}, r"built on themselves for base, got .*a\.yaml -> .*a\.yaml"),
+        ({"a": "base: b.yaml", "b": "base: a.yaml"}, r"a\.yaml -> .*b\.yaml -> .*a\.yaml"),
+        ({"a": "base: no.yaml"}, r"a file for base in .*a\.yaml, got .*no\.yaml"),
+        ({"a": "base: {x: 1}"}, r"a path or a list of paths for base in .*a\.yaml, got \{'x': 1\}"),
+        ({"a": "base: [1]"}, r"a path or a list of paths for base"),
+        ({"a": "- x"}, r"a mapping of options in .*a\.yaml, got list"),
+        ({"a": ""}, r"a mapping of options in .*a\.yaml, got NoneType"),
+        ({"a": "base: b.yaml", "b": "x: [1"}, r"YAML in .*b\.yaml"),
+        # the safe loader makes no objects
+        ({"a": "base: b.yaml", "b": "x: !!python/object/apply:os.getcwd []"}, r"YAML in .*b\.yaml"),
+    ],
+)
+def test_refused(folder, texts, message):
+    with pytest.raises(ValueError, match=message):
+        read_config(folder(**texts) / "a.yaml")
+
+
+def test_no_file_at_all(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected a file for --config, got .*no\.yaml"):
+        read_config(tmp_path / "no.yaml")
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("lerning_rate", r"rewards train` in .*b\.yaml, got lerning_rate. Did you mean learning_rate\?"),
+        ("zzz", r"b\.yaml, got zzz. --help"),
+        ("1", r"b\.yaml, got 1\. "),
+    ],
+)
+def test_an_unknown_option_names_its_file_and_the_nearest_one(folder, key, message):
+    root = folder(a="{base: b.yaml, loss_type: grpo}", b=f"{key}: 1")
+    with pytest.raises(ValueError, match=message):
+        read_config(root / "a.yaml", known=["learning_rate", "loss_type"], command="train")

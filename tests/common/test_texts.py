@@ -1,0 +1,211 @@
+"""Hostile and foreign text files: one table over the folder loader, the reader behind `prepare`, and the doctor."""
+
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+
+from grounding_rewards.common import texts
+from grounding_rewards.common.texts import decoded_lines, parse_json, read_text, read_yaml, text_lines
+
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from PIL import Image
+
+from grounding_rewards.cli import main
+from grounding_rewards.data.image_folder import load_images
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.sources.jsonl import read_jsonl
+from grounding_rewards.sources.tables import read_table
+
+SOUND = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
+
+
+def line(**changes):
+    return json.dumps({**SOUND, **changes}).encode()
+
+
+def with_text(old, new):
+    return line().replace(old, new)
+
+
+# The second of three lines, and what every one of the three says of it; "" where it is sound.
+LINES = [
+    (line(), ""),
+    (b"", ""),  # a blank line
+    (json.dumps({**SOUND, "labels": ["mass\u2028nodule\u0085"]}, ensure_ascii=False).encode(), ""),
+    (line().replace(b"mass", b"m\xe4ss"), "0xe4"),  # Latin-1, as old Windows programs write it
+    (line().decode().encode("utf-16-le"), "zero byte"),
+    (line().replace(b"mass", b"ma\0ss"), "zero byte"),
+    (with_text(b"mass", b"ma\\u0000ss"), "character zero"),  # would end the name of a file
+    (with_text(b"mass", b"\\ud800"), "half a surrogate pair"),  # no parquet file takes it
+    (with_text(b'"boxes"', b'"more": ' + b"[" * 100_000 + b', "boxes"'), "levels"),
+    (with_text(b'"boxes"', b'"more": ' + b"[" * 99 + b"]" * 99 + b', "boxes"'), "levels"),
+    (with_text(b"40", b"9" * 400), "more than 64 bits"),  # no float
+    (with_text(b"40", b"9" * 9999), "more than 64 bits"),  # more digits than Python takes
+    (with_text(b"40", b"1" + b"0" * 20), "more than 64 bits"),  # no column of numbers takes it
+    (line()[:40], "not JSON"),
+    (b"[1, 2]", "a JSON object"),
+]
+
+
+@pytest.mark.parametrize(("second", "problem"), LINES, ids=[f"{k}-{problem}" for k, (_, problem) in enumerate(LINES)])
+def test_loader_prepare_and_doctor_agree_on_every_line(tmp_path, second, problem):
+    Image.new("L", (40, 30)).save(tmp_path / "a.png")
+    (tmp_path / "annotations.jsonl").write_bytes(b"\n".join([b"\xef\xbb\xbf" + line(id="1"), second, line(id="3")]))
+    checkup = examine(open_rows(str(tmp_path)))
+    unreadable = [defect for defect in checkup.defects if defect.name == "unreadable-row"]
+    if not problem:
+        assert not unreadable
+        assert load_images(tmp_path).num_rows == len(list(read_jsonl(tmp_path)))
+        return
+    assert problem in unreadable[0].examples[0].detail
+    assert "line 2 " in unreadable[0].examples[0].detail
+    for read in (load_images, lambda root: list(read_jsonl(root))):
+        with pytest.raises(ValueError, match=problem) as error:
+            read(tmp_path)
+        assert "line 2" in str(error.value)
+        assert "annotations.jsonl" in str(error.value)
+        assert len(str(error.value)) < 1000
+
+
+def test_a_file_in_utf_16_is_named_as_such(tmp_path):
+    (tmp_path / "annotations.jsonl").write_bytes((line().decode() + "\n" + line().decode()).encode("utf-16"))
+    for read in (load_images, lambda root: list(read_jsonl(root))):
+        with pytest.raises(ValueError, match="text in UTF-16; save it as UTF-8"):
+            read(tmp_path)
+    (defect,) = [one for one in examine(open_rows(str(tmp_path))).defects if one.name == "unreadable-row"]
+    assert defect.count == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"a,b\n1,2\n3,\xe4\n", "line 3 of .*0xe4"),
+        ("a,b\n1,2\n".encode("utf-16"), "line 1 of .*UTF-16"),
+        (b"a,b\n1,\0\n", "line 2 of .*zero byte"),
+        (b'a,b\n1,"' + b"x" * 200_000 + b'"\n', "field larger than field limit .* in line 2"),
+    ],
+)
+def test_tables_name_file_and_line(tmp_path, content, said):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=said) as error:
+        list(read_table(tmp_path / "a.csv", ("a", "b")))
+    assert "a.csv" in str(error.value)
+
+
+def test_separators_of_unicode_and_all_ends_of_lines_are_understood_in_tables(tmp_path):
+    for content in ("a,b\r1,x\r", "a,b\r\n1,x\r\n", "\ufeffa,b\n1,x"):
+        (tmp_path / "a.csv").write_bytes(content.encode())
+        assert [cells for _, cells in read_table(tmp_path / "a.csv", ("a", "b"))] == [("1", "x")]
+    (tmp_path / "a.csv").write_bytes('a,b\n1,"x\u2028\u0085y\nz"\n2,w\n'.encode())
+    assert list(read_table(tmp_path / "a.csv", ("a", "b"))) == [(3, ("1", "x\u2028\u0085y\nz")), (4, ("2", "w"))]
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8b\x08\0 broken", b"", b"no gzip"])
+def test_archives_that_cannot_be_unpacked_are_named(tmp_path, content):
+    (tmp_path / "a.csv.gz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.csv\.gz"):
+        list(read_table(tmp_path / "a.csv.gz", ("a", "b")))
+
+
+@pytest.mark.parametrize("content", [b"x" * 5000, b"x\n" * 2500])
+def test_archives_that_would_fill_the_memory_are_named(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(texts, "_LARGEST_UNPACKED", 4000)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.txt\.gz, got an archive of more than 4,000 bytes"):
+        read_text(tmp_path / "a.txt.gz")
+    assert read_text(tmp_path / "a.txt") == content.decode()
+    # Lines that are read one by one may be any number.
+    if b"\n" in content:
+        assert len(list(text_lines(tmp_path / "a.txt.gz"))) == 2500
+
+
+def test_quotes_that_nothing_closes_are_read_once():
+    with pytest.raises(ValueError, match="Unterminated string"):
+        parse_json('"' + '\\"' * 300_000 + "[" * 65)
+
+
+def bomb(levels):
+    return "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(levels))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[" * 100_000, "levels"),
+        ("{a: " * 10_000, "levels"),
+        ("\n".join("  " * n + "a:" for n in range(3000)), "levels"),
+        (bomb(9), "aliases"),
+        ("a: &a [*a]", "aliases"),  # within itself
+        ("a: [", "while parsing"),
+        ("a: !!python/object:os.system x", "could not determine a constructor"),
+        ("a: \0", "zero byte"),
+        ("a: " + "9" * 9999, "digits"),
+    ],
+)
+def test_yaml_cannot_run_away(tmp_path, content, said):
+    (tmp_path / "a.yaml").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=said) as error:
+        read_yaml(tmp_path / "a.yaml")
+    assert "a.yaml" in str(error.value)
+
+
+def test_yaml_keeps_plain_aliases(tmp_path):
+    (tmp_path / "a.yaml").write_text("a: &a [1, 2]\nb: *a\n", encoding="utf-8")
+    assert read_yaml(tmp_path / "a.yaml") == {"a": [1, 2], "b": [1, 2]}
+
+
+def test_numbers_within_texts_and_long_ids_as_text_stay():
+    assert parse_json('{"id": "123456789012345678901234567890"}') == {"id": "123456789012345678901234567890"}
+    assert parse_json("[9223372036854775807, -9223372036854775808, 1234567890123456789.5]")[:2] == [2**63 - 1, -(2**63)]
+    assert parse_json('["' + "[" * 99 + '"]') == ["[" * 99]
+
+
+def test_a_missing_file_is_named(tmp_path):
+    for read in (read_text, lambda path: list(text_lines(path)), lambda path: list(decoded_lines(path)), read_yaml):
+        with pytest.raises(ValueError, match=r"gone\.txt"):
+            read(tmp_path / "gone.txt")
+
+
+ANSWER = {"completion": "[]", "boxes": [], "labels": [], "width": 9, "height": 9, "id": "a"}
+
+
+def answer(**changes):
+    return json.dumps({**ANSWER, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (answer(completion="\ud800 \0 []"), ""),  # a model may write anything
+        (json.dumps({**ANSWER, "completion": "x\u2028[]"}, ensure_ascii=False).encode(), ""),
+        (answer().decode().encode("utf-16"), "UTF-8"),
+        (answer().replace(b'"a"', b'"\xe4"'), "UTF-8"),
+        (answer().replace(b'"id"', b'"m": ' + b"[" * 100_000 + b', "id"'), "64 levels"),
+        (answer().replace(b'"width": 9', b'"width": ' + b"9" * 400), "64 bits"),  # no float
+        (answer().replace(b'"width": 9', b'"width": ' + b"9" * 9999), "64 bits"),
+        (answer().replace(b'"a"', b'"a\0"'), "Invalid control character"),
+    ],
+)
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsys, command, content, said):
+    log, out = tmp_path / "log.jsonl", tmp_path / ("out.jsonl" if command == "score" else "out")
+    log.write_bytes(answer(id="first") + b"\n" + content)
+    where = [str(log), "--rewards", "R4"] if command == "score" else ["--completions", str(log), "--resamples", "20"]
+    code = main([command, *where, "--box-format", "qwen3-vl", "--out", str(out)])
+    error = capsys.readouterr().err
+    assert code == (2 if said else 0)
+    if said:
+        assert said in error
+        assert "line 2" in error
+        assert "log.jsonl" in error
+
+
+def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
+    for module in ("patients", "held_out", "texts", "copies", "image_paths", "readers.passed_over"):
+        subprocess.run([sys.executable, "-c", f"import grounding_rewards.data.{module}"], check=True)

@@ -1,0 +1,80 @@
+"""A full disk while writing leaves what was there before."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.common import whole_files
+from grounding_rewards.common.whole_files import UNFINISHED, whole_file, whole_folder, write_whole
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes are taken and cannot be brought to the disk."""
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(whole_files.os, "fsync", refuse)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("content", ["new", b"new", "naïve \u2028\r\n"])
+def test_a_file_is_written(tmp_path: Path, content: str | bytes) -> None:
+    write_whole(tmp_path / "a", content)
+    expected = content if isinstance(content, bytes) else content.encode()
+    assert (tmp_path / "a").read_bytes() == expected
+    assert names(tmp_path) == ["a"]
+
+
+def test_the_old_file_stays(tmp_path: Path, full_disk: None) -> None:
+    (tmp_path / "a").write_text("before")
+    with pytest.raises(OSError, match=r"No space left on device: '.*a'$"):
+        write_whole(tmp_path / "a", "after")
+    assert (tmp_path / "a").read_text() == "before"
+    assert names(tmp_path) == ["a"]
+
+
+def test_an_error_while_writing_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), whole_file(tmp_path / "a") as unfinished:
+        (unfinished / "no folder").write_text("")
+    assert names(tmp_path) == []
+
+
+def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path: Path) -> None:
+    (tmp_path / "metrics").mkdir()
+    for name in ("kept", "replaced", "metrics/kept"):
+        (tmp_path / name).write_text("before")
+    with whole_folder(tmp_path) as unfinished:
+        write_whole(unfinished / "replaced", "after")
+        write_whole(unfinished / "metrics" / "new", "after")
+        assert (tmp_path / "replaced").read_text() == "before"
+    assert names(tmp_path) == ["metrics", "metrics/kept", "metrics/new", "kept", "replaced"]
+    assert (tmp_path / "replaced").read_text() == "after"
+
+
+@pytest.mark.parametrize("before", [None, "before"])
+def test_a_folder_is_filled_whole_or_not_at_all(tmp_path: Path, before: str | None, full_disk: Any) -> None:
+    folder = tmp_path / "deep" / "run"
+    if before is not None:
+        folder.mkdir(parents=True)
+        (folder / "a").write_text(before)
+    with pytest.raises(OSError, match=r"No space left on device: '.*run'$"), whole_folder(folder) as unfinished:
+        (unfinished / "a").write_text("after")
+    assert names(tmp_path) == ([] if before is None else ["deep", "deep/run", "deep/run/a"])
+    assert before is None or (folder / "a").read_text() == before
+
+
+def test_what_a_killed_process_left_is_no_part_of_the_next(tmp_path: Path) -> None:
+    (tmp_path / UNFINISHED).mkdir()
+    (tmp_path / UNFINISHED / "old").write_text("of the killed process")
+    with whole_folder(tmp_path) as unfinished:
+        (unfinished / "new").write_text("")
+    assert names(tmp_path) == ["new"]

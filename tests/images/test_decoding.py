@@ -1,0 +1,187 @@
+"""The one reader of images: modes, depth, alpha, orientation, broken and hostile files; and sizes."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+
+from grounding_rewards.images.decoding import (
+    image_size,
+    load_image,
+    open_image,
+    shown_image,
+    shrunken_size,
+    small_image,
+    spread,
+)
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+# A wrist image as detectors of 14 bits give it: no pixel below 255, which `convert("RGB")` would make white.
+DEEP = np.linspace(900, 16383, 30 * 20).astype(np.uint16).reshape(20, 30)
+SPREAD = np.rint((DEEP - 900.0) / (16383 - 900) * 255)
+
+
+def png(chunks, size=(30, 20), depth=8, colour=0):
+    """A PNG file of these chunks, with a header of its own."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + head + b"".join(chunk(*one) for one in chunks) + chunk(b"IEND", b"")
+
+
+def saved(folder, image, name, **options):
+    image.save(folder / name, **options)
+    return folder / name
+
+
+@pytest.mark.parametrize("name", ["image.png", "image.tiff"])
+@pytest.mark.parametrize(
+    "pixels",
+    [
+        DEEP,  # I;16
+        DEEP.astype(np.int32),  # I
+        DEEP.astype(np.float32),  # F, TIFF alone
+        DEEP.astype(">u2"),  # I;16B
+    ],
+    ids=lambda pixels: str(pixels.dtype),
+)
+def test_images_of_more_than_8_bits_are_spread_over_all_greys(tmp_path, name, pixels):
+    if name == "image.png" and pixels.dtype.itemsize == 4:
+        pytest.skip("PNG has 16 bits at most")
+    image = open_image(saved(tmp_path, Image.fromarray(pixels), name))
+    assert image.mode == "L"
+    np.testing.assert_array_equal(np.asarray(image), SPREAD)
+    assert (np.asarray(image) == 255).mean() < 0.01
+
+
+def test_a_tiff_file_that_counts_from_white_is_turned_round(tmp_path):
+    deep = saved(tmp_path, Image.fromarray(DEEP), "deep.tiff", tiffinfo={262: 0})
+    np.testing.assert_array_equal(np.asarray(open_image(deep)), 255 - SPREAD)
+
+
+@pytest.mark.parametrize(
+    ("values", "window", "greys"),
+    [
+        (np.full((1, 2), 700, np.uint16), None, [0, 0]),  # one value: black
+        (np.array([[0, 1000, 3000]], np.uint16), (1000, 2000), [0, 0, 255]),
+        (np.array([[-5, 0, 5]], np.int32), None, [0, 128, 255]),
+        (np.array([[np.nan, 1.0, np.inf, 3.0]]), None, [0, 0, 0, 255]),  # what is no number is black, and no end
+        (np.array([[np.nan]]), None, [0]),
+        (np.array([[0, 65535]], np.uint16), None, [0, 255]),
+    ],
+)
+def test_spread(values, window, greys):
+    assert spread(values, window).tolist() == [greys]
+
+
+GREY, RED = 120, (200, 10, 10)
+
+
+@pytest.mark.parametrize(
+    ("image", "mode", "pixel"),
+    [
+        (Image.new("L", (3, 2), GREY), "L", GREY),
+        (Image.new("1", (3, 2), 1), "L", 255),
+        (Image.new("LA", (3, 2), (GREY, 255)), "L", GREY),
+        (Image.new("LA", (3, 2), (GREY, 0)), "L", 0),  # on black, which surrounds an image
+        (Image.new("RGB", (3, 2), RED), "RGB", RED),
+        (Image.new("RGBA", (3, 2), (*RED, 255)), "RGB", RED),
+        (Image.new("RGBA", (3, 2), (*RED, 0)), "RGB", (0, 0, 0)),  # today the colour under it came out
+        (Image.new("RGB", (3, 2), RED).convert("P"), "RGB", (204, 0, 0)),  # of the web palette
+        (Image.new("CMYK", (3, 2), (0, 255, 255, 0)), "RGB", (255, 0, 0)),
+    ],
+    ids=lambda value: getattr(value, "mode", None),
+)
+def test_every_mode_becomes_grey_or_colour(image, mode, pixel):
+    annotated = shown_image(image)
+    assert (annotated.mode, annotated.getpixel((0, 0))) == (mode, pixel)
+    assert small_image(image, 2).size == (2, 1)
+    assert image.size == (3, 2)
+
+
+def test_one_transparent_grey_or_entry_of_a_palette_is_laid_on_black(tmp_path):
+    grey = open_image(saved(tmp_path, Image.new("L", (3, 2), GREY), "grey.png", transparency=GREY))
+    assert (grey.mode, grey.getpixel((0, 0))) == ("L", 0)
+    palette = Image.new("RGB", (3, 2), RED).convert("P")
+    image = open_image(saved(tmp_path, palette, "palette.png", transparency=palette.getpixel((0, 0))))
+    assert image.getpixel((0, 0)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["image.jpg", "image.png", "image.tiff"])
+def test_images_are_turned_upright(tmp_path, name):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = saved(tmp_path, Image.new("L", (30, 20)), name, exif=exif)
+    assert open_image(path).size == image_size({"bytes": None, "path": path}) == (20, 30)
+
+
+def broken_files(folder):
+    noise = Image.fromarray(np.random.default_rng(0).integers(0, 255, (90, 90), dtype=np.uint8))
+    for name in ("cut.jpg", "cut.png", "cut.tiff", "cut.bmp", "cut.webp"):
+        data = saved(folder, noise, name).read_bytes()
+        (folder / name).write_bytes(data[: len(data) // 2])
+        yield name
+    for name, data in {
+        "empty.png": b"",
+        "text.png": b"no image",
+        "page.png": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n",  # Pillow would run Ghostscript
+        "bomb.png": png([(b"IDAT", zlib.compress(b"\0" * 999))], size=(60000, 60000)),
+        "text-bomb.png": png(
+            [(b"zTXt", b"k\0\0" + zlib.compress(b"a" * 10**8)), (b"IDAT", zlib.compress(b"\0" * 620))]
+        ),
+        "flat.png": png([(b"IDAT", zlib.compress(b""))], size=(0, 20)),
+    }.items():
+        (folder / name).write_bytes(data)
+        yield name
+    (folder / "folder.png").mkdir()
+    yield from ("folder.png", "no such file.png", "zero\0byte.png")
+
+
+def test_broken_and_hostile_files_are_named(tmp_path):
+    for name in broken_files(tmp_path):
+        with pytest.raises(ValueError, match="Expected an image in") as error:
+            open_image(tmp_path / name)
+        assert repr(str(tmp_path / name)) in str(error.value), name
+
+
+def test_stored_bytes_are_named_by_their_path():
+    with pytest.raises(ValueError, match=r"'a\.png', got a file that no decoder knows"):
+        open_image({"bytes": b"no image", "path": "a.png"})
+    with pytest.raises(ValueError, match="'the bytes of a row'"):
+        image_size({"bytes": b"no image", "path": None})
+
+
+def test_a_draft_is_a_smaller_copy_of_a_jpeg_file(tmp_path):
+    path = saved(tmp_path, Image.new("L", (800, 400)), "image.jpg")
+    assert load_image(path, draft=100).size == (200, 100)
+    assert load_image(path).size == (800, 400)
+
+
+def test_image_size_reads_the_header_upright():
+    image = Image.new("L", (30, 20))
+    upright, turned = io.BytesIO(), io.BytesIO()
+    image.save(upright, format="PNG")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image.save(turned, format="JPEG", exif=exif)
+    assert image_size(image) == (30, 20)
+    assert image_size({"bytes": upright.getvalue(), "path": None}) == (30, 20)
+    assert image_size({"bytes": turned.getvalue(), "path": None}) == (20, 30)
+
+
+def test_image_size_of_a_file(tmp_path):
+    Image.new("L", (30, 20)).save(tmp_path / "image.png")
+    assert image_size({"bytes": None, "path": str(tmp_path / "image.png")}) == (30, 20)
+
+
+def test_shrunken_size():
+    assert shrunken_size(301, 97, 301 * 97) == (301, 97)
+    width, height = shrunken_size(301, 97, 5000)
+    assert width * height <= 5000
+    assert abs(width / height - 301 / 97) < 0.1
+    assert shrunken_size(5000, 1, 100) == (100, 1)  # the short side stays

@@ -1,0 +1,258 @@
+"""Images and completions, brought together."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from grounding_rewards.logs.answer_logs import check_images, read_log
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.rewards.grounding import get_reward
+
+
+def write(path: Path, *rows: dict) -> list[Path]:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return [path]
+
+
+def test_a_log_that_knows_its_images(tmp_path):
+    log = write(
+        tmp_path / "log.jsonl",
+        {"id": "a", "completion": "[]", "boxes": [], "width": 10, "height": 20},
+        {"id": "b", "completion": "x", "boxes": [[0, 0, 1, 1]], "width": 10, "height": 20},
+        {"id": "a", "completion": "again", "boxes": [], "width": 10, "height": 20},
+        {"id": "b", "completion": "", "boxes": [[0, 0, 1, 1]], "width": 10, "height": 20},
+    )
+    answers = read_log(log)
+    assert [row["id"] for row in answers.rows] == ["a", "b"]
+    assert answers.texts == [["[]", "again"], ["x", ""]]
+    assert [place.partition(" of ")[0] for place in answers.places] == ["line 1", "line 2"]
+    assert "The log has 2 answers to every image" in answers.notes[0]
+    assert answers.load_image(0) is None
+
+
+def test_of_a_training_the_answers_of_the_last_step_are_taken(tmp_path):
+    """Images are asked about again, not equally often: two answers each time."""
+    image = {"boxes": [], "width": 10, "height": 20}
+    asked = (("a", 1, "old"), ("b", 1, "b at 1"), ("a", 9, "new"), ("a", 10, "newest"))
+    log = write(
+        tmp_path / "log.jsonl",
+        *(
+            {"id": name, "step": step, "completion": f"{text} {k}", **image}
+            for name, step, text in asked
+            for k in (0, 1)
+        ),
+    )
+    answers = read_log(log)
+    assert answers.texts == [["newest 0", "newest 1"], ["b at 1 0", "b at 1 1"]]
+    assert "from 1 to 10, and 4 earlier ones are left out" in answers.notes[0]
+
+
+def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text('id,completion,boxes,labels,width,height\na,[],"[[0, 0, 5, 5]]","[""nodule""]",10,20\n')
+    answers = read_log([log])
+    images = read_answers(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
+    assert images[0].gt_labels == ("nodule",)
+
+
+def test_two_images_of_one_name_are_refused(tmp_path):
+    log = write(
+        tmp_path / "log.jsonl", {"id": "a", "text": "[]", "boxes": []}, {"id": "a", "text": "", "boxes": [[0] * 4]}
+    )
+    with pytest.raises(ValueError, match="Expected the same `boxes` in all rows of one image, got others for id 'a'"):
+        read_log(log)
+
+
+def test_images_are_found_beside_the_log(tmp_path):
+    Image.new("L", (4, 4), 7).save(tmp_path / "a.png")
+    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}, {"text": "", "image": "b.png"})
+    answers = read_log(log, sizes={"width": 4, "height": None})
+    assert answers.rows[0]["width"] == 4
+    assert "height" not in answers.rows[0]
+    assert answers.rows[0]["image_path"] == str(tmp_path / "a.png")
+    assert answers.load_image(0).getpixel((0, 0)) == 7
+    assert answers.load_image(1) is None
+
+
+def test_a_dicom_image_is_found_and_opened(tmp_path):
+    pytest.importorskip("pydicom", reason="needs the extra dicom")
+    from grounding_rewards.synthetic import draw_radiograph, write_dicom
+
+    image = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
+    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": image.name}))
+    assert (answers.load_image(0).mode, answers.load_image(0).size) == ("L", (211, 256))
+
+
+def test_a_broken_image_is_named(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}))
+    with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Replace the file"):
+        answers.load_image(0)
+
+
+def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
+    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "width": 9})
+    assert read_log(log, sizes={"width": 4}).rows[0]["width"] == 9
+
+
+def test_images_of_a_dataset_by_name_in_the_order_of_the_dataset(images, tmp_path):
+    names = ["four", "two", "one", "three", "two", "four", "three", "one"]
+    log = write(
+        tmp_path / "log.jsonl", *({"id": name, "text": f"{k}", "resized_width": 5} for k, name in enumerate(names))
+    )
+    answers = read_log(log, dataset=images)
+    assert answers.texts == [["2", "7"], ["1", "4"], ["3", "6"], ["0", "5"]]
+    assert [row["id"] for row in answers.rows] == ["one", "two", "three", "four"]
+    assert answers.rows[0]["resized_width"] == 5
+    assert answers.rows[0]["boxes"] == [[0, 0, 50, 50]]
+
+
+def test_images_of_a_dataset_in_their_order_where_the_log_has_no_names(images, tmp_path):
+    log = write(tmp_path / "log.jsonl", *({"text": str(k)} for k in range(4)))
+    answers = read_log(log, dataset=images)
+    assert answers.texts == [["0"], ["1"], ["2"], ["3"]]
+    # Another order cannot be seen, and would make every metric wrong.
+    assert [note.partition(":")[0] for note in answers.notes] == ["No row of the log has an `id`"]
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        # of another split
+        (
+            ["one", "two", "three", "five", "six"],
+            r"got 2 of 5 that it does not have: 'five' \(line 4 of '.*log.jsonl'\), 'six' \(line 5 of .*It has 'one', ",
+        ),
+        (["one", "two"], "got 2 of 4; without one are 'three', 'four'"),  # a run that was not finished
+        ([None, None], "got 2 completions for 4 images"),  # nothing to go by
+        # one row without an id: all answers would be those of other images
+        (
+            ["four", "three", None, "one"],
+            r"Expected an `id` in every row of the log, or in none, got 1 of 4 without: line 3 of '.*log.jsonl'",
+        ),
+        (["four", "", "two", "one"], "got 1 of 4 without: line 2 of"),  # an empty name is none
+        # a run that was continued, and wrote an image again
+        (
+            ["one", "two", "three", "four", "two"],
+            r"got 1 for most, and another number for 1 of 4: 'two' \(line 2 of '.*', line 5 of '.*'\)",
+        ),
+    ],
+)
+def test_images_and_completions_that_do_not_fit_are_refused(images, tmp_path, names, expected):
+    log = write(tmp_path / "log.jsonl", *({"id": name, "text": "[]"} for name in names))
+    with pytest.raises(ValueError, match=expected):
+        read_log(log, dataset=images)
+
+
+def test_samples_come_in_their_own_order(images, tmp_path):
+    rows = [{"id": name, "sample": k, "text": str(k)} for k in (1, 0) for name in images["id"]]
+    assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).texts == [["0", "1"]] * 4
+    with pytest.raises(
+        ValueError, match=r"one row for each `id` and `sample`, got several for 'one' \(line 5 of .*, li"
+    ):
+        read_log(write(tmp_path / "log.jsonl", *rows, rows[0], rows[4]), dataset=images)
+
+
+def test_images_without_ids_are_named_by_their_number(images, tmp_path):
+    """As `evaluate --model` names them in completions.jsonl."""
+    log = write(tmp_path / "log.jsonl", *({"id": str(k), "text": str(k)} for k in (3, 2, 1, 0)))
+    assert read_log(log, dataset=images.remove_columns("id")).texts == [["0"], ["1"], ["2"], ["3"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "shown"),
+    [
+        ({"boxes": [[0, 0, 50, 52]]}, "boxes", r"\[\[0, 0, 50, 52\]\]"),
+        ({"boxes": []}, "boxes", r"\[\]"),
+        ({"boxes": "none"}, "boxes", "'none'"),
+        ({"labels": ["Nodule"]}, "labels", r"\['Nodule'\]"),
+        ({"width": 50}, "width", "50"),
+        ({"height": 200.0}, "height", "200.0"),
+        ({"patient_id": "b"}, "patient_id", "'b'"),
+        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}, "boxes", r"\[\[1, 2, 3, 4\]\]"),
+    ],
+)
+@pytest.mark.parametrize("names", [["one", "two", "three", "four"], [None] * 4])
+def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change, column, shown, names):
+    rows = [{"id": name, "text": "[]"} for name in names]
+    log = write(tmp_path / "log.jsonl", rows[0] | change, *rows[1:])
+    expected = f"got another `{column}` in line 1 of '.*log.jsonl': {shown} for the image with id 'one', of which the"
+    with pytest.raises(ValueError, match=expected + r".*1 of 4 images differ"):
+        read_log(log, dataset=images)
+
+
+def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):
+    rows = [{**row, "text": "[]"} for row in images]
+    rows[0]["boxes"] = [[0.3, 0, 49.6, 50]]
+    rows[1]["ignore_boxes"] = []
+    assert len(read_log(write(tmp_path / "log.jsonl", *rows), dataset=images).rows) == 4
+
+
+SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
+
+
+@pytest.mark.parametrize(
+    ("change", "label_matching", "message"),
+    [
+        (
+            {"boxes": [[0, 0, 5, 25]]},
+            "ignore",
+            r"line 2 of '.*log.jsonl' \(id b\): box 0 is .* outside the image of 10 x 20",
+        ),
+        ({"boxes": [[5, 5, 1, 9]]}, "ignore", r"line 2 of .* \(id b\): box 0 is .* which has no area"),
+        ({"boxes": "none"}, "ignore", r"line 2 of .* \(id b\): boxes is 'none', not a list"),
+        ({"labels": []}, "ignore", r"line 2 of .* \(id b\): 0 labels for 1 boxes"),
+        ({"width": -1}, "ignore", r"line 2 of .* \(id b\): width is -1, not a size in pixels"),
+        ({"width": "wide"}, "ignore", r"line 2 of .* \(id b\): width is 'wide', not a size in pixels"),
+        ({"height": None}, "ignore", r"Expected a column `height` .* got none for 1 of 2: line 2 of .* \(id b\)"),
+        ({"box_format": "qwen9"}, "ignore", r"(?s)line 2 of .* \(id b\): .*qwen9.*qwen3-vl"),
+        (
+            {"box_format": "qwen2.5-vl"},
+            "ignore",
+            r"line 2 of .* \(id b\): resized_width and resized_height are missing",
+        ),
+        ({"labels": [" "]}, "exact", r"line 2 of .* \(id b\): a box without a label"),
+        ({"labels": None}, "exact", r"line 2 of .* \(id b\): a box without a label"),
+    ],
+)
+def test_images_that_nothing_can_be_measured_on_are_named(tmp_path, change, label_matching, message):
+    rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
+    answers = read_log(write(tmp_path / "log.jsonl", *rows))
+    with pytest.raises(ValueError, match=message):
+        check_images(answers.rows, answers.places, get_reward("R4"), label_matching=label_matching)
+
+
+def test_many_bad_images_are_counted(tmp_path):
+    rows = [{**SOUND, "id": str(k), "boxes": [[0, 0, 5, 25]]} for k in range(30)]
+    answers = read_log(write(tmp_path / "log.jsonl", *rows))
+    with pytest.raises(ValueError, match=r"(?s)got 30 of 30 that do not\. .*line 20 of .*\nand 10 more$"):
+        check_images(answers.rows, answers.places)
+
+
+def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for place in (tmp_path / "other.png", folder / "own.png"):
+        Image.new("L", (4, 4), 7).save(place)
+    (folder / "link.png").symlink_to(tmp_path / "other.png")
+    images = ["own.png", str(folder / "own.png"), "../other.png", str(tmp_path / "other.png"), "link.png", "none.png"]
+    rows = [{**SOUND, "id": str(k), "image": image} for k, image in enumerate(images)]
+    answers = read_log(write(folder / "log.jsonl", *rows))
+    assert [k for k in range(6) if answers.load_image(k) is not None] == [0, 1]
+    missing, outside = answers.notes
+    assert missing.startswith(
+        "1 of 6 images are shown without their image, which is not there: 'none.png' in line 6 of"
+    )
+    assert outside.startswith(
+        "3 of 6 images are shown without their image, which is not beside the log: '../other.png'"
+    )
+
+
+def test_a_size_of_another_name_is_refused(tmp_path):
+    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": []})
+    with pytest.raises(ValueError, match="got 'depth'"):
+        read_log(log, sizes={"depth": 4})

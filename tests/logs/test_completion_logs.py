@@ -1,0 +1,388 @@
+"""Logs in every shape that trainers and people write them, block by block and whole; what is wrong with a file."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.logs import completion_logs
+from grounding_rewards.logs.completion_logs import (
+    TEXT_COLUMNS,
+    find_text_column,
+    log_files,
+    read_blocks,
+    read_completions,
+)
+
+ROWS: list[dict[str, Any]] = [
+    {"completion": f"text {k}, \u2028 {{}}\n é", "boxes": [[0, 0, 9, k + 1]], "width": 10, "id": f"image {k}"}
+    for k in range(25)
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    if path.name.endswith(".jsonl"):
+        path.write_text(lines, encoding="utf-8", newline="\n")
+    elif path.name.endswith(".jsonl.gz"):
+        path.write_bytes(gzip.compress(lines.encode()))
+    elif ".csv" in path.name:
+        plain = path.with_suffix("") if path.suffix == ".gz" else path
+        with plain.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows({**row, "boxes": json.dumps(row["boxes"])} for row in rows)
+        if path.suffix == ".gz":
+            path.write_bytes(gzip.compress(plain.read_bytes()))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    elif path.name.endswith(".json.gz"):
+        path.write_bytes(gzip.compress(json.dumps(rows).encode()))
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def write_text(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".json", ".json.gz", ".parquet"])
+def test_all_kinds_of_files(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion_logs, "_ROWS", 10)
+    monkeypatch.setattr(completion_logs, "_BYTES", 1000)
+    path = write(tmp_path / f"log.2026{kind}", ROWS)
+    blocks = list(read_blocks(path))
+    assert len(blocks) > 2
+    numbered = [one for block in blocks for one in block.rows()]
+    assert [number for number, _ in numbered] == list(range(1, 26))
+    expected = [{**row, "width": "10"} for row in ROWS] if ".csv" in kind else ROWS
+    assert [row for _, row in numbered] == expected
+    assert read_completions([path])[1] == expected
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1 << 18])
+def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion_logs, "_BYTES", size)
+    path = tmp_path / "log.jsonl"
+    # A mark of the byte order, Windows line ends, blank lines, and no end of the last line.
+    path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n\n   \n{"text": "b"}\n\n{"text": "c"}')
+    numbered = [one for block in read_blocks(path) for one in block.rows()]
+    assert numbered == [(1, {"text": "a"}), (4, {"text": "b"}), (6, {"text": "c"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("log.jsonl", b'{"text": "a"}\n{"text": \n', r"Expected JSON in line 2 of '.*log.jsonl', got '\{"),
+        # two processes wrote into one file
+        ("log.jsonl", b'{"a": 1}{"b": 2}\n', "Expected JSON in line 1 of .*Extra data"),
+        ("log.jsonl", b'[1, 2]\n{"text": "a"}\n', r"Expected an object with columns in line 1 of .*, got \[1, 2\]"),
+        ("log.jsonl", b'{"text": "\xff"}\n', "Expected text in UTF-8 in line 1 of .*codec can't decode"),
+        ("log.jsonl", b"[" * 100_000, "Expected JSON in line 1"),
+        ("log.json", b'{"a": [], "b": []}', r"Expected one list of rows in .*, got 2\."),
+        ("log.json", b'"text"', r"Expected one list of rows in .*, got 0\."),
+        ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
+        ("log.json", b"[1]", "Expected an object with columns in row 1 of .*, got 1"),
+        ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1'"),
+        ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
+        ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
+        ("log.gz", b"", "Expected a file that ends in"),
+        ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100, mtime=0)[:-9], "Expected a whole .gz file in"),
+        ("log.jsonl.gz", b'{"text": "a"}', "Expected a whole .gz file in .*, got Not a gzipped file"),
+        ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got a broken one"),
+    ],
+)
+def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        [block.rows() for block in read_blocks(tmp_path / name)]
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected a file with completions, got .*nothing.jsonl"):
+        next(read_blocks(tmp_path / "nothing.jsonl"))
+
+
+def test_the_limit_of_csv_is_put_back(tmp_path: Path) -> None:
+    before = csv.field_size_limit()
+    path = tmp_path / "log.csv"
+    path.write_text("text\n" + "x" * 200_000 + "\n", encoding="utf-8")
+    assert len(next(read_blocks(path)).rows()[0][1]["text"]) == 200_000
+    assert csv.field_size_limit() == before
+
+
+def test_images_stay_on_the_disk(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.parquet", [{"completion": "[]", "image": {"path": "image.png"}}])
+    assert next(read_blocks(path)).rows() == [(1, {"completion": "[]"})]
+
+
+def test_the_text_column() -> None:
+    assert find_text_column([{"answer": "a"}, {"completion": "b"}]) == "completion"
+    assert find_text_column([{"answer": "a", "mine": "b"}], "mine") == "mine"
+    with pytest.raises(ValueError, match=r"Expected a column mine with the completions, got answer. Name yours with"):
+        find_text_column([{"answer": "a"}], "mine")
+    with pytest.raises(ValueError, match="Expected rows with completions in the log, got none"):
+        find_text_column([])
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("log.jsonl", '{"text": "[]", "boxes": [[1, 2, 3, 4]], "width": 9}\n\n{"text": "no", "boxes": []}\n'),
+        # a list of rows, alone or under a key, with a byte order mark
+        ("log.json", '[{"text": "[]", "boxes": [[1, 2, 3, 4]], "width": 9}, {"text": "no", "boxes": []}]'),
+        (
+            "log.json",
+            '\ufeff{"model": "mine", "results": [{"text": "[]", "boxes": [[1, 2, 3, 4]], "width": 9},'
+            ' {"text": "no", "boxes": []}]}',
+        ),
+        # an empty cell is no value
+        ("log.csv", 'text,boxes,width\n[],"[[1, 2, 3, 4]]",9\nno,[],\n'),
+    ],
+)
+def test_the_same_log_in_every_kind_of_file(tmp_path, name, text):
+    completions, rows, *_ = read_completions([write_text(tmp_path, name, text)])
+    assert completions == ["[]", "no"]
+    assert [row["boxes"] for row in rows] == [[[1, 2, 3, 4]], []]
+    assert float(rows[0]["width"]) == 9
+    assert rows[1].get("width") is None
+
+
+def test_what_trl_writes_step_by_step(tmp_path):
+    """`log_completions` of TRL 1.16: one file a step, conversations as message lists, the logged columns beside."""
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    for step, text in ((2, "second"), (1, "first")):
+        table = {
+            "step": [step],
+            "prompt": [[{"role": "user", "content": "Mark all findings."}]],
+            "completion": [[{"role": "assistant", "content": text}]],
+            "R4": [0.0],
+            "R4/status": ["unparseable"],
+            "advantage": [0.0],
+            "images": [b"no image is read"],
+        }
+        pandas.DataFrame(table).to_parquet(tmp_path / f"completions_{step:05d}.parquet")
+    completions, rows, *_ = read_completions([tmp_path])
+    assert [messages[0]["content"] for messages in completions] == ["first", "second"]
+    assert [row["step"] for row in rows] == [1, 2]
+    assert "images" not in rows[0]
+
+
+IMAGE = {"id": "a", "boxes": [[1, 2, 30, 40]], "width": 99, "height": 88, "box_format": "qwen3-vl"}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        # TRL 1.16, with what rewards of this package log beside it; all of them say the same
+        {
+            "step": 3,
+            "prompt": [{"role": "user", "content": "Mark all findings."}],
+            "completion": "[]",
+            "R4": 0.0,
+            "R4/row": json.dumps({**IMAGE, "pred": []}),
+            "R3/row": json.dumps({**IMAGE, "R3/iou_threshold": 0.2, "pred": []}),
+            "advantage": 0.0,
+        },
+        # verl of August 2026, trainer.rollout_data_dir; extras are those of the reward
+        {"input": "user\nMark", "output": "[]", "gts": json.dumps(IMAGE), "score": 0.0, "step": 3, "acc": 0.0},
+        # the ground truth may be an object too
+        {"input": "user\nMark", "output": "[]", "gts": IMAGE, "score": 0.0, "step": 3},
+        # ours, and one's own
+        {"completion": "[]", "step": 3, **IMAGE},
+        {"completion": "[]", "step": 3, "ground_truth": json.dumps(IMAGE)},
+    ],
+)
+def test_rows_of_every_trainer_come_out_in_the_columns_of_a_dataset(tmp_path, row):
+    log = read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))])
+    assert log.completions == ["[]"]
+    assert {name: log.rows[0][name] for name in IMAGE} == IMAGE
+    assert log.rows[0]["step"] == 3
+    assert not {"R4/row", "R3/row", "gts", "solution"} & log.rows[0].keys()
+
+
+@pytest.mark.parametrize("step", ["step", "gen_step"])
+def test_a_line_of_ms_swift_is_a_table(tmp_path, step):
+    """ms-swift 3.11 and 4: a list for each column, in each line; `gen_step` under Megatron."""
+    table = {
+        step: ["7", "7"],
+        "prompt": ["<|user|>Mark"] * 2,
+        "completion": ["[]", "None"],
+        "MyReward": [0.0, 0.2],
+        "advantages": [-1.0, 1.0],
+        "solution": [json.dumps(IMAGE), json.dumps({**IMAGE, "boxes": []})],
+    }
+    line = json.dumps(table)
+    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{line.replace('7', '8')}\n")])
+    assert log.completions == ["[]", "None"] * 2
+    assert [row["boxes"] for row in log.rows] == [IMAGE["boxes"], []] * 2
+    assert [row["step"] for row in log.rows] == ["7", "7", "8", "8"]
+    assert [row["MyReward"] for row in log.rows] == [0.0, 0.2] * 2
+    assert log.places[1].startswith("line 1 of")
+
+
+def test_a_table_of_unequal_columns_is_refused(tmp_path):
+    path = write_text(tmp_path, "log.jsonl", '{"step": ["1", "1"], "completion": ["[]"]}')
+    with pytest.raises(ValueError, match=r"Expected lists of one length for all columns of the table in line 1 of"):
+        read_completions([path])
+
+
+def test_what_a_person_called_solution_stays(tmp_path):
+    row = {"text": "[]", "solution": '{"answer": "yes"}'}
+    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))]).rows == [row]
+
+
+def test_the_text_is_the_one_that_the_reward_read(tmp_path):
+    """Special tokens carry the boxes of some families, and trainers take them out of the text."""
+    said = json.dumps({**IMAGE, "text": "<|box_start|>(1,2),(3,4)<|box_end|>", "pred": []})
+    row = {"completion": "(1,2),(3,4)", "R4/row": said}
+    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))]).completions == [
+        "<|box_start|>(1,2),(3,4)<|box_end|>"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("files", "read"),
+    [
+        # the folder of a TRL run: its own log is none of completions
+        (("log.jsonl", "trainer_state.json", "completions/completions_00001.jsonl"), ["completions_00001.jsonl"]),
+        # of an ms-swift run, or of `evaluate`
+        (("logging.jsonl", "completions.jsonl", "images.jsonl"), ["completions.jsonl"]),
+        # an empty folder beside it
+        (("completions.jsonl", "completions/README.md"), ["completions.jsonl"]),
+        # of verl's rollouts: steps in their order
+        (("10.jsonl", "9.jsonl", "1.jsonl"), ["1.jsonl", "9.jsonl", "10.jsonl"]),
+    ],
+)
+def test_the_files_of_a_folder(tmp_path, files, read):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_text(tmp_path, name, '{"completion": "[]"}\n')
+    assert [path.name for path in log_files([tmp_path])] == read
+
+
+def test_a_run_that_logged_nothing_is_told_how(tmp_path):
+    for name in ("config.yaml", "log.jsonl", "versions.json"):
+        write_text(tmp_path, name, "{}")
+    with pytest.raises(ValueError, match=r"got a run that logged none\. .*`--log_completions true`"):
+        list(log_files([tmp_path]))
+    with pytest.raises(ValueError, match=r"completions', which is not there\. .*`--log_completions true`"):
+        list(log_files([tmp_path / "completions"]))
+
+
+def test_a_table_that_is_written_again_is_read_once(tmp_path):
+    """TRL keeps the last completions, and writes them at every logging step, also where it generated nothing new."""
+    for number, (step, text) in enumerate(((1, "a"), (2, "a"), (3, "b"), (4, "a"))):
+        write_text(tmp_path, f"{number}.jsonl", json.dumps({"completion": text, "step": step}))
+    log = read_completions([tmp_path])
+    assert log.completions == ["a", "b", "a"]
+    assert log.notes[0].startswith("Tables of the log that repeat the one before them are left out: 1.")
+
+
+@pytest.mark.parametrize("column", TEXT_COLUMNS)
+def test_the_column_with_the_text_is_found(tmp_path, column):
+    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps({"id": "a", column: "[]"}))])[0] == ["[]"]
+
+
+def test_the_column_with_the_text_can_be_named(tmp_path):
+    path = write_text(tmp_path, "log.jsonl", '{"text": "prompt", "said": "[]"}\n')
+    assert read_completions([path], text_column="said").completions == ["[]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "places"),
+    [
+        ("log.jsonl", '{"text": "[]"}\n\n{"text": null}\n{"id": 3}\n{"text": 5}\n', ["line 3", "line 4", "line 5"]),
+        ("log.json", '[{"text": "[]"}, {"text": null}, {"text": true}]', ["row 2", "row 3"]),
+        # a line that ends before the column
+        ("log.csv", "id,text\n1,[]\n2,\n3\n", ["row 3"]),
+    ],
+)
+def test_rows_without_a_completion_are_named(tmp_path, name, text, places):
+    path = write_text(tmp_path, name, text)
+    rows = "row" if len(places) == 1 else "rows"
+    named = ", ".join(f"{place} of {str(path)!r}" for place in places)
+    with pytest.raises(ValueError, match=re.escape(f"got none or no text in {len(places)} {rows}: {named}. Remove")):
+        read_completions([path])
+
+
+def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
+    path = write_text(tmp_path, "log.csv", "completion,response,width\n,[],\n,,9\n")
+    log = read_completions([path])
+    assert log.completions == ["[]", ""]
+    assert [row.get("width") for row in log.rows] == [None, "9"]
+
+
+@pytest.mark.parametrize(
+    ("ground_truth", "boxes"),
+    [
+        ('{"boxes": [[1, 2, 3, 4]], "width": 9}', [[1, 2, 3, 4]]),
+        ({"boxes": []}, []),
+        # other people's columns of that name
+        ("[1, 2, 3, 4]", None),
+        ("{no JSON", None),
+        ('{"answer": "yes"}', None),
+    ],
+)
+def test_ground_truth_in_one_string_is_unpacked(tmp_path, ground_truth, boxes):
+    path = write_text(tmp_path, "log.jsonl", json.dumps({"text": "[]", "ground_truth": ground_truth}))
+    assert read_completions([path])[1][0].get("boxes") == boxes
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("\n", "Expected rows with completions in the log, got none"),
+        ('{"prompt": "x", "id": 1}', r"Expected a column completion or text or .*, got prompt, id\."),
+        ('{"text": "[]"}\n[1, 2]\n', r"Expected an object with columns in line 2 of .*, got \[1, 2\]"),
+    ],
+)
+def test_a_log_without_completions_is_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_completions([write_text(tmp_path, "log.jsonl", text)])
+
+
+def test_a_missing_file_and_an_empty_folder_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected a file with completions, got .*none.jsonl"):
+        read_completions([tmp_path / "none.jsonl"])
+    with pytest.raises(ValueError, match=r"Expected files that end in .* in the folder .*, got none"):
+        read_completions([tmp_path])
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    with pytest.raises(ValueError, match="pip install pyarrow"):
+        read_completions([write_text(tmp_path, "log.parquet", "")])
+
+
+def test_boxes_of_a_row_come_before_its_ground_truth(tmp_path):
+    row = {"text": "[]", "boxes": [], "ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}
+    assert read_completions([write_text(tmp_path, "log.jsonl", json.dumps(row))])[1] == [row]
+
+
+def test_lists_in_a_csv_file_are_read(tmp_path):
+    cells = {
+        "boxes": [[1, 2, 3, 4]],
+        "labels": ["mass"],
+        "ignore_boxes": [],
+        "reader_boxes": [[]],
+        "reader_labels": [[]],
+    }
+    with (tmp_path / "log.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["text", *cells])
+        writer.writeheader()
+        writer.writerow({"text": "[]"} | {name: json.dumps(value) for name, value in cells.items()})
+    assert read_completions([tmp_path / "log.csv"])[1] == [{"text": "[]"} | cells]

@@ -1,0 +1,31 @@
+"""What the folder of a run says to those who use its model."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.logs.run_log import tool_notes
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint-8"])
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("look_closer: {looks: 2}\n", 1),
+        ("look_closer: null\n", 0),
+        ("reward: R4\n", 0),
+        # somebody else's file
+        ("- a list\n", 0),
+        ("{", 0),
+    ],
+)
+def test_a_model_that_was_trained_with_tools_is_told_that_it_has_none(name, config, said, tmp_path):
+    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / name).mkdir()
+    notes = tool_notes(str(tmp_path / name))
+    assert len(notes) == said
+    assert all("here it answers without tools" in note for note in notes)
+
+
+def test_a_model_of_no_run_is_passed_over(tmp_path):
+    assert tool_notes(str(tmp_path)) == tool_notes("Qwen/Qwen3-VL-4B-Instruct") == []

@@ -1,0 +1,106 @@
+"""Pairs of predicted and reference boxes on one image.
+
+Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
+are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
+and that an ignored region excuses does not count, as in the rewards. These are the rules of
+:class:`grounding_rewards.metrics.counts.MatchedImages`, here image by image, so that the two can be held against each
+other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.ignore_regions import excused_boxes
+from grounding_rewards.matching import match_batch
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
+
+
+class BoxPairs(NamedTuple):
+    """Of one image with m reference and n predicted boxes.
+
+    ious: ``(m,)`` IoU of each reference box with its partner, 0 without one.
+    partners: ``(m,)`` index of the partner among the predicted boxes, -1 without one.
+    image: with its answer.
+    overlaps: ``(n, m)`` IoU of each predicted with each reference box, 0 where their labels are compared and disagree.
+    """
+
+    ious: Array
+    partners: NDArray[np.int64]
+    image: AnsweredImage
+    overlaps: Array
+
+    @property
+    def pred_ious(self) -> Array:
+        """The IoU of each predicted box with its partner, ``(n,)``, 0 without one.
+
+        Example:
+            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).pred_ious
+            array([0.5])
+        """
+        ious, paired = np.zeros(len(self.overlaps)), self.partners >= 0
+        ious[self.partners[paired]] = self.ious[paired]
+        return ious
+
+    def found(self, iou_threshold: float) -> NDArray[np.int64]:
+        """The reference box, ``(n,)``, that each predicted box is right about from this IoU on, -1 for none.
+
+        Example:
+            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).found(0.5)
+            array([0])
+        """
+        return match_batch(self.overlaps[None], iou_threshold, matching="most_hits")[0]
+
+    def hits(self, iou_threshold: float) -> NDArray[np.bool_]:
+        """Which reference boxes, ``(m,)``, a predicted box is right about from this IoU on.
+
+        Example:
+            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).hits(0.5)
+            array([ True])
+        """
+        return np.isin(np.arange(len(self.ious)), self.found(iou_threshold))
+
+    def counted(self, iou_threshold: float) -> NDArray[np.bool_]:
+        """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region excuses.
+
+        Example:
+            >>> pair_image(AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]], ignore=[[0, 0, 4, 3]])).counted(0.5)
+            array([False])
+        """
+        image = self.image
+        return ~excused_boxes(image.pred, image.gt, image.ignore, self.found(iou_threshold) >= 0)
+
+
+def pair_image(image: AnsweredImage, label_matching: str = "ignore") -> BoxPairs:
+    """Pair the predicted with the reference boxes of an image.
+
+    Args:
+        image: with its answer.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels are partners.
+
+    Raises:
+        ValueError: the word is unknown.
+
+    Example:
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[6, 6, 9, 9], [0, 0, 4, 2]])
+        >>> pairs = pair_image(image)
+        >>> pairs.ious, pairs.partners
+        (array([0.5]), array([1]))
+    """
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    overlaps = pairwise_iou(image.pred, image.gt)
+    if label_matching != "ignore":
+        codes = LabelCodes.of(image.pred_labels, image.gt_labels, label_matching)
+        overlaps = np.where(codes.agree(codes.pred[:, None], codes.gt), overlaps, 0.0)
+    of_pred = match_batch(overlaps[None], 0.0, matching="hungarian")[0]
+    ious, partners = np.zeros(len(image.gt)), np.full(len(image.gt), -1, dtype=np.int64)
+    (i,) = np.nonzero(of_pred >= 0)
+    ious[of_pred[i]], partners[of_pred[i]] = overlaps[i, of_pred[i]], i
+    return BoxPairs(ious, partners, image, overlaps)

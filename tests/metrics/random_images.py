@@ -1,0 +1,57 @@
+"""Answered images with everything that detection metrics tell apart, from a seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_image import AnsweredImage
+
+LABELS = ["effusion", "mass", "nodule"]
+_SIZE = 400.0
+
+
+def random_images(seed: int, n: int = 25, *, whole_numbers: bool = False) -> list[AnsweredImage]:
+    """Images with several labels, boxes of all of COCO's sizes, equal confidences, ignore regions, and no boxes."""
+    rng = np.random.default_rng(seed)
+    images = []
+    for i in range(n):
+        gt = _boxes(rng, int(rng.integers(0, 5)), whole_numbers)
+        copies = gt[rng.integers(0, len(gt), int(rng.integers(0, 7)))] if len(gt) else gt
+        junk = _boxes(rng, int(rng.integers(0, 4)), whole_numbers)
+        pred = np.concatenate([_jittered(rng, copies, whole_numbers), junk])
+        gt_labels = rng.choice(LABELS, len(gt))
+        images.append(
+            AnsweredImage(
+                f"image {i}",
+                _SIZE,
+                _SIZE,
+                gt=gt,
+                gt_labels=tuple(map(str, gt_labels)),
+                pred=pred,
+                pred_labels=tuple(map(str, rng.choice(LABELS, len(pred)))),
+                pred_scores=rng.integers(0, 11, len(pred)) / 10,
+                ignore=_boxes(rng, int(rng.integers(0, 3)), whole_numbers),
+                patient=f"patient {i // 2}",
+                status="boxes" if len(pred) else "empty",
+            )
+        )
+    return images
+
+
+def without_confidences(images: list[AnsweredImage]) -> list[AnsweredImage]:
+    return [replace(image, pred_scores=np.full(len(image.pred), np.nan)) for image in images]
+
+
+def _boxes(rng: np.random.Generator, n: int, whole_numbers: bool) -> np.ndarray:
+    side = np.exp(rng.uniform(np.log(8), np.log(250), (n, 2)))
+    corner = rng.uniform(0, _SIZE - side)
+    boxes = np.concatenate([corner, corner + side], axis=1)
+    return boxes.round() if whole_numbers else boxes
+
+
+def _jittered(rng: np.random.Generator, boxes: np.ndarray, whole_numbers: bool) -> np.ndarray:
+    side = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    moved = boxes + rng.uniform(-0.2, 0.2, boxes.shape) * side
+    return moved.round() if whole_numbers else moved

@@ -1,0 +1,80 @@
+"""The image that every metric, page and export is made from, on its way through a file."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered, write_answered
+
+ODD = [
+    "\ud800 half a character",
+    "line\nbreak \r \u2028 \u2029 \x85",  # one image stays one line
+    '"quoted" \\ \x00 \u202e',
+    "肺结节",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_whatever_a_model_writes_is_kept_in_one_line(text, tmp_path):
+    images = [
+        AnsweredImage(
+            "a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=[text], pred=[[0, 0, 4, 4]], pred_labels=[text], text=text
+        ),
+        AnsweredImage(text, 9, 9, patient=text, reason=text),
+    ]
+    write_answered(tmp_path / "images.jsonl", images)
+    first, second = read_answered(tmp_path)
+    kept = text.replace("\ud800", "?")
+    assert (first.text, first.gt_labels, first.pred_labels) == (kept, (kept,), (kept,))
+    assert (second.id, second.patient, second.reason) == (kept, kept, kept)
+
+
+def test_everything_comes_back(tmp_path):
+    image = AnsweredImage(
+        "a",
+        640,
+        480.5,
+        gt=[[0, 0, 5, 5]],
+        gt_labels=["mass"],
+        pred=[[1, 1, math.nan, 4], [0, 0, math.inf, 1]],
+        pred_labels=["mass", None],
+        pred_scores=[0.5, math.nan],
+        ignore=[[2, 2, 3, 3]],
+        rejected={"cut_off": 2},
+        rewards={"R4": 0.25},
+        sampled_rewards=(0.5, 1.0),
+        sampled_read=(True, False),
+    )
+    write_answered(tmp_path / "images.jsonl", [image])
+    (back,) = read_answered(tmp_path / "images.jsonl")
+    for name in ("gt", "pred", "pred_scores", "ignore"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(image, name))
+    plain = ("id", "width", "height", "gt_labels", "pred_labels", "rejected", "rewards", "patient")
+    plain += ("sampled_rewards", "sampled_read")
+    assert [getattr(back, name) for name in plain] == [getattr(image, name) for name in plain]
+
+
+def test_one_value_for_each_box():
+    with pytest.raises(ValueError, match="Expected 1 values for `gt_labels` of image 'a', got 2"):
+        AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass", "nodule"])
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"id": "a"}', '{"id": "a", "width": 9, "height": 9, "gt": [[1, 2]]}'])
+def test_a_line_that_is_no_image_is_named(line, tmp_path):
+    (tmp_path / "images.jsonl").write_text('{"id": "a", "width": 9, "height": 9}\n' + line + "\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="Expected an image in line 2 of"):
+        read_answered(tmp_path)
+
+
+def test_a_folder_without_images_is_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"without images\.jsonl\. Make it with `grounding-rewards evaluate`"):
+        read_answered(tmp_path)
+
+
+def test_two_images_of_one_id_are_refused(tmp_path):
+    write_answered(tmp_path / "images.jsonl", [AnsweredImage(name, 9, 9) for name in "abca"])
+    with pytest.raises(ValueError, match=r"one image per id in '.*images.jsonl', got 'a' in lines 1 and 4"):
+        read_answered(tmp_path)

@@ -1,0 +1,58 @@
+"""Made images: noise with a bright rectangle where a box is, so that a box can be checked against the pixels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from grounding_rewards.sources.base import AnnotatedImage
+
+LABELS = ("mass", "effusion", "mass", "effusion")
+
+
+@pytest.fixture
+def make_images(tmp_path):
+    """Draw images into a folder and return it with their records: none, one or two boxes, two images a patient."""
+
+    def make(n, *, width=96, height=64, **fields):
+        root = tmp_path / "images"
+        root.mkdir(exist_ok=True)
+        records = []
+        for k in range(n):
+            rng = np.random.default_rng(k)
+            pixels = rng.integers(0, 100, (height, width), dtype=np.uint8)
+            boxes = [[8 + 2 * k % 16, 8, 40, 30], [50, 20, 90, 60]][: k % 3]
+            for x1, y1, x2, y2 in boxes:
+                pixels[y1:y2, x1:x2] = 255
+            Image.fromarray(pixels).save(root / f"{k}.png")
+            labels = list(LABELS[k % 3 : k % 3 + len(boxes)])
+            records.append(AnnotatedImage(f"image-{k}", f"{k}.png", boxes, labels, patient_id=f"p{k // 2}", **fields))
+        return root, records
+
+    return make
+
+
+@pytest.fixture
+def write_dicom_image():
+    """Write 12-bit pixels as a DICOM file in MONOCHROME1, a patient's name in it; spacing is of rows, columns."""
+    pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
+    pytest.importorskip("highdicom", reason="needs the extra dicom")
+    from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian
+
+    def write(path, pixels, spacing=None):
+        image = pydicom.Dataset()
+        image.file_meta = pydicom.dataset.FileMetaDataset()
+        image.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        image.SOPClassUID, image.SOPInstanceUID = ComputedRadiographyImageStorage, "1.2.3"
+        image.PatientName = "DOE^JANE"
+        image.Rows, image.Columns = pixels.shape
+        image.SamplesPerPixel, image.PhotometricInterpretation = 1, "MONOCHROME1"
+        image.BitsAllocated, image.BitsStored, image.HighBit, image.PixelRepresentation = 16, 12, 11, 0
+        if spacing is not None:
+            image.PixelSpacing = spacing
+        image.PixelData = pixels.astype("<u2").tobytes()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        image.save_as(path, enforce_file_format=True)
+
+    return write

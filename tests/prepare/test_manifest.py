@@ -1,0 +1,201 @@
+"""The card and the manifest: counts by hand, every change of a file noticed, the sources of all readers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from grounding_rewards.data.load import load_split
+from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, verify_images
+from grounding_rewards.prepare.manifest import readers_agreement
+from grounding_rewards.sources import SOURCES, list_datasets
+
+GENERAL = {"coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
+
+
+@pytest.fixture
+def prepared(make_images, tmp_path):
+    root, records = make_images(9)
+    # Images 0 to 5 keep a split of the dataset's own, 6 to 8 follow a hash; the last has no patient.
+    records = [record._replace(split="train" if k < 6 else None) for k, record in enumerate(records)]
+    records[8] = records[8]._replace(patient_id=None)
+    settings = PrepareSettings("tbx11k", "qwen3-vl", shares=(("test", 1.0),))
+    prepare_images(lambda: records, root, tmp_path / "out", settings)
+    return tmp_path / "out"
+
+
+def test_counts(prepared):
+    """By hand: image k has k % 3 boxes, labelled effusion, or mass and effusion."""
+    manifest = read_manifest(prepared)
+    train, test = manifest["splits"]["train"], manifest["splits"]["test"]
+    assert (train["images_with_rows"], train["rows"], train["negatives"]) == (6, 6, 2)
+    assert train["boxes"] == {"effusion": 4, "mass": 2}
+    assert train["rows_with"] == {"effusion": 4, "mass": 2}
+    assert (test["rows"], test["negatives"]) == (3, 1)
+    assert manifest["images_without_patient"] == 1
+    assert manifest["images_without_own_split"] == 3
+    assert manifest["vocabulary"] == ["effusion", "mass"]
+
+
+def test_the_card_says_all_of_it(prepared):
+    card = (prepared / "README.md").read_text()
+    head = yaml.safe_load(card.split("---")[1])
+    assert head["license_name"] == "CC BY-NC-SA"
+    assert [one["split"] for one in head["configs"][0]["data_files"]] == ["train", "test"]
+    for stated in (
+        "TBX11K",
+        "https://github.com/yun-liu/Tuberculosis",
+        "| train | 6 | 6 | 2 | 33.3% | 6 |",
+        "| effusion | 4 / 4 | 2 / 2 |",
+        "Of 9 images 6 have the dataset's own split.",
+        "The patient of 1 images is not known",
+        '| box_format | `"qwen3-vl"` |',
+        "| seed | `0` |",
+        read_manifest(prepared)["splits"]["train"]["shards"][0]["sha256"],
+    ):
+        assert stated in card
+
+
+def test_a_sound_folder_has_no_problems(prepared):
+    assert verify_images(prepared) == []
+
+
+def test_every_change_is_noticed(prepared):
+    shard = prepared / "data/train-00000.parquet"
+    whole = shard.read_bytes()
+    for position in (10, len(whole) // 2, len(whole) - 10):
+        changed = bytearray(whole)
+        changed[position] ^= 1
+        shard.write_bytes(changed)
+        assert verify_images(prepared) == ["data/train-00000.parquet was changed: its checksum is another one"]
+    shard.unlink()
+    assert verify_images(prepared) == ["data/train-00000.parquet is missing"]
+    shard.write_bytes(whole)
+    (prepared / "data/train-00001.parquet").write_bytes(whole)
+    assert verify_images(prepared) == ["data/train-00001.parquet is not part of the dataset"]
+
+
+def test_folders_that_are_not_prepared_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected manifest\.json in the folder"):
+        verify_images(tmp_path)
+    (tmp_path / "manifest.json").write_text("{")
+    with pytest.raises(ValueError, match=r"Expected manifest\.json in the folder"):
+        read_manifest(tmp_path)
+
+
+def test_unknown_splits_are_refused(prepared):
+    with pytest.raises(ValueError, match=r"Expected one of train, test or all for the split of .*, got 'validation'"):
+        load_split(str(prepared), "validation")
+
+
+def test_load_split_takes_the_first_images(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    assert load_split(str(prepared), "train", images=2)["id"][:] == ["image-0", "image-1"]
+
+
+def test_every_dataset_has_a_source():
+    assert set(SOURCES) == set(list_datasets()) - GENERAL
+
+
+def test_the_manifest_is_json_that_people_can_read(prepared):
+    text = (prepared / "manifest.json").read_text()
+    assert json.loads(text)["complete"] is True
+    assert len(text.splitlines()) > 50
+
+
+def test_a_changed_card_is_noticed(prepared):
+    card = prepared / "README.md"
+    card.write_text(card.read_text() + "More.\n")
+    assert verify_images(prepared) == ["README.md was changed: its checksum is another one"]
+    card.unlink()
+    assert verify_images(prepared) == ["README.md is missing"]
+
+
+@pytest.mark.parametrize(
+    ("splits_from", "images", "split", "drawn"),
+    [
+        ("dataset", 3, "train", 0),  # they stay where the dataset has them
+        ("dataset", 3, None, 0),  # of a few nobody is held out
+        ("dataset", 20, None, 20),
+        ("hash", 3, "train", 3),
+    ],
+)
+def test_images_without_patient_are_drawn_only_without_a_split(
+    make_images, tmp_path, splits_from, images, split, drawn
+):
+    root, records = make_images(images)
+    records = [record._replace(patient_id=None, split=split) for record in records]
+    settings = PrepareSettings("coco", "qwen3-vl", splits_from=splits_from)
+    splits = prepare_images(lambda: records, root, tmp_path / "out", settings)["splits"]
+    card = (tmp_path / "out/README.md").read_text()
+    assert f"The patient of {images} images is not known, so nobody can say whether a patient is in two splits." in card
+    assert (f"{drawn} were drawn by a seeded hash of the image, because" in card) == (drawn > 0)
+    assert ("3 without one are where their patient is, else all in one split: none was drawn." in card) == (
+        split is None and not drawn
+    )
+    assert drawn or list(splits) == ["train"]
+    assert "hash of the patient" not in card
+
+
+def read_by_three(records):
+    """Image 1 has one box of R1, image 2 one of R1 and one of R2; R3 never draws."""
+    return [
+        record._replace(readers=("R1", "R2")[: len(record.boxes)], read_by=("R1", "R2", "R3")) for record in records
+    ]
+
+
+def test_all_readers_boxes_are_counted(make_images, tmp_path):
+    """The set of the reader who drew nothing must not make an image of findings a negative."""
+    root, records = make_images(3, split="train")
+    settings = PrepareSettings("coco", "qwen3-vl", readers="any-of")
+    manifest = prepare_images(lambda: read_by_three(records), root, tmp_path / "out", settings)
+    train = manifest["splits"]["train"]
+    assert (train["rows"], train["negatives"]) == (3, 1)
+    assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
+    assert "All readers' boxes are counted" in (tmp_path / "out/README.md").read_text()
+
+
+def test_the_readers_agreement_is_measured(make_images, tmp_path):
+    """By hand: R2 draws image 1 again, shorter by a fifth; of three pairs one agrees, with IoU 0.8."""
+    root, records = make_images(2, split="train")
+    boxes = [[10, 8, 40, 28], [10, 8, 40, 24]]
+    image = records[1]._replace(
+        boxes=boxes, labels=["mass"] * 2, readers=("R1", "R2"), read_by=("R1", "R2", "R3"), width=96, height=64
+    )
+    other = records[0]._replace(boxes=[[1, 1, 9, 9]], labels=["other"], readers=("R1",), read_by=("R1", "R2"))
+    settings = PrepareSettings("coco", "qwen3-vl", readers="majority", labels=("mass",))
+    manifest = prepare_images(lambda: [image, other], root, tmp_path / "out", settings)
+    agreement = manifest["agreement"]
+    assert (agreement["images"], agreement["pairs"]) == (2, 4)
+    # R1 and R2: one hit of 2 boxes; R3 with either: none of 1. So 2 of 4.
+    assert {threshold: ends[0] for threshold, ends in agreement["overall"]["f1"].items()} == {"0.4": 0.5, "0.5": 0.5}
+    assert agreement["overall"]["mean_iou"][0] == pytest.approx(0.8)
+    # What nobody asks for is not compared.
+    assert [one["label"] for one in agreement["labels"]] == ["mass"]
+    card = (tmp_path / "out/README.md").read_text()
+    assert "4 pairs of readers on 2 images; no model can be judged better" in card
+    assert "| mass | 1 | 0.500 [" in card
+
+
+def test_one_reader_has_no_agreement(prepared):
+    assert read_manifest(prepared)["agreement"] is None
+    assert "readers agree" not in (prepared / "README.md").read_text()
+
+
+def test_licence_and_source_of_ones_own_images(make_images, tmp_path):
+    root, records = make_images(2)
+    settings = PrepareSettings("jsonl", "qwen3-vl", licence="CC BY 4.0", source="https://example.org/images")
+    prepare_images(lambda: records, root, tmp_path / "out", settings)
+    card = (tmp_path / "out/README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["license_name"] == "CC BY 4.0"
+    assert "- Source: https://example.org/images\n- Licence: CC BY 4.0\n" in card
+    with pytest.raises(ValueError, match=r"Expected no licence for tbx11k, whose own is written, got 'MIT'"):
+        PrepareSettings("tbx11k", "qwen3-vl", licence="MIT")
+
+
+def test_agreement_is_the_manifests(tmp_path):
+    assert readers_agreement("synthetic") is None
+    (tmp_path / "manifest.json").write_text('{"agreement": {"images": 3}}')
+    assert readers_agreement(str(tmp_path)) == {"images": 3}

@@ -1,0 +1,526 @@
+"""Whole preparations: boxes follow images, the bytes do not depend on how the work was done, the result trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.data.load import load_split
+from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_files, verify_images
+from grounding_rewards.prepare.spacing import stored_spacing
+from grounding_rewards.prepare.stored_images import StoredImage
+from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.sources.base import AnnotatedImage
+from grounding_rewards.sources.jsonl import read_jsonl
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+# About three images of noise: several shards in every test
+SMALL_SHARDS = 0.003
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """What `datasets` unpacks goes with the test."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def options(**values):
+    return PrepareSettings(
+        **{"dataset": "jsonl", "box_format": "qwen3-vl", "shard_megabytes": SMALL_SHARDS, "side": 48, **values}
+    )
+
+
+def checksums(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
+
+
+def rows_of(folder):
+    return [row for split in read_manifest(folder)["splits"] for row in load_split(str(folder), split)]
+
+
+@pytest.mark.parametrize("side", [None, 48, 31])
+@pytest.mark.parametrize("task", ["detection", "finding"])
+def test_boxes_follow_images(make_images, tmp_path, side, task):
+    root, records = make_images(9)
+    prepare_images(lambda: records, root, tmp_path / "out", options(side=side, task=task))
+    rows = rows_of(tmp_path / "out")
+    assert sum(len(row["boxes"]) for row in rows) == sum(len(record.boxes) for record in records)
+    for row in rows:
+        pixels = np.asarray(row["image"]).astype(float)
+        assert pixels.shape == (row["height"], row["width"])
+        assert (row["original_width"], row["original_height"]) == (96, 64)
+        for x1, y1, x2, y2 in row["boxes"]:
+            # The rectangle is brighter than all around; its edge is where the box says, up to a pixel of blur.
+            inside = pixels[round(y1) + 1 : round(y2) - 1, round(x1) + 1 : round(x2) - 1]
+            assert inside.min() > 200
+            outline = [
+                *pixels[round(y1) - 3, round(x1) : round(x2)],
+                *pixels[round(y1) : round(y2), max(round(x1) - 3, 0)],
+            ]
+            assert np.mean(outline) < 150
+
+
+def test_boxes_of_an_image_that_is_stored_smaller_than_it_was_drawn_on(make_images, tmp_path):
+    """As with a 1024 pixel copy of a DICOM file: boxes count in the pixels of the record."""
+    root, _ = make_images(1)
+    record = AnnotatedImage("a", "0.png", [[96, 64, 192, 128]], ["mass"], width=192, height=128)
+    prepare_images(lambda: [record], root, tmp_path / "out", options(side=None))
+    (row,) = rows_of(tmp_path / "out")
+    assert row["boxes"] == [[48, 32, 96, 64]]
+    assert [row[name] for name in ("width", "height", "original_width", "original_height")] == [96, 64, 192, 128]
+
+
+def test_columns(make_images, tmp_path):
+    root, records = make_images(4)
+    prepare_images(lambda: records, root, tmp_path / "out", options())
+    rows = rows_of(tmp_path / "out")
+    assert sorted(rows[0]) == sorted(
+        [
+            *("prompt", "image", "boxes", "labels", "width", "height", "box_format", "id", "patient_id", "split"),
+            *("original_width", "original_height"),
+        ]
+    )
+    by_id = {row["id"]: row for row in rows}
+    assert by_id.keys() == {record.id for record in records}
+    assert by_id["image-1"]["labels"] == ["effusion"]
+    assert by_id["image-3"]["patient_id"] == "p1"
+    assert by_id["image-0"]["boxes"] == []
+    assert {row["box_format"] for row in rows} == {"qwen3-vl"}
+
+
+def test_columns_that_depend_on_the_images_and_the_task(make_images, tmp_path):
+    root, records = make_images(3)
+    phrased = [record._replace(phrases=("seen",) * len(record.boxes), ignored=((0, 0, 96, 64),)) for record in records]
+    box_format = {"syntax": "json", "space": "norm100"}
+    prepare_images(lambda: phrased, root, tmp_path / "out", options(task="phrase", box_format=box_format))
+    rows = rows_of(tmp_path / "out")
+    assert {row["phrase"] for row in rows} == {"seen"}
+    assert rows[0]["ignore_boxes"] == [[0, 0, 48, 32]]
+    assert "box_format" not in rows[0]
+
+
+def test_every_readers_boxes_are_kept(make_images, tmp_path):
+    root, records = make_images(3)
+    read = [
+        record._replace(readers=("R1", "R2")[: len(record.boxes)], read_by=("R1", "R2", "R3")) for record in records
+    ]
+    prepare_images(lambda: read, root, tmp_path / "out", options(readers="any-of"))
+    row = next(row for row in rows_of(tmp_path / "out") if row["id"] == "image-2")
+    assert row["reader_boxes"] == [[[6.0, 4.0, 20.0, 15.0]], [[25.0, 10.0, 45.0, 30.0]], []]
+    assert row["reader_labels"] == [["mass"], ["effusion"], []]
+
+
+@pytest.mark.parametrize("task", ["detection", "finding"])
+def test_order_and_shards_do_not_depend_on_the_processes(make_images, tmp_path, task):
+    root, records = make_images(20)
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        prepare_images(lambda: records, root, folder, options(task=task), processes=processes)
+    one, two = checksums(tmp_path / "1"), checksums(tmp_path / "2")
+    assert one == two
+    assert len([name for name in one if name.startswith("train")]) > 2
+    ids = [row["id"].partition("/")[0] for row in load_split(str(tmp_path / "1"), "train")]
+    numbers = [int(name.removeprefix("image-")) for name in ids]
+    assert numbers == sorted(numbers)
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a run early."""
+
+
+def interrupted(records, root, out, after, **values):
+    def stop(stage, done, of):
+        if stage == "writing images" and done == after:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        prepare_images(lambda: records, root, out, options(**values), on_progress=stop)
+
+
+def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
+    root, records = make_images(20)
+    # One image that cannot be used, so that it is counted in the shard that it would be in
+    (root / "5.png").write_bytes(b"")
+    values = {"bad_images": "skip"}
+    prepare_images(lambda: records, root, tmp_path / "whole", options(**values))
+    whole, manifest = checksums(tmp_path / "whole"), read_manifest(tmp_path / "whole")
+    assert len(manifest["skipped"]) == 1
+
+    @settings(max_examples=8)
+    @given(st.lists(st.integers(1, 20), min_size=1, max_size=3))
+    def stopped_after(stops):
+        out = tmp_path / "parts"
+        shutil.rmtree(out, ignore_errors=True)
+        for after in stops:
+            interrupted(records, root, out, after, **values)
+        assert prepare_images(lambda: records, root, out, options(**values)) == manifest
+        assert checksums(out) == whole
+
+    stopped_after()
+
+
+def test_finished_shards_are_not_done_again(make_images, tmp_path):
+    root, records = make_images(20)
+    interrupted(records, root, tmp_path / "out", 15)
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
+    assert done
+    first = read_first_images(tmp_path / "out")
+    for record in records:
+        if record.id in first:
+            (root / record.file).unlink()
+    prepare_images(lambda: records, root, tmp_path / "out", options())
+    assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
+
+
+def read_first_images(folder):
+    import pyarrow.parquet as pq
+
+    return {name for path in (folder / "data").glob("*.parquet") for name in pq.read_table(path)["id"].to_pylist()}
+
+
+KILLED = """
+import os, signal, sys
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.sources import get_reader
+
+def kill(stage, done, of):
+    if stage == "writing images" and done == int(after):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    root, out, after, processes, megabytes = sys.argv[1:]
+    settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
+    prepare_images(lambda: get_reader("jsonl")(root), root, out, settings, processes=int(processes), on_progress=kill)
+"""
+
+
+@pytest.mark.parametrize(("after", "processes"), [(3, 1), (14, 2)])
+def test_a_killed_run_goes_on(make_images, tmp_path, after, processes):
+    root, records = make_images(20)
+    write_annotations(root, records)
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    arguments = [str(word) for word in (root, tmp_path / "out", after, processes, SMALL_SHARDS)]
+    killed = subprocess.run(
+        [sys.executable, str(script), *arguments], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert verify_images(tmp_path / "out") == ["the preparation was interrupted; run the same command again"]
+    with pytest.raises(ValueError, match=r"whose preparation was interrupted\. Run the same command again"):
+        load_split(str(tmp_path / "out"), "train")
+    from grounding_rewards.sources import get_reader
+
+    for folder in ("out", "whole"):
+        prepare_images(lambda: get_reader("jsonl")(str(root)), root, tmp_path / folder, options())
+    assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
+    assert verify_images(tmp_path / "out") == []
+
+
+def write_annotations(root, records):
+    lines = [
+        {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
+        | ({"patient_id": one.patient_id} if one.patient_id else {})
+        for one in records
+    ]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_finished_folder_is_left_alone(make_images, tmp_path):
+    root, records = make_images(6)
+    first = prepare_images(lambda: records, root, tmp_path / "out", options())
+    shutil.rmtree(root)
+    assert prepare_images(lambda: records, root, tmp_path / "out", options()) == first
+
+
+@pytest.mark.parametrize(
+    ("changed", "images", "message"),
+    [
+        ({"side": 32}, 6, "Expected the settings .* side is 32, was 48"),
+        ({"seed": 1}, 6, "seed is 1, was 0"),
+        ({}, 7, "Expected the images .* count is 7, was 6"),
+    ],
+)
+def test_other_settings_and_images_need_another_folder(make_images, tmp_path, changed, images, message):
+    root, records = make_images(6)
+    interrupted(records, root, tmp_path / "out", 4)
+    _, records = make_images(images)
+    with pytest.raises(ValueError, match=message):
+        prepare_images(lambda: records, root, tmp_path / "out", options(**changed))
+
+
+def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
+    root, records = make_images(2)
+    with pytest.raises(ValueError, match="Expected a new or empty folder for out"):
+        prepare_images(lambda: records, root, root, options())
+
+
+BAD = [
+    ("missing image", {"file": "gone.png"}, "Expected an image in .*gone.png"),
+    ("box outside", {"boxes": [[0, 0, 97, 10]], "labels": ["mass"]}, "outside the image of 48 x 32"),
+    ("xywh for xyxy", {"boxes": [[50, 20, 30, 30]], "labels": ["mass"]}, "has no area"),
+    ("another image", {"width": 64, "height": 96}, "its image is 96 x 64 pixels, which is not the shape of 64 x 96"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_images_are_named_or_skipped(make_images, tmp_path, fields, message):
+    root, records = make_images(6)
+    records[4] = records[4]._replace(**fields)
+    with pytest.raises(ValueError, match=f"(?s)got image-4 .*{message}.*What is done is kept"):
+        prepare_images(lambda: records, root, tmp_path / "stopped", options())
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    assert [image for _, image, _ in manifest["skipped"]] == ["image-4"]
+    assert "image-4" not in {row["id"] for row in rows_of(tmp_path / "out")}
+    assert "image-4" in (tmp_path / "out/README.md").read_text()
+
+
+def test_boxes_follow_squeezed_copies_axis_by_axis(make_images, tmp_path):
+    # an image of 96 x 64 pixels for an image of 192 x 320, stored at 48 x 32: a quarter and a tenth
+    root, records = make_images(1, split="train")
+    image = records[0]._replace(width=192, height=320, boxes=[[40, 80, 120, 240]], labels=["mass"])
+    prepare_images(lambda: [image], root, tmp_path / "out", options(squeezed=True))
+    (row,) = rows_of(tmp_path / "out")
+    assert (row["width"], row["height"]) == (48, 32)
+    assert row["boxes"] == [[10, 8, 30, 24]]
+    assert (row["original_width"], row["original_height"]) == (192, 320)
+
+
+def test_a_split_whose_images_are_all_bad(make_images, tmp_path):
+    root, records = make_images(4, split="train")
+    records[3] = records[3]._replace(file="gone.png", split="test", patient_id="other")
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    assert manifest["splits"]["test"]["rows"] == 0
+    assert [split for split, _, _ in manifest["skipped"]] == ["test"]
+
+
+@pytest.mark.parametrize("task", ["detection", "finding", "phrase"])
+@pytest.mark.parametrize("box_format", ["qwen3-vl", "answer-list", "gemini"])
+def test_a_prepared_folder_passes_the_check_before_training(make_images, tmp_path, task, box_format):
+    root, records = make_images(12)
+    records = [record._replace(phrases=tuple(f"a {label}" for label in record.labels)) for record in records]
+    prepare_images(lambda: records, root, tmp_path / "out", options(side=None, task=task, box_format=box_format))
+    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
+
+
+def test_it_streams(make_images, tmp_path):
+    from datasets import load_dataset
+
+    root, records = make_images(10, split="train")
+    prepare_images(lambda: records, root, tmp_path / "out", options())
+    files = split_files(tmp_path / "out", "train")
+    assert len(files) > 1
+    stream = load_dataset("parquet", data_files=files, split="train", streaming=True)
+    rows = list(stream)
+    assert [row["id"] for row in rows] == [record.id for record in records]
+    assert rows[0]["image"].size == (48, 32)
+    assert rows[0]["prompt"][0]["content"][0]["type"] == "image"
+
+
+def test_datasets_reads_the_splits_from_the_card(make_images, tmp_path):
+    from datasets import load_dataset
+
+    root, records = make_images(30)
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+    loaded = load_dataset(str(tmp_path / "out"))
+    assert {name: split.num_rows for name, split in loaded.items()} == {
+        name: counts["rows"] for name, counts in manifest["splits"].items()
+    }
+
+
+def test_rows_of_one_image_share_its_image(make_images, tmp_path):
+    root, records = make_images(6)
+    whole = options(side=None, shard_megabytes=256, splits_from="hash", shares=(("train", 1.0),))
+    prepare_images(lambda: records, root, tmp_path / "one", whole)
+    labels = [f"finding {k}" for k in range(20)]
+    many = [record._replace(boxes=[[8, 8, 40, 30]] * 20, labels=labels) for record in records]
+    values = {**vars(whole), "task": "finding"}
+    prepare_images(lambda: many, root, tmp_path / "many", PrepareSettings(**values))
+    one, twenty = (sum(map(len, checksums(tmp_path / name).values())) for name in ("one", "many"))
+    assert read_manifest(tmp_path / "many")["splits"]["train"]["rows"] == 120
+    assert twenty < 2 * one
+
+
+def test_real_images(shared_dir, tmp_path):
+    """Lungs on real images: every image in one split, boxes inside, the check before training passes."""
+    from grounding_rewards.sources import get_reader
+
+    root = shared_dir / "data" / "cxr_lungs"
+    lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text().splitlines()]
+    manifest = prepare_images(
+        lambda: get_reader("jsonl")(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
+    )
+    assert sum(counts["rows"] for counts in manifest["splits"].values()) == len(lines)
+    assert manifest["vocabulary"] == sorted({label for line in lines for label in line["labels"]})
+    for split in manifest["splits"]:
+        check_dataset(load_split(str(tmp_path / "out"), split), get_reward("R4"))
+
+
+def test_resized_sizes_come_from_the_models_processor(make_images, tmp_path, monkeypatch):
+    class Qwen2VLImageProcessor:
+        size = {"shortest_edge": 28 * 28, "longest_edge": 1280 * 28 * 28}  # noqa: RUF012
+        patch_size, merge_size, do_resize = 14, 2, True
+
+    monkeypatch.setattr("grounding_rewards.prepare.pipeline.load_processor", lambda model: Qwen2VLImageProcessor())
+    root, records = make_images(3)
+    values = options(side=None, model="a model", box_format="qwen2.5-vl")
+    prepare_images(lambda: records, root, tmp_path / "out", values)
+    rows = rows_of(tmp_path / "out")
+    # By hand: 96 / 28 = 3.43 rounds to 3, 64 / 28 = 2.29 to 2.
+    assert {(row["resized_width"], row["resized_height"]) for row in rows} == {(84, 56)}
+
+
+def test_images_are_read_in_colour_depth_of_images(make_images, tmp_path):
+    root, records = make_images(1)
+    deep = np.linspace(0, 40_000, 96 * 64).reshape(64, 96).astype(np.uint16)
+    Image.fromarray(deep).save(root / "0.png")
+    records = [records[0]._replace(boxes=[[1, 1, 5, 5]], labels=["mass"])]
+    prepare_images(lambda: records, root, tmp_path / "out", options(side=None))
+    (row,) = rows_of(tmp_path / "out")
+    assert row["image"].mode == "L"
+    assert row["image"].getextrema() == (0, 255)
+
+
+def test_what_a_bad_image_stopped_goes_on_without_it(make_images, tmp_path):
+    """The way out that the error names: the same folder, what is done is kept."""
+    root, records = make_images(20)
+    records[15] = records[15]._replace(file="gone.png")
+    with pytest.raises(ValueError, match=r"--bad-images skip"):
+        prepare_images(lambda: records, root, tmp_path / "out", options())
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
+    assert done
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
+    assert manifest["settings"]["bad_images"] == "skip"
+    assert prepare_images(lambda: records, root, tmp_path / "whole", options(bad_images="skip")) == manifest
+    assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
+    # And nothing is left to do for the first command.
+    assert prepare_images(lambda: records, root, tmp_path / "out", options()) == manifest
+
+
+def test_a_wrong_model_leaves_no_folder(make_images, tmp_path):
+    pytest.importorskip("transformers")
+    root, records = make_images(3)
+    nowhere = str(tmp_path / "no model")
+    with pytest.raises(
+        ValueError, match=r"Expected a folder or id of a model for --model, got .*no model' \(.*\)\. Name"
+    ):
+        prepare_images(lambda: records, root, tmp_path / "out", options(model=nowhere))
+    assert not (tmp_path / "out").exists()
+    prepare_images(lambda: records, root, tmp_path / "out", options())
+
+
+def test_no_usable_image_at_all_is_an_error(make_images, tmp_path):
+    root, records = make_images(3)
+    gone = [record._replace(file=f"gone/{record.file}") for record in records]
+    with pytest.raises(
+        ValueError, match=r"at least one image that can be used, got 3 that cannot; the first is image-0"
+    ):
+        prepare_images(lambda: gone, root, tmp_path / "out", options(bad_images="skip"))
+    assert not list((tmp_path / "out").glob("data/*"))
+    # The folder does not stand in the way once the images are there.
+    (root / "gone").mkdir()
+    for record in records:
+        shutil.copy(root / record.file, root / "gone")
+    assert prepare_images(lambda: gone, root, tmp_path / "out", options(bad_images="skip"))["skipped"] == []
+
+
+def test_sentences_end_once(make_images, tmp_path):
+    root, records = make_images(2)
+    records[1] = records[1]._replace(file="gone.png")
+    with pytest.raises(ValueError, match=r"leave the image out\. Correct it") as caught:
+        prepare_images(lambda: records, root, tmp_path / "out", options())
+    assert ".." not in str(caught.value).replace("...", "")
+
+
+def test_pixel_spacing_of_records_follows_the_resize(make_images, tmp_path):
+    """96 x 64 pixels to 48 x 32: pixels twice as large."""
+    root, records = make_images(3)
+    records[1] = records[1]._replace(extra={"pixel_spacing": "0.168"})
+    # As in NIH ChestX-ray14: the spacing of the image that the image is a smaller copy of, x first.
+    sizes = {"original_width": "192", "original_height": "320"}
+    records[2] = records[2]._replace(extra={"pixel_spacing": "0.1 0.2", **sizes})
+    prepare_images(lambda: records, root, tmp_path / "out", options())
+    found = {row["id"]: row["pixel_spacing"] for row in rows_of(tmp_path / "out")}
+    assert found["image-0"] is None
+    assert found["image-1"] == pytest.approx([0.336, 0.336])
+    assert found["image-2"] == pytest.approx([0.1 * 192 / 48, 0.2 * 320 / 32])
+    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
+
+
+def test_pixel_spacing_of_dicom_files(tmp_path, write_dicom_image):
+    """DICOM says the distance of rows first, which is that in y."""
+    for name, spacing in (("a", [0.2, 0.1]), ("b", None)):
+        write_dicom_image(tmp_path / f"{name}.dcm", np.full((64, 96), 3000), spacing)
+    images = [AnnotatedImage(name, f"{name}.dcm", [[8, 8, 40, 30]], ["mass"], split="train") for name in "ab"]
+    prepare_images(lambda: images, tmp_path, tmp_path / "out", options())
+    first, second = rows_of(tmp_path / "out")
+    assert first["pixel_spacing"] == pytest.approx([0.2, 0.4])
+    assert second["pixel_spacing"] is None
+
+
+@pytest.mark.parametrize("text", ["", "unknown", "0", "-0.1", "nan", "0.1, 0.1, 5"])
+def test_pixel_spacing_that_is_none(text):
+    image = AnnotatedImage("a", "a.png", [], [], extra={"pixel_spacing": text})
+    assert stored_spacing(image, StoredImage(b"", 48, 32, 96, 64)) is None
+
+
+def test_other_columns_are_carried_along(tmp_path):
+    """For subgroups and attribution: today they end at the reader."""
+    for name in ("1", "2"):
+        Image.new("L", (40, 30)).save(tmp_path / f"{name}.png")
+    lines = [
+        {"file": "1.png", "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "age": 63, "view": "PA", "prompt": "Where?"},
+        {"file": "2.png", "boxes": [], "labels": [], "age": 41.5, "site": {"name": "A"}, "resized_width": 9},
+    ]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    everything = options(shares=(("train", 1.0),))
+    prepare_images(lambda: read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
+    rows = sorted(load_split(str(tmp_path / "out"), "train"), key=lambda row: row["id"])
+    assert [[row[name] for name in ("age", "view", "site")] for row in rows] == [
+        [63.0, "PA", None],
+        [41.5, None, '{"name": "A"}'],
+    ]
+    # What a preparation writes itself is its own.
+    assert "Where?" not in rows[0]["prompt"][0]["content"][1]["text"]
+    assert "resized_width" not in rows[0]
+
+
+def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images, tmp_path):
+    """VinDr-CXR of Kaggle, RSNA and SIIM have labels for `train` alone: today everything is trained on."""
+    root, records = make_images(40, split="train")
+    records = [record._replace(patient_id=f"p{k // 2 % 20}") for k, record in enumerate(records)]
+    with pytest.warns(
+        UserWarning, match=r"jsonl holds no image out: 80 % .* --split-shares draws others, --split train"
+    ):
+        manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+    rows = [row for split in manifest["splits"] for row in load_split(str(tmp_path / "out"), split)]
+    sides = {(row["patient_id"], row["split"]) for row in rows}
+    assert len(sides) == 20 == len({patient for patient, _ in sides})
+    assert set(manifest["splits"]) > {"train"}
+    assert manifest["images_without_own_split"] == 40
+    assert len(load_split(str(tmp_path / "out"), "all")) == 40
+    # One split was asked for: nothing is drawn.
+    kept = prepare_images(lambda: records, root, tmp_path / "kept", options(split="train"))
+    assert set(kept["splits"]) == {"train"}
+
+
+def test_an_image_without_a_split_is_trained_on_where_others_are_held_out(make_images, tmp_path):
+    root, records = make_images(30, split="test")
+    records = [record._replace(split=None, patient_id=None) if k else record for k, record in enumerate(records)]
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options())
+    assert {split: counts["images_with_rows"] for split, counts in manifest["splits"].items()} == {
+        "train": 29,
+        "test": 1,
+    }

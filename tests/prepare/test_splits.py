@@ -1,0 +1,159 @@
+"""Splits: a patient on one side, the same side for ever, in the shares that were asked for."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.data.held_out import SHARES, SplitRule, hash_fraction, hashed_split, image_split
+from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.prepare.settings import PrepareSettings
+from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.sources.base import AnnotatedImage
+
+patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
+own_splits = st.one_of(st.none(), st.sampled_from(["train", "test", "validation"]))
+
+
+def image(number, patient=None, split=None):
+    return AnnotatedImage(f"f{number}", f"{number}.png", [], [], patient_id=patient, split=split)
+
+
+def assigned(images, *, own=True, seed=0):
+    splits = PatientSplits()
+    for one in images:
+        splits.add(one)
+    if own:
+        splits.check()
+    rule = SplitRule(own, SHARES)
+    named = [(one, patient_of_image(one)) for one in images]
+    return [image_split(one.split, patient or one.id, splits.known.get(patient), rule, seed) for one, patient in named]
+
+
+def sides(images, splits):
+    found = defaultdict(set)
+    for one, split in zip(images, splits, strict=True):
+        if one.patient_id is not None:
+            found[one.patient_id].add(split)
+    return found
+
+
+@given(st.lists(st.tuples(patients, own_splits), max_size=12), st.integers(0, 3), st.booleans())
+def test_a_patient_is_never_in_two_splits(rows, seed, own):
+    images = [image(number, *row) for number, row in enumerate(rows)]
+    given_to = defaultdict(set)
+    for patient, split in rows:
+        if patient is not None and split is not None:
+            given_to[patient].add(split)
+    if own and any(len(splits) > 1 for splits in given_to.values()):
+        with pytest.raises(ValueError, match="Expected every patient in one split"):
+            assigned(images)
+        return
+    splits = assigned(images, own=own, seed=seed)
+    assert all(len(found) == 1 for found in sides(images, splits).values())
+    if own:
+        assert all(one.split in (None, split) for one, split in zip(images, splits, strict=True))
+
+
+@given(st.lists(patients, min_size=1, max_size=8), st.lists(patients, max_size=8))
+def test_images_that_are_added_move_no_other(first, added):
+    before = [image(number, patient) for number, patient in enumerate(first)]
+    after = before + [image(100 + number, patient) for number, patient in enumerate(added)]
+    assert assigned(after)[: len(before)] == assigned(before)
+
+
+def test_shares_are_kept():
+    counts = Counter(hashed_split(f"patient {number}", SHARES, seed=0) for number in range(20_000))
+    for split, share in SHARES.items():
+        # four standard deviations of a share of 0.1 or 0.8 of 20,000 patients
+        assert counts[split] / 20_000 == pytest.approx(share, abs=4 * (share * (1 - share) / 20_000) ** 0.5)
+
+
+def test_another_seed_draws_anew():
+    names = [str(number) for number in range(100)]
+    drawn = [[hashed_split(name, SHARES, seed) for name in names] for seed in (0, 1)]
+    assert drawn[0] != drawn[1]
+
+
+def test_the_hash_is_the_same_for_ever():
+    # Computed once with Python 3.11, hashlib.blake2b: another number would move patients of prepared datasets.
+    assert hash_fraction("split", 0, "patient 7") == pytest.approx(0.8319750242831638, abs=1e-12)
+
+
+@pytest.mark.parametrize("shares", [{"train": 1.0}, {"train": 1.0, "test": 0.0}, {"test": 0.0, "train": 1.0}])
+def test_a_share_of_nothing_gets_nobody(shares):
+    assert {hashed_split(str(number), shares, 0) for number in range(50)} == {"train"}
+
+
+def test_an_image_without_a_split_follows_its_patient():
+    images = [image(1, "p1", "test"), image(2, "p1"), image(3, "p2", "train"), image(4, "p2")]
+    assert assigned(images) == ["test", "test", "train", "train"]
+
+
+def test_patients_in_two_splits_are_named():
+    splits = PatientSplits()
+    for number in range(14):
+        splits.add(image(number, f"p{number % 7}", "train" if number < 7 else "test"))
+    with pytest.raises(ValueError, match=r"7 in several: p0 \(train, test\), p1 .*, …\. Draw the splits anew"):
+        splits.check()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"shares": (("train", 0.5),)}, "sum to 1"),
+        ({"shares": ()}, "sum to 1 for shares, got none"),
+        ({"shares": (("train", 1.5), ("test", -0.5))}, "sum to 1"),
+        ({"shares": (("fold 1", 1.0),)}, "name of a split, got 'fold 1'"),
+        ({"negatives": 1.0}, "0 <= negatives < 1, got 1.0"),
+        ({"side": 0}, "at least 1 pixel for side"),
+        ({"window": (5, 5)}, "low < high for window"),
+        ({"shard_megabytes": 0}, "more than 0 for shard_megabytes"),
+        ({"image_format": "gif"}, "a known word for `image_format`, .* Use one of: png, jpeg, webp, keep"),
+        ({"readers": "vote"}, "a known word for `readers`, got 'vote'. Use one of: union, "),
+        ({"box_format": "qwen9"}, "known name for `box_format`"),
+    ],
+)
+def test_settings_are_checked_at_once(values, message):
+    with pytest.raises(ValueError, match=message):
+        PrepareSettings(**{"dataset": "coco", "box_format": "qwen3-vl", **values})
+
+
+SPELLINGS = ["0003", "3", "3.0", " 3 ", "00003.0"]
+
+
+@given(st.permutations(SPELLINGS), st.integers(0, 20))
+def test_a_patient_stays_on_one_side_in_every_spelling(spellings, seed):
+    images = [image(number, spelling) for number, spelling in enumerate(spellings)]
+    assert len(set(assigned(images, seed=seed))) == 1
+    # the dataset's own split of one of them holds for all
+    images[0] = image(0, spellings[0], "validation")
+    assert set(assigned(images, seed=seed)) == {"validation"}
+
+
+def test_patients_in_two_splits_under_two_spellings_are_refused():
+    with pytest.raises(ValueError, match=r"got 1 in several: 3 \(train, test\)"):
+        assigned([image(0, "0003", "train"), image(1, "3", "test")])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        ("patient00003_study1.png", "test/patient3_study2.png", True),
+        ("CheXpert/train/patient00003/study1/view1_frontal.jpg", "CheXpert/valid/patient00003/study2/view1.jpg", True),
+        ("p10/p10000032/s50414267/a.jpg", "p10/p10000032/s53189527/b.jpg", True),
+        ("00000013_005.png", "images/00000013_006.png", True),
+        ("sub-01_bodypart-chest.png", "sub-1_x.png", True),
+        ("outpatients2020_1.png", "outpatients2020_2.png", False),  # "patients", of many
+        ("impatient7.png", "impatient7_2.png", False),
+        ("IMG0000019.jpg", "IMG0000020.jpg", False),
+        ("20200101_001.jpeg.txt", "20200101_002.jpeg.txt", False),
+    ],
+)
+def test_names_of_files_that_tell_the_patient(one, other, are_same):
+    images = [AnnotatedImage(name, name, [], []) for name in (one, other)]
+    splits = [assigned(images, seed=seed) for seed in range(40)]
+    assert all(first == second for first, second in splits) == are_same

@@ -1,0 +1,107 @@
+"""Chest ImaGenome's two halves: scene graphs of a detector, and a table of people, in original pixels."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grounding_rewards.sources.chest_imagenome import read_chest_imagenome
+
+OBJECT = {
+    "object_id": "a1_right lung",
+    "bbox_name": "right lung",
+    "name": "Right lung",
+    # of the 224 x 224 copy
+    "x1": 30, "y1": 20, "x2": 110, "y2": 180, "width": 80, "height": 160,
+    # of the image; original_width and original_height are the box's
+    "original_x1": 400, "original_y1": 210, "original_x2": 1400, "original_y2": 2300,
+    "original_width": 1000, "original_height": 2090,
+}  # fmt: skip
+SPLIT = ",subject_id,study_id,dicom_id,path,ViewPosition\n"
+GOLD = (
+    "image_id,x1,y1,x2,y2,width,height,bbox_name,annot_id,"
+    "original_x1,original_x2,original_y1,original_y2,original_width,original_height,annotator,coord224,coord_original\n"
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    graphs = tmp_path / "silver_dataset" / "scene_graph"
+    splits = tmp_path / "silver_dataset" / "splits"
+    gold = tmp_path / "gold_dataset"
+    for folder in (graphs, splits, gold):
+        folder.mkdir(parents=True)
+    other = OBJECT | {"bbox_name": "left lung", "original_x1": 1500.5}
+    (graphs / "a1_SceneGraph.json").write_text(json.dumps({"viewpoint": "PA", "objects": [OBJECT, other]}))
+    (splits / "train.csv").write_text(
+        f"{SPLIT}0,10000032,50414267,a1,files/p10/p10000032/s50414267/a1.dcm,PA\n"
+        # listed, but its scene graph was never published
+        "1,10000032,50414267,a2,files/p10/p10000032/s50414267/a2.dcm,AP\n"
+    )
+    (splits / "valid.csv").write_text(SPLIT)
+    (splits / "test.csv").write_text(SPLIT)
+    (splits / "images_to_avoid.csv").write_text(
+        "subject_id,study_id,dicom_id,path,ViewPosition\n10000084,1,g1,files/p10/p10000084/s1/g1.dcm,AP\n"
+    )
+    (gold / "gold_bbox_coordinate_annotations_1000images.csv").write_text(
+        # the original columns are x1, x2, y1, y2; the image has an ending
+        f"{GOLD}g1.dcm,1,2,3,4,2,2,right lung,g1_right lung,400,1400,210,2300,1000,2090,ann1,,\n"
+        "g1.dcm,1,2,3,4,2,2,left lung,g1_left lung,1500,2500,200,2300,1000,2100,ann2,,\n"
+    )
+    # MIMIC-CXR-JPG's own table; Rows is the height
+    (tmp_path / "metadata.csv").write_text("dicom_id,subject_id,Rows,Columns\na1,10000032,3056,2544\n")
+    return tmp_path
+
+
+def test_silver(root):
+    (image,) = read_chest_imagenome(root, sizes=root / "metadata.csv")
+    assert image.boxes == [[400, 210, 1400, 2300], [1500.5, 210, 1400, 2300]]  # as written, swapped or not
+    assert image.labels == ["right lung", "left lung"]
+    assert (image.id, image.file) == ("a1", "files/p10/p10000032/s50414267/a1.jpg")
+    assert (image.width, image.height, image.patient_id, image.split) == (2544, 3056, "10000032", "train")
+    assert (image.readers, image.extra) == ((), {"view": "PA"})
+    assert next(read_chest_imagenome(root)).width is None  # never the box's own width
+    assert list(read_chest_imagenome(root, split="validation")) == []
+
+
+def test_gold(root):
+    (image,) = read_chest_imagenome(root, split="gold")
+    assert image.boxes == [[400, 210, 1400, 2300], [1500, 200, 2500, 2300]]
+    assert (image.labels, image.readers, image.read_by) == (
+        ["right lung", "left lung"],
+        ("ann1", "ann2"),
+        ("ann1", "ann2"),
+    )
+    assert (image.id, image.file, image.patient_id) == ("g1", "files/p10/p10000084/s1/g1.jpg", "10000084")
+    (root / "silver_dataset" / "splits" / "images_to_avoid.csv").unlink()
+    (image,) = read_chest_imagenome(root, split="gold")
+    assert (image.file, image.patient_id) == ("g1.jpg", None)
+
+
+@pytest.mark.parametrize(
+    ("graph", "message"),
+    [
+        ("{}", "Expected a scene graph with objects"),
+        ("{", "Expected JSON in"),
+        (
+            {"objects": [OBJECT, {key: value for key, value in OBJECT.items() if key != "original_x1"}]},
+            "in object 2 of",
+        ),
+        ({"objects": [OBJECT | {"original_y2": None}]}, "in object 1 of"),
+        ({"objects": [OBJECT | {"bbox_name": ""}]}, "in object 1 of"),
+    ],
+)
+def test_graphs_that_are_refused(root, graph, message):
+    text = graph if isinstance(graph, str) else json.dumps(graph)
+    (root / "silver_dataset" / "scene_graph" / "a1_SceneGraph.json").write_text(text)
+    with pytest.raises(ValueError, match=message):
+        list(read_chest_imagenome(root))
+
+
+def test_what_is_missing_is_named(root):
+    with pytest.raises(ValueError, match="Expected one of train, validation, test, gold or None for split"):
+        read_chest_imagenome(root, split="silver")
+    (root / "silver_dataset" / "scene_graph").rename(root / "silver_dataset" / "elsewhere")
+    with pytest.raises(ValueError, match=r"Unpack scene_graph.zip"):
+        read_chest_imagenome(root)

@@ -1,0 +1,200 @@
+"""COCO files are read as pycocotools reads them, and what cannot be read is counted and named."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from grounding_rewards.sources.coco import read_coco
+from tests.conftest import valid_box_lists
+
+
+def document(annotations, **changes):
+    return {
+        "images": [{"id": 7, "file_name": "a.png", "width": 40, "height": 30}],
+        "annotations": annotations,
+        # ids that do not begin at 0
+        "categories": [{"id": 3, "name": "mass"}, {"id": 9, "name": "nodule"}],
+    } | changes
+
+
+def box(annotation_id, bbox, category=3, **more):
+    return {"id": annotation_id, "image_id": 7, "category_id": category, "bbox": bbox, "iscrowd": 0} | more
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(content, name="annotations/instances_train.json"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_one_image(folder):
+    images = [
+        {"id": 7, "file_name": "a.png", "width": 40, "height": 30},
+        {"id": 8, "file_name": "sub/b.png"},  # without a size, and without annotations: a negative
+        {"id": 9, "file_name": "a.png", "width": 40, "height": 30},  # the same image again, as in MS-CXR: one record
+    ]
+    root = folder(
+        document(
+            [
+                box(1, [1, 2, 10.5, 20]),
+                box(2, [0, 0, 5, 5], 9, image_id=9),
+                box(3, [20, 20, 10, 5], iscrowd=1),  # a crowd is neither hit nor false positive
+            ],
+            images=images,
+        )
+    )
+    first, second = read_coco(root)
+    assert (first.id, first.file, first.split) == ("train/a.png", "train/a.png", "train")
+    assert (first.boxes, first.labels) == ([[1.0, 2.0, 11.5, 22.0], [0.0, 0.0, 5.0, 5.0]], ["mass", "nodule"])
+    assert first.ignored == ((20, 20, 30, 25),)
+    assert (first.width, first.height) == (40, 30)
+    assert (second.boxes, second.labels, second.width, second.file) == ([], [], None, "train/sub/b.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        # a file of results
+        (
+            [{"image_id": 7, "category_id": 3, "bbox": [1, 2, 3, 4], "score": 0.9}],
+            "a bare list, which is a file of res",
+        ),
+        # captions, or somebody's own JSON
+        ({"images": []}, "under 'annotations'"),
+        ("{", "Expected JSON in"),
+        (
+            document([box(1, [1, 2, 3, 4], None)]),
+            '1 of 2 that cannot.*missing_category="ignore".*\n.*1: category_id is',
+        ),
+        # an id that counts from 0 where the categories do not
+        (document([box(1, [1, 2, 3, 4], 0)]), "annotation 1: category_id 0 is no category"),
+        (document([box(1, [1, 2, 3, 4], image_id=1)]), "annotation 1: image_id 1 is no image"),
+        (document([box(1, [1, 2, 3])]), r"annotation 1: bbox \[1, 2, 3\] is not x, y, width, height"),
+        (document([box(1, [1, 2, 3, float("nan")])]), "annotation 1: bbox"),
+        # only a mask
+        (document([{"id": 1, "image_id": 7, "category_id": 3}]), "annotation 1: bbox None"),
+        # two images under one id
+        (document([], images=[{"id": 7, "file_name": "a.png"}, {"id": 7, "file_name": "b.png"}]), "image 7"),
+        # one file of two sizes
+        (
+            document([], images=[{"id": 1, "file_name": "a", "width": 4}, {"id": 2, "file_name": "a", "width": 5}]),
+            "image 2: id, file_name, size",
+        ),
+    ],
+)
+def test_what_cannot_be_read(folder, content, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        list(read_coco(folder(content)))
+
+
+def test_many_problems_are_counted_and_the_first_shown(folder):
+    root = folder(document([box(number, [0, 0, 1, 1], None) for number in range(50)]))
+    with pytest.raises(ValueError, match="got 50 of 51") as error:
+        list(read_coco(root))
+    assert str(error.value).count("category_id is missing") == 5
+
+
+def test_a_box_without_category_can_be_a_region_to_ignore(folder):
+    root = folder(document([box(1, [1, 2, 3, 4], None), box(2, [5, 5, 5, 5])]))
+    (image,) = read_coco(root, missing_category="ignore")
+    assert (image.boxes, image.ignored) == ([[5.0, 5.0, 10.0, 10.0]], ((1, 2, 4, 6),))
+    with pytest.raises(ValueError, match="Expected a known word for `missing_category`"):
+        read_coco(root, missing_category="drop")
+
+
+def test_splits_and_other_layouts(folder):
+    folder(document([]), "annotations/instances_train.json")
+    root = folder(document([]), "annotations/instances_val.json")
+    assert [image.split for image in read_coco(root)] == ["train", "validation"]
+    (image,) = read_coco(root, split="validation")
+    assert image.file == "val/a.png"  # the folder keeps its own spelling
+    with pytest.raises(ValueError, match="Expected one of train, validation or None for split, got 'test'"):
+        read_coco(root, split="test")
+    folder(document([]), "valid/_annotations.coco.json")  # Roboflow
+    (image,) = read_coco(root, annotations="{split}/_annotations.coco.json", images="{split}")
+    assert (image.split, image.file) == ("validation", "valid/a.png")
+    with pytest.raises(ValueError, match=r"got .* with annotations/instances_train.json, "):
+        read_coco(root, annotations="train.json")
+
+
+@settings(max_examples=30)
+@given(valid_box_lists())
+def test_round_trip(boxes):
+    annotations = [box(k, [x1, y1, x2 - x1, y2 - y1]) for k, (x1, y1, x2, y2) in enumerate(boxes)]
+    with tempfile.TemporaryDirectory() as root:
+        Path(root, "all.json").write_text(json.dumps(document(annotations)), encoding="utf-8")
+        (image,) = read_coco(root, annotations="all.json", images=".")
+    assert image.boxes == boxes
+    assert (image.file, image.split) == ("a.png", None)
+
+
+def real(shared_dir):
+    return shared_dir / "data" / "annotations" / "generalblockchain_lungs"
+
+
+def test_the_real_file_has_one_annotation_without_a_category(shared_dir):
+    # SOURCE.txt: annotation 850 of image 425 has none in the original
+    with pytest.raises(ValueError, match="got 1 of 183 that cannot") as error:
+        list(read_coco(real(shared_dir), annotations="annotations.sample.json", images="images"))
+    assert "annotation 850: category_id is missing" in str(error.value)
+
+
+def test_the_real_file_is_read_as_pycocotools_reads_it(shared_dir, tmp_path):
+    coco = pytest.importorskip("pycocotools.coco")
+    content = json.loads((real(shared_dir) / "annotations.sample.json").read_text(encoding="utf-8"))
+    # pycocotools cannot index an annotation without a category
+    content["annotations"] = [entry for entry in content["annotations"] if "category_id" in entry]
+    (tmp_path / "all.json").write_text(json.dumps(content), encoding="utf-8")
+    images = {annotated.file: annotated for annotated in read_coco(tmp_path, annotations="all.json", images=".")}
+    index = coco.COCO(str(tmp_path / "all.json"))
+    assert len(images) == len(index.getImgIds()) == 61
+    for image in index.loadImgs(index.getImgIds()):
+        found = index.loadAnns(index.getAnnIds(imgIds=[image["id"]]))
+        annotated = images[image["file_name"]]
+        assert annotated.boxes == [[x, y, x + w, y + h] for x, y, w, h in (entry["bbox"] for entry in found)]
+        assert annotated.labels == [index.cats[entry["category_id"]]["name"] for entry in found]
+        assert (annotated.width, annotated.height) == (image["width"], image["height"])
+
+
+def test_the_real_file_names_patients(shared_dir):
+    images = list(
+        read_coco(
+            real(shared_dir),
+            annotations="annotations.sample.json",
+            patient_key="metadata.patientid",
+            missing_category="ignore",
+        )
+    )
+    assert images[0].patient_id == images[1].patient_id == "2"
+    assert sum(len(image.boxes) for image in images) == 121
+    assert sum(len(image.ignored) for image in images) == 1
+    assert {label for image in images for label in image.labels} == {"Left Lung", "Right Lung"}
+
+
+def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
+    entry = {"file_name": "a.png", "width": 40, "height": 30}
+    content = {
+        "licenses": [{"id": 0, "name": "CC BY 4.0"}],
+        # two entries of one image
+        "images": [
+            {**entry, "id": 1, "license": 0, "age": 63, "patient": "p1", "prompts": "x", "labels": "x", "note": None},
+            {**entry, "id": 2, "license": 0, "age": 63, "patient": "p1", "view": "PA", "site": {"name": "north"}},
+            {"id": 3, "file_name": "b.png", "license": 5},
+        ],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "mass"}],
+    }
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    one, other = read_coco(tmp_path, annotations="all.json", images=".", patient_key="patient")
+    assert one.patient_id == "p1"
+    assert one.extra == {"licence": "CC BY 4.0", "age": 63, "view": "PA", "site": {"name": "north"}}
+    assert other.extra == {}

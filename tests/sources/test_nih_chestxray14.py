@@ -1,0 +1,169 @@
+"""NIH ChestX-ray14: the real list of boxes in both variants, and the tables around it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+
+import pytest
+
+from grounding_rewards.sources.nih_chestxray14 import read_nih_chestxray14
+
+HEADER = "Image Index,Finding Label,Bbox [x,y,w,h],,,"
+BOXES = f"""\
+{HEADER}
+00000181_061.png,Atelectasis,10,20,30,40,
+00000181_061.png,Infiltrate,50.5,60.25,7,8
+00000468_033.png,Mass,1,2,3,4
+"""
+# Images with findings and without boxes are no negatives; a negative is "No Finding" and not in the list.
+ENTRIES = """\
+Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,OriginalImage[Width,Height],\
+OriginalImagePixelSpacing[x,y],
+00000181_061.png,Atelectasis|Effusion|Infiltration,61,181,52,F,AP,2500,2048,0.168,0.168,
+00000999_000.png,Hernia,0,999,52,F,PA,2500,2048,0.168,0.168,
+00001000_003.png,No Finding,3,1000,52,M,PA,2992,2991,0.143,0.143,
+"""
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "BBox_List_2017.csv").write_text(BOXES)
+    return tmp_path
+
+
+@pytest.fixture
+def real(shared_dir, tmp_path):
+    def copy(name, entries=False):
+        folder = shared_dir / "data" / "annotations" / "nih_chestxray14"
+        shutil.copy(folder / name, tmp_path / "BBox_List_2017.csv")
+        if entries:
+            shutil.copy(folder / "Data_Entry_2017_v2020.sample.csv", tmp_path / "Data_Entry_2017_v2020.csv")
+        return list(read_nih_chestxray14(tmp_path))
+
+    return copy
+
+
+def test_the_real_list(real):
+    images = real("BBox_List_2017.csv")
+    assert len(images) == 880
+    # Counts of the file itself, by label
+    assert Counter(label for image in images for label in image.labels) == {
+        "Atelectasis": 180,
+        "Effusion": 153,
+        "Cardiomegaly": 146,
+        "Infiltrate": 123,
+        "Pneumonia": 120,
+        "Pneumothorax": 98,
+        "Mass": 85,
+        "Nodule": 79,
+    }
+    first = images[0]
+    assert (first.id, first.file, first.patient_id) == ("00013118_008.png", "images/00013118_008.png", "00013118")
+    # 225.084745762712 + 86.7796610169491 and 547.019216763771 + 79.1864406779661, by hand
+    assert first.boxes[0] == pytest.approx([225.084745762712, 547.019216763771, 311.864406779661, 626.205657441737])
+    assert all(0 <= x1 < x2 <= 1024 and 0 <= y1 < y2 <= 1024 for image in images for x1, y1, x2, y2 in image.boxes)
+
+
+def test_the_list_saved_by_excel_is_the_same(real):
+    ours, theirs = real("BBox_List_2017.csv"), real("BBox_List_2017.crlf_no_trailing_commas.csv")
+    assert [(image.id, image.labels) for image in ours] == [(image.id, image.labels) for image in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        for box_a, box_b in zip(a.boxes, b.boxes, strict=True):
+            # Excel kept 10 digits
+            assert box_a == pytest.approx(box_b, abs=1e-5)
+
+
+def test_the_real_list_against_pandas(real, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    images = real("BBox_List_2017.csv")
+    table = pandas.read_csv(tmp_path / "BBox_List_2017.csv", skiprows=1, header=None, usecols=range(6))
+    table[4] += table[2]
+    table[5] += table[3]
+    expected = {name: rows[[2, 3, 4, 5]].to_numpy().tolist() for name, rows in table.groupby(0)}
+    assert {image.id: image.boxes for image in images} == {
+        name: [pytest.approx(box) for box in boxes] for name, boxes in expected.items()
+    }
+
+
+def test_the_real_entries(real):
+    images = real("BBox_List_2017.csv", entries=True)
+    # 50 rows, one of them an image without findings
+    assert len(images) == 881
+    assert (images[-1].boxes, images[-1].extra["finding_labels"]) == ([], "No Finding")
+    facts = {image.id: image.extra for image in images if image.extra}
+    assert facts["00000181_061.png"] == {
+        "finding_labels": "Atelectasis|Effusion|Infiltration",
+        "view": "AP",
+        "original_width": "2500",
+        "original_height": "2048",
+        "pixel_spacing": "0.168 0.168",
+    }
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        HEADER,
+        "Image Index,Finding Label,Bbox [x,y,w,h],,,,,,",  # more empty cells
+        "Image Index,Finding Label,Bbox [x,y,w,h]",  # saved by Excel
+        "\ufeffImage Index,Finding Label,Bbox [x,y,w,h]",  # with a byte order mark
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_headers(root, header, end):
+    (root / "BBox_List_2017.csv").write_bytes(BOXES.replace(HEADER, header).replace("\n", end).encode())
+    a, b = read_nih_chestxray14(root)
+    assert a.boxes == [[10, 20, 40, 60], [50.5, 60.25, 57.5, 68.25]]
+    assert a.labels == ["Atelectasis", "Infiltrate"]
+    assert (b.boxes, b.width, b.height) == ([[1, 2, 4, 6]], 1024, 1024)
+
+
+def test_negatives_come_from_the_entries(root):
+    (root / "Data_Entry_2017.csv").write_text(ENTRIES)
+    a, b, negative = read_nih_chestxray14(root)
+    assert a.extra["finding_labels"] == "Atelectasis|Effusion|Infiltration"
+    assert b.extra == {}
+    assert (negative.id, negative.boxes, negative.patient_id) == ("00001000_003.png", [], "00001000")
+    # The image is the scaled one, whose pixels the boxes mean; the radiograph had another size
+    assert (negative.width, negative.extra["original_width"]) == (1024, "2992")
+    assert len(list(read_nih_chestxray14(root, negatives=False))) == 2
+
+
+def test_splits_come_from_the_lists(root):
+    with pytest.raises(ValueError, match=r"Expected test_list\.txt in the folder"):
+        read_nih_chestxray14(root, split="test")
+    assert [image.split for image in read_nih_chestxray14(root)] == [None, None]
+    (root / "test_list.txt").write_text("00000468_033.png\n")
+    (root / "train_val_list.txt").write_text("00000181_061.png\r\n00009999_000.png")
+    assert [image.split for image in read_nih_chestxray14(root)] == ["train_val", "test"]
+    assert [image.id for image in read_nih_chestxray14(root, split="test")] == ["00000468_033.png"]
+
+
+def test_images_are_found_wherever_they_are(root):
+    (root / "images_003" / "images").mkdir(parents=True)
+    (root / "images_003" / "images" / "00000468_033.png").touch()
+    a, b = read_nih_chestxray14(root)
+    assert (a.file, b.file) == ("images/00000181_061.png", "images_003/images/00000468_033.png")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "'Image Index,Finding Label"),
+        ("image,label,x,y,w,h\n", "'Image Index,Finding Label"),
+        (BOXES + "a.png,Mass,1,2,3\n", r"an image, a label and four numbers in line 5 of .* \(id a\.png\)"),
+        (BOXES + "a.png,Mass,1,2,3,4,5\n", "an image, a label and four numbers in line 5"),
+        (BOXES + "a.png,Mass,1,2,3,x\n", "4 finite numbers in line 5"),
+    ],
+)
+def test_a_list_that_cannot_be_read(root, content, message):
+    (root / "BBox_List_2017.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_nih_chestxray14(root)
+
+
+def test_entries_that_cannot_be_read(root):
+    (root / "Data_Entry_2017.csv").write_text(ENTRIES + "a.png,No Finding,1\n")
+    with pytest.raises(ValueError, match=r"11 cells in line 5 of .*Data_Entry_2017\.csv"):
+        list(read_nih_chestxray14(root))

@@ -1,0 +1,75 @@
+"""Object-CXR's shapes, to the README of the dataset."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from grounding_rewards.sources.object_cxr import read_object_cxr
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(*cells, header="image_name,annotation", name="dev.csv"):
+        rows = [f"{number:05}.jpg,{cell}" for number, cell in enumerate(cells, start=1)]
+        (tmp_path / name).write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_the_shapes_of_the_readme(shared_dir, tmp_path):
+    shutil.copy(shared_dir / "data" / "annotations" / "object_cxr" / "dev.synthetic.csv", tmp_path / "dev.csv")
+    first, second, third = read_object_cxr(tmp_path, split="validation")
+    # a rectangle, an ellipse by its box, and a polygon of (500, 500), (540, 510), (560, 560), (505, 555)
+    assert first.boxes == [[100, 200, 180, 260], [300, 320, 360, 380], [500, 500, 560, 560]]
+    assert first.labels == ["foreign object"] * 3
+    assert (first.file, first.split, first.width) == ("dev/00001.jpg", "validation", None)
+    assert second.boxes == []  # an empty cell is a negative
+    assert third.boxes == [[1020, 40, 1080, 95]]
+
+
+@pytest.mark.parametrize(
+    ("cell", "boxes"),
+    [
+        ("2 -4 10 30 10 30 50", [[0, 10, 30, 50]]),  # a polygon may begin outside the image
+        ("0 -4 10 30 50", [[-4, 10, 30, 50]]),  # a rectangle may not, and is left to the check of the boxes
+        ("0 1 2 3 4;", [[1, 2, 3, 4]]),
+        ("0 1 2 3 4; 1 5 6 7 8", [[1, 2, 3, 4], [5, 6, 7, 8]]),
+        (" ", []),
+    ],
+)
+def test_cells(folder, cell, boxes):
+    (image,) = read_object_cxr(folder(cell))
+    assert image.boxes == boxes
+
+
+def test_a_polygon_is_clipped_to_the_image_that_is_there(folder):
+    image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+    root = folder("2 -4 10 50 -2 30 70", "")
+    (root / "dev").mkdir()
+    image.new("L", (40, 60)).save(root / "dev" / "00001.jpg")
+    there, missing = read_object_cxr(root)
+    assert (there.boxes, there.width, there.height) == ([[0, 0, 40, 60]], 40, 60)
+    assert (missing.width, missing.height) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "cell", ["3 1 2 3 4", "0 1 2 3", "1 1 2 3 4 5", "2 1 2 3 4", "2 1 2 3 4 5 6 7", "0 1 2 3 x", "0", "1,2 3"]
+)
+def test_shapes_that_are_refused(folder, cell):
+    with pytest.raises(ValueError, match=r"in line 2 of .*dev.csv"):
+        list(read_object_cxr(folder(cell)))
+
+
+def test_the_column_of_the_readme_and_the_splits(folder):
+    folder("", header="image_path,annotation", name="train.csv")
+    root = folder("")
+    first, second = read_object_cxr(root)
+    assert (first.file, first.split) == ("00001.jpg", "train")  # a path of its own
+    assert (second.file, second.split) == ("dev/00001.jpg", "validation")
+    with pytest.raises(ValueError, match=r"Expected test.csv in the folder"):
+        read_object_cxr(root, split="test")
+    with pytest.raises(ValueError, match="for split, got 'dev'"):
+        read_object_cxr(root, split="dev")

@@ -1,0 +1,232 @@
+"""Images that a reader cannot read: an error, or left out and listed by `prepare --bad-images skip`."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+import pytest
+
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from PIL import Image
+
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.sources import get_reader
+from grounding_rewards.sources.jsonl import read_jsonl
+from grounding_rewards.sources.passed_over import passing_over
+from grounding_rewards.sources.yolo import read_yolo
+
+SOUND = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
+BROKEN = [
+    b"{",
+    b"\xff",
+    b'{"a": "\\ud800"}',
+    b"[" * 100_000,
+    json.dumps({**SOUND, "boxes": [[1, 2, 3]]}).encode(),
+    json.dumps({**SOUND, "labels": []}).encode(),
+]
+
+
+def write(root, lines):
+    Image.linear_gradient("L").resize((40, 30)).save(root / "a.png")
+    (root / "annotations.jsonl").write_bytes(b"\n".join(lines))
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=[str(line[:20]) for line in BROKEN])
+def test_prepare_stops_at_a_line_or_leaves_it_out(tmp_path, broken):
+    write(tmp_path, [json.dumps({**SOUND, "id": "1"}).encode(), broken, json.dumps({**SOUND, "id": "3"}).encode()])
+    read = functools.partial(read_jsonl, tmp_path)
+    with pytest.raises(ValueError, match="line 2"):
+        prepare_images(read, tmp_path, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
+    settings = PrepareSettings("jsonl", "qwen3-vl", bad_images="skip")
+    manifest = prepare_images(read, tmp_path, tmp_path / "out", settings)
+    assert manifest["splits"]["train"]["images_with_rows"] == 2
+    (fault,) = manifest["unreadable"]
+    assert "line 2" in fault
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "1 images could not be read and were left out:" in card
+    assert fault in card
+
+
+def test_a_label_file_that_is_broken_costs_its_image_alone(tmp_path):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "classes.txt").write_text("mass\n")
+    for name, label in {"a": "0 0.5 0.5 0.5 0.5", "b": "0 0.5", "c": ""}.items():
+        Image.new("L", (40, 30)).save(tmp_path / "images" / f"{name}.png")
+        (tmp_path / "labels" / f"{name}.txt").write_text(label)
+    with pytest.raises(ValueError, match=r"b\.txt"):
+        list(read_yolo(tmp_path))
+    with passing_over() as faults:
+        assert [image.id for image in read_yolo(tmp_path)] == ["images/a.png", "images/c.png"]
+    assert len(faults) == 1
+    with pytest.raises(ValueError, match=r"b\.txt"):
+        list(read_yolo(tmp_path))  # again an error
+
+
+BOX = [1, 2, 10, 20]
+NAMES = ("a", "b", "c")
+
+
+def as_json(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def as_lines(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def coco(root, annotations="train.json", broken=None):
+    """The second image has a good box and a broken one."""
+    images = [{"id": k, "file_name": f"{name}.jpg", "width": 40, "height": 30} for k, name in enumerate(NAMES)]
+    boxes = [{"id": k, "image_id": k, "category_id": 1, "bbox": BOX} for k in range(3)]
+    boxes.append(
+        {"id": 3, "image_id": 1, "category_id": 1, "bbox": BOX, **({"bbox": [1, 2]} if broken is None else broken)}
+    )
+    categories = [{"id": 1, "name": "mass"}]
+    as_json(root / annotations, {"images": images, "annotations": boxes, "categories": categories})
+    return {"annotations": annotations, "images": "."}
+
+
+def coco_of_no_category(root):
+    return coco(root, broken={"category_id": 7})
+
+
+def coco_of_two_sizes(root):
+    options = coco(root, broken={})
+    content = json.loads((root / "train.json").read_text())
+    content["images"].append({"id": 9, "file_name": "b.jpg", "width": 50, "height": 30})
+    as_json(root / "train.json", content)
+    return options
+
+
+def voc_text(name, corner):
+    box = f"<bndbox><xmin>{corner}</xmin><ymin>2</ymin><xmax>10</xmax><ymax>20</ymax></bndbox>"
+    return f"<annotation><filename>{name}.jpg</filename><object><name>mass</name>{box}</object></annotation>"
+
+
+def voc(root, broken=None):
+    (root / "Annotations").mkdir()
+    for name in NAMES:
+        (root / "Annotations" / f"{name}.xml").write_text(
+            broken or voc_text("b", "one") if name == "b" else voc_text(name, 1)
+        )
+    return {"one_based": False}
+
+
+def voc_cut_off(root):
+    return voc(root, voc_text("b", 1)[:50])
+
+
+def cvat(root):
+    box = '<box label="mass" xtl="{}" ytl="2" xbr="11" ybr="22"/>'
+    images = [
+        f'<image name="{name}.jpg" width="40" height="30">{box.format("x" if name == "b" else 1)}</image>'
+        for name in NAMES
+    ]
+    (root / "annotations.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
+    return {}
+
+
+def fracatlas(root):
+    for name in NAMES:
+        (root / "images" / "Fractured").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (40, 30)).save(root / "images" / "Fractured" / f"{name}.jpg")
+    coco(root, "Annotations/COCO JSON/COCO_fracture_masks.json")
+    return {}
+
+
+def padchest_gr(root):
+    reports = [
+        {
+            "StudyID": name,
+            "ImageID": f"{name}.jpg",
+            "findings": [{"sentence_en": "A mass.", "boxes": [[0.1, 0.1, 0.5 if name != "b" else 50, 0.5]]}],
+        }
+        for name in NAMES
+    ]
+    as_json(root / "grounded_reports_20240819.json", reports)
+    table = [f"{name}.jpg,p{name},train" for name in NAMES]
+    (root / "master_table.csv").write_text("\n".join(["ImageID,PatientID,split", *table]))
+    (root / "sizes.csv").write_text("\n".join(["ImageID,width,height", *(f"{name}.jpg,40,30" for name in NAMES)]))
+    return {"sizes": str(root / "sizes.csv")}
+
+
+def ms_swift(root):
+    as_lines(
+        root / "train.jsonl",
+        [
+            {
+                "messages": [{"role": "user", "content": "<image>Find the <ref-object>"}],
+                "images": [f"{name}.jpg"],
+                "objects": {"ref": ["mass"], "bbox": [BOX if name != "b" else [1, 2]]},
+            }
+            for name in NAMES
+        ],
+    )
+    return {}
+
+
+def vlm_r1(root):
+    rows = [{"image": f"{name}.jpg", "width": 40, "height": 30, "problem": "a mass", "solution": BOX} for name in NAMES]
+    rows[1]["solution"] = "somewhere"
+    as_lines(root / "train.jsonl", rows)
+    return {"box_format": "qwen3-vl"}
+
+
+def chestx_det(root):
+    for split in ("train", "test"):
+        rows = [
+            {"file_name": f"{name}.jpg", "syms": ["Mass"], "boxes": [BOX]}
+            for name in (NAMES if split == "train" else ())
+        ]
+        for row in rows[1:2]:
+            row["boxes"] = []
+        as_json(root / f"ChestX_Det_{split}.json", rows)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("name", "write_folder"),
+    [
+        ("coco", coco),
+        ("coco", coco_of_no_category),
+        ("coco", coco_of_two_sizes),
+        ("voc", voc),
+        ("voc", voc_cut_off),
+        ("voc", cvat),
+        ("fracatlas", fracatlas),
+        ("padchest-gr", padchest_gr),
+        ("ms-swift", ms_swift),
+        ("vlm-r1", vlm_r1),
+        ("chestx-det", chestx_det),
+    ],
+    ids=lambda given: given if isinstance(given, str) else given.__name__,
+)
+def test_an_image_that_cannot_be_read_costs_no_other(tmp_path, name, write_folder):
+    options = write_folder(tmp_path)
+    read = functools.partial(get_reader(name), str(tmp_path), **options)
+    with pytest.raises(ValueError, match="Expected"):
+        list(read())
+    with passing_over() as faults:
+        images = list(read())
+    assert [image.file.rpartition("/")[2] for image in images] == ["a.jpg", "c.jpg"]
+    assert all(len(image.boxes) == 1 for image in images)
+    assert faults
+    with pytest.raises(ValueError, match="Expected"):
+        list(read())
+
+
+def test_a_fault_of_no_image_stays_an_error(tmp_path):
+    """Passed over, it would leave some image without one of its boxes."""
+    options = coco(tmp_path, broken={"image_id": 12})
+    with passing_over(), pytest.raises(ValueError, match="image_id 12 is no image"):
+        list(get_reader("coco")(str(tmp_path), **options))
+
+
+def test_an_option_that_is_missing_is_no_fault_of_images(tmp_path):
+    voc(tmp_path)
+    with passing_over(), pytest.raises(ValueError, match="one_based"):
+        list(get_reader("voc")(str(tmp_path)))

@@ -1,0 +1,73 @@
+"""RSNA Pneumonia, written to the schema of the challenge."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.sources import AnnotatedImage
+from grounding_rewards.sources.rsna_pneumonia import read_rsna_pneumonia
+
+# A row per box; whole numbers written as fractions; negatives have four empty cells.
+LABELS = """\
+patientId,x,y,width,height,Target
+a,,,,,0
+b,264.0,152.0,213.0,379.0,1
+b,562.0,152.0,256.0,453.0,1
+c,,,,,0
+"""
+# Rows repeat as the boxes do.
+CLASSES = "patientId,class\na,No Lung Opacity / Not Normal\nb,Lung Opacity\nb,Lung Opacity\nc,Normal\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "stage_2_train_labels.csv").write_text(LABELS)
+    return tmp_path
+
+
+def test_images(root):
+    (root / "stage_2_detailed_class_info.csv").write_text(CLASSES)
+    a, b, c = read_rsna_pneumonia(root, split="train")
+    assert b == AnnotatedImage(
+        id="b",
+        file="stage_2_train_images/b.dcm",
+        boxes=[[264.0, 152.0, 477.0, 531.0], [562.0, 152.0, 818.0, 605.0]],  # by hand: x + width, y + height
+        labels=["Lung Opacity", "Lung Opacity"],
+        width=1024,
+        height=1024,
+        split="train",
+        extra={"class": "Lung Opacity"},
+    )
+    assert (a.boxes, a.extra) == ([], {"class": "No Lung Opacity / Not Normal"})
+    assert (c.boxes, c.extra) == ([], {"class": "Normal"})
+
+
+def test_copies_keep_the_frame_of_the_original(root):
+    (root / "png").mkdir()
+    (root / "png" / "b.png").touch()
+    a, b, _ = read_rsna_pneumonia(root)
+    assert (a.file, b.file) == ("stage_2_train_images/a.dcm", "png/b.png")
+    assert (b.width, b.height, b.boxes[0]) == (1024, 1024, [264.0, 152.0, 477.0, 531.0])
+
+
+def test_the_classes_may_be_missing(root):
+    assert [image.extra for image in read_rsna_pneumonia(root)] == [{}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("d,,,,,1", r"4 finite numbers in line 6 of .* \(id d\)"),
+        ("d,1,2,3,4,0", "Target 1 with a box, or Target 0 without in line 6"),
+        ("d,,,,,", "Target 1 with a box, or Target 0 without in line 6"),
+    ],
+)
+def test_a_bad_row_is_named(root, row, message):
+    (root / "stage_2_train_labels.csv").write_text(LABELS + row + "\n")
+    with pytest.raises(ValueError, match=message):
+        list(read_rsna_pneumonia(root))
+
+
+def test_no_boxes_for_the_test_set(root):
+    with pytest.raises(ValueError, match="Expected one of train or None for split"):
+        read_rsna_pneumonia(root, split="test")

@@ -1,0 +1,154 @@
+"""SIIM-ACR: masks written as relative run lengths, column by column, become boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.sources.siim_acr import mask_boxes, read_siim_acr
+
+SIDE = 11
+# The example of the competition's data page, shortened: the first run starts at pixel 387620 of the column-major image,
+# 378 columns of 1024 pixels and 548 rows, and the next one 996 pixels after the first has ended, one column on.
+EXAMPLE = "387620 23 996 33"
+
+
+def encode(image):
+    """Run lengths of an image of booleans, rows first, written independently of the reader: pixel by pixel."""
+    numbers, last, position = [], 0, 0
+    pixels = image.T.ravel().tolist()
+    while position < len(pixels):
+        start = position
+        while position < len(pixels) and pixels[position] == pixels[start]:
+            position += 1
+        if pixels[start]:
+            numbers += [start - last, position - start]
+            last = position
+    return numbers
+
+
+def closed(image):
+    """Pixels, also beyond the image, of which every square of 5 x 5 that holds them meets the mask: by definition."""
+    taken = {(int(y), int(x)) for y, x in np.argwhere(image)}
+    span = range(-2, 3)
+    wide = range(-4, SIDE + 4)
+    meets = {(y, x) for y in wide for x in wide if any((y + dy, x + dx) in taken for dy in span for dx in span)}
+    return {(y, x) for y, x in meets if all((y + dy, x + dx) in meets for dy in span for dx in span)}
+
+
+def parts(image):
+    """Boxes of connected parts by flooding, written independently of the reader."""
+    taken = {(int(y), int(x)) for y, x in np.argwhere(image)}
+    left = closed(image)
+    boxes = []
+    while left:
+        front, part = [left.pop()], []
+        while front:
+            y, x = front.pop()
+            part.append((y, x))
+            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
+            left -= near
+            front += near
+        if drawn := taken.intersection(part):
+            ys, xs = zip(*drawn, strict=True)
+            boxes.append([min(xs), min(ys), max(xs) + 1, max(ys) + 1])
+    return sorted(boxes)
+
+
+def drawn(pixels):
+    image = np.zeros(SIDE * SIDE, dtype=bool)
+    image[list(pixels)] = True
+    return image.reshape(SIDE, SIDE)
+
+
+# Few pixels, so that some are too far apart to be joined.
+images = st.sets(st.integers(0, SIDE * SIDE - 1), max_size=8).map(drawn)
+
+
+@given(masks=st.lists(images, min_size=1, max_size=3))
+def test_boxes_of_any_masks(masks):
+    assert sorted(mask_boxes([encode(mask) for mask in masks], side=SIDE)) == parts(np.any(masks, axis=0))
+
+
+@pytest.fixture
+def root(tmp_path):
+    def write(*rows, header="ImageId, EncodedPixels"):
+        # The second name starts with a space, in every release
+        (tmp_path / "train-rle.csv").write_text("\n".join([header, *rows]) + "\n")
+        return tmp_path
+
+    return write
+
+
+def test_images(root):
+    # By hand: 387620 = 378 * 1024 + 548; 387620 + 23 + 996 = 388639 = 379 * 1024 + 543
+    a, b, c, d = read_siim_acr(
+        root(
+            f"a, {EXAMPLE}",
+            "b, -1",  # a negative with the space that some releases have
+            "c,-1",
+            "d, 0 2",  # two rows of one image, whose masks touch: one part
+            "d, 1025 2",
+        )
+    )
+    assert a.boxes == [[378, 543, 380, 576]]
+    assert (a.labels, a.width, a.height, a.split) == (["Pneumothorax"], 1024, 1024, "train")
+    assert (b.boxes, b.labels, c.boxes) == ([], [], [])
+    assert d.boxes == [[0, 0, 2, 3]]
+
+
+def test_rows_that_do_not_touch_are_two_boxes(root):
+    # Pixel (0, 0), and pixel 5 of column 10
+    (image,) = read_siim_acr(root("a,0 1", f"a,{10 * 1024 + 5} 1"))
+    assert image.boxes == [[0, 0, 1, 1], [10, 5, 11, 6]]
+
+
+@pytest.mark.parametrize(("gap", "boxes"), [(4, 1), (5, 2)])
+def test_a_gap_of_up_to_four_pixels_is_closed(root, gap, boxes):
+    # Two runs of 20 pixels in a column: strokes of one pneumothorax
+    (image,) = read_siim_acr(root(f"a,{500 * 1024 + 300} 20 {gap} 20"))
+    assert len(image.boxes) == boxes
+    assert (image.boxes[0][1], image.boxes[-1][3]) == (300, 340 + gap)
+
+
+def test_copies_keep_the_frame_of_the_original(root):
+    folder = root("1.2.276.0.7,0 1", "1.2.276.0.8,-1")  # ids have dots
+    (folder / "png").mkdir()
+    (folder / "png" / "1.2.276.0.7.png").touch()
+    positive, negative = read_siim_acr(folder)
+    assert (positive.file, positive.width, positive.boxes) == ("png/1.2.276.0.7.png", 1024, [[0, 0, 1, 1]])
+    assert negative.file == "dicom-images-train/1.2.276.0.8.dcm"
+
+
+def test_the_last_pixel(root):
+    (image,) = read_siim_acr(root(f"a,{1024 * 1024 - 1} 1"))
+    assert image.boxes == [[1023, 1023, 1024, 1024]]
+
+
+def test_images_are_found_below_their_study(root):
+    folder = root("a,-1", "b,-1")
+    (folder / "dicom-images-train" / "study" / "series").mkdir(parents=True)
+    (folder / "dicom-images-train" / "study" / "series" / "a.dcm").touch()
+    assert [image.file for image in read_siim_acr(folder)] == [
+        "dicom-images-train/study/series/a.dcm",
+        "dicom-images-train/b.dcm",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,1 2 3", r"pairs of skip and take inside 1024 x 1024 pixels in line 2 of .* \(id a\)"),
+        (f"a,{1024 * 1024 - 1} 2", "pairs of skip and take"),  # beyond the last pixel
+        ("a,5 -3", "pairs of skip and take"),
+        ("a,1 x", "line 2"),
+        ("a,", "at least one pixel in the mask, or -1"),
+        ("a,3 0", "at least one pixel in the mask, or -1"),
+        ("a,-1\na,1 2", "masks or -1 for an image, not both in line 2"),
+    ],
+)
+def test_a_bad_mask_is_named(root, row, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_siim_acr(root(row)))

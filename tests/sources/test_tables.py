@@ -1,0 +1,250 @@
+"""Tables, conversions and sizes: what every reader of this folder relies on."""
+
+from __future__ import annotations
+
+import gzip
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from grounding_rewards.sources.tables import (
+    find_file,
+    group_rows,
+    header_size,
+    image_files,
+    image_finder,
+    read_groups,
+    read_numbers,
+    read_rows,
+    read_sizes,
+    read_table,
+    scaled_box,
+    xywh_box,
+)
+
+TABLE = b"image_id,rad_ID, x\na,R1,1\nb,R2, 2\n"
+CELLS = [(2, ("1", "a", "R1")), (3, ("2", "b", "R2"))]
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(content, name="table.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TABLE,
+        b"\xef\xbb\xbf" + TABLE,  # byte order mark, as in GRAZPEDWRI-DX
+        TABLE.replace(b"\n", b"\r\n"),  # saved by Excel
+        TABLE.replace(b"\n", b"\n\n"),  # blank lines; the numbers of lines are tested below
+        TABLE.removesuffix(b"\n"),  # no end of line at the end
+        TABLE.replace(b"\na,R1,1\n", b"\na,R1,1,,\n"),  # empty cells beyond the header
+        b'"image_id","rad_ID","x"\n"a","R1","1"\n"b","R2","2"\n',  # quoted
+        b"x,rad_ID,image_id,more\n1,R1,a,\n2,R2,b,\n",  # another order, more columns
+    ],
+)
+def test_dialects_of_one_table(table, content):
+    rows = [cells for _, cells in read_table(table(content), ("x", "image_id"), ("rad_id",))]
+    assert rows == [cells for _, cells in CELLS]
+
+
+def test_a_packed_table_is_unpacked(table):
+    assert list(read_table(table(gzip.compress(TABLE), "t.csv.gz"), ("x", "image_id", "rad_id"))) == CELLS
+
+
+def test_lines_are_counted_as_an_editor_does(table):
+    # A quoted cell may run over lines, and blank lines count.
+    path = table('id,text\n\na,"one\ntwo"\nb,three\n')
+    assert [(line, cells[0]) for line, cells in read_table(path, ("id", "text"))] == [(4, "a"), (5, "b")]
+
+
+def test_columns_that_are_missing(table):
+    path = table(TABLE)
+    assert next(read_table(path, ("image_id",), ("split",))) == (2, ("a", ""))
+    # The header is looked at by the call, not by the first row
+    with pytest.raises(ValueError, match=r"Expected the columns image_id, y in .*table\.csv.* without y\."):
+        read_table(path, ("image_id", "y"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "Expected a header"),
+        (b"id,x\na\n", r"Expected 2 cells, as in the header, in line 2 of .* \(id a\), got 1"),
+        (b"id,x\na,1,2\n", "got 3"),  # an unquoted comma in a cell
+        (b"id,x\na,\xff\n", "in line 2 of .* no UTF-8"),
+        (b'id,x\na,"' + b"1" * 200_000, "Expected CSV in .* in line 2"),  # a quote that never ends
+    ],
+)
+def test_a_broken_table_is_named(table, content, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_table(table(content), ("id", "x")))
+
+
+def test_a_row_without_id(table):
+    with pytest.raises(ValueError, match=r"Expected an id for image_id in line 3 of"):
+        list(read_groups(table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
+
+
+def test_header_is_the_first_row(table):
+    assert next(read_rows(table(TABLE))) == (1, ["image_id", "rad_ID", " x"])
+
+
+@given(images=st.lists(st.sampled_from("abcde"), max_size=30))
+def test_groups_hold_every_row_once_and_in_order(images):
+    rows = [(line, (image, str(line))) for line, image in enumerate(images)]
+    groups = list(group_rows(iter(rows), iter(rows)))
+    assert sorted(row for _, group in groups for row in group) == rows
+    assert all(group == [row for row in rows if row[1][0] == image] for image, group in groups)
+    # In the order of the last row of each image
+    assert [group[-1][0] for _, group in groups] == sorted(group[-1][0] for _, group in groups)
+
+
+def test_groups_of_a_shuffled_table(table):
+    lines = [f"{image},{number}" for image in "abc" for number in range(4)]
+    random.Random(1).shuffle(lines)
+    groups = dict(read_groups(table("id,x\n" + "\n".join(lines)), ("id", "x")))
+    assert {image: sorted(cells[1] for _, cells in rows) for image, rows in groups.items()} == {
+        image: ["0", "1", "2", "3"] for image in "abc"
+    }
+
+
+def test_an_image_is_let_go_with_its_last_row():
+    # So that memory holds one image at a time where rows are sorted
+    rows = iter([(1, ("a", "")), (2, ("a", "")), (3, ("b", ""))])
+    groups = group_rows(iter([(1, ("a", "")), (2, ("a", "")), (3, ("b", ""))]), rows)
+    assert next(groups)[0] == "a"
+    assert next(rows) == (3, ("b", ""))
+
+
+@pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1", "1", "1"), ("1", "inf")])
+def test_numbers_that_are_none(cells):
+    with pytest.raises(ValueError, match=r"finite numbers in line 7 of t\.csv \(id f\)"):
+        read_numbers(cells, "t.csv", 7, "f")
+
+
+def test_conversions():
+    # By hand: a box of 30 x 40 at (10, 20), and a quarter of an image of 400 x 200
+    assert xywh_box([10, 20, 30, 40]) == [10, 20, 40, 60]
+    assert scaled_box([0, 0, 0.5, 0.5], 400, 200) == [0, 0, 200, 100]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "image_id,width,height\na,30,20\n",
+        "image_id,image_height,image_width\na,20,30\n",  # the other order, as in VinDr-SpineXR
+        "image_id,Rows,Columns\na,20,30\n",  # DICOM's words, as in the metadata of MIMIC-CXR-JPG
+        "image_id,dim0,dim1\na,20,30\n",  # copies of VinDr-CXR on Kaggle: rows and columns
+        "image_id,width,height\na,30.0,20.0\na,30,20\n",  # pandas turned it into floats; twice the same
+    ],
+)
+def test_sizes_by_name(table, content):
+    assert read_sizes(table(content), "image_id") == {"a": (30, 20)}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("image_id,w,h\na,30,20\n", "Expected one of the pairs width and height"),
+        ("id,width,height\na,30,20\n", "without image_id"),
+        ("image_id,width,height\na,30,\n", "finite numbers in line 2"),
+        ("image_id,width,height\na,0,20\n", "one size of positive whole numbers per image in line 2"),
+        ("image_id,width,height\na,30.5,20\n", "one size of positive whole numbers"),
+        ("image_id,width,height\na,30,20\na,20,30\n", "line 3"),
+    ],
+)
+def test_sizes_that_cannot_be_read(table, content, message):
+    with pytest.raises(ValueError, match=message):
+        read_sizes(table(content), "image_id")
+
+
+def test_no_table_of_sizes(tmp_path):
+    with pytest.raises(ValueError, match="Expected a CSV file with the sizes"):
+        read_sizes(tmp_path / "none.csv", "image_id")
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("L", "png"), ("I;16", "png"), ("L", "jpg")])
+def test_size_in_a_header(tmp_path, mode, kind):
+    path = tmp_path / f"image.{kind}"
+    Image.new(mode, (30, 20)).save(path)
+    assert header_size(path) == (30, 20)
+    # The pixels are not needed
+    path.write_bytes(path.read_bytes()[:-8])
+    assert header_size(path) == (30, 20)
+
+
+@pytest.mark.parametrize("kind", ["png", "jpg"])
+def test_an_image_that_lies_on_its_side(tmp_path, kind):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("L", (30, 20)).save(tmp_path / f"image.{kind}", exif=exif)
+    assert header_size(tmp_path / f"image.{kind}") == (20, 30)
+
+
+def test_size_in_a_dicom_header(tmp_path):
+    pydicom = pytest.importorskip("pydicom")
+    image = pydicom.Dataset()
+    image.Rows, image.Columns = 20, 30
+    image.add_new("PixelData", "OW", bytes(600))
+    image.file_meta = pydicom.dataset.FileMetaDataset()
+    image.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    image.file_meta.MediaStorageSOPClassUID = pydicom.uid.DigitalXRayImageStorageForPresentation
+    image.file_meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
+    image.save_as(tmp_path / "image.dicom", enforce_file_format=True, implicit_vr=False, little_endian=True)
+    assert header_size(tmp_path / "image.dicom") == (30, 20)
+    (tmp_path / "image.dcm").write_text("no DICOM")
+    with pytest.raises(ValueError, match=r"Expected a DICOM file for .*image\.dcm"):
+        header_size(tmp_path / "image.dcm")
+
+
+def test_no_image(tmp_path):
+    (tmp_path / "image.png").write_text("no image")
+    for name in ("image.png", "other.png"):
+        with pytest.raises(ValueError, match=f"Expected an image at .*{name}"):
+            header_size(tmp_path / name)
+
+
+def test_where_the_images_are(tmp_path):
+    for name in ("images_001/images/a.png", "images_002/images/b.PNG", "images_002/notes.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert image_files(tmp_path, (".png",)) == {"a.png": "images_001/images/a.png", "b.PNG": "images_002/images/b.PNG"}
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / "a.png").touch()
+    # Which of two copies the boxes belong to must not be guessed
+    with pytest.raises(ValueError, match=r"images_001/images/a\.png and small/a\.png"):
+        image_files(tmp_path, (".png",))
+
+
+def test_images_are_found_by_their_ids(tmp_path):
+    for name in ("train/a.dicom", "copies/a.png", "copies/b.PNG", "moved/c.dcm", "copies/c.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    find = image_finder(tmp_path)
+    assert [find(f"train/{image}.dicom", image) for image in "abcd"] == [
+        "train/a.dicom",
+        "copies/b.PNG",
+        "moved/c.dcm",  # a DICOM file before a copy
+        "train/d.dicom",  # nowhere: where it should be
+    ]
+    (tmp_path / "copies" / "b.jpg").touch()
+    # The published file is not in doubt, whatever else lies there
+    assert image_finder(tmp_path)("train/a.dicom", "a") == "train/a.dicom"
+    with pytest.raises(ValueError, match=r"one image .* got copies/b\.(PNG|jpg) and copies/b\.(PNG|jpg)"):
+        image_finder(tmp_path)("train/b.dicom", "b")
+
+
+def test_the_first_name_wins(tmp_path):
+    for name in ("b.csv", "c.csv"):
+        (tmp_path / name).touch()
+    assert find_file(tmp_path, "a.csv", "b.csv", "c.csv").name == "b.csv"

@@ -1,0 +1,112 @@
+"""Samples whose boxes stand in the answer: read in the format that is declared, one record an image."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grounding_rewards.sources.vlm_r1 import read_vlm_r1
+
+QUESTION = "<image>Please provide the bounding box coordinate of the region this sentence describes: left effusion."
+PIXELS = {"syntax": "vlm-r1", "space": "pixel"}
+
+
+def sample(answer, image="a.jpg", question=QUESTION, **more):
+    turns = [{"from": "human", "value": question}, {"from": "gpt", "value": answer}]
+    return {"id": 1, "image": image, "width": 200, "height": 100, "conversations": turns} | more
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(*rows, name="train.jsonl"):
+        text = json.dumps(rows) if name.endswith(".json") else "\n".join(json.dumps(row) for row in rows)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("box_format", "answer", "boxes", "labels"),
+    [
+        # pixels of the image file, as VLM-R1's own files have them
+        (PIXELS, "[12, 30, 120, 90]", [[12, 30, 120, 90]], ["finding"]),
+        (PIXELS, '<answer>[{"bbox_2d": [1, 2, 30, 40], "label": "mass"}]</answer>', [[1, 2, 30, 40]], ["mass"]),
+        # the same numbers mean other boxes in other formats: per mille, and fractions
+        ("qwen3-vl", '[{"bbox_2d": [100, 200, 500, 800]}]', [[20, 20, 100, 80]], ["finding"]),
+        ("radvlm", "There is an effusion at [0.1, 0.2, 0.5, 0.8].", [[20, 20, 100, 80]], None),
+        # a no-finding statement
+        (PIXELS, "<answer>[]</answer>", [], []),
+        (PIXELS, "<think>clear lungs</think><answer>[]</answer>", [], []),
+    ],
+)
+def test_answers(folder, box_format, answer, boxes, labels):
+    (image,) = read_vlm_r1(folder(sample(answer)), box_format=box_format)
+    assert image.boxes == [pytest.approx(box) for box in boxes]
+    assert labels is None or image.labels == labels
+    assert image.phrases == ("left effusion.",) * len(boxes)
+    assert (image.file, image.width, image.height, image.split) == ("a.jpg", 200, 100, "train")
+
+
+def test_the_questions_about_one_image_are_one_image(folder):
+    root = folder(
+        sample("[1, 2, 3, 4]"),
+        sample("[]", "b.jpg"),
+        sample("[5, 6, 7, 8]", ["a.jpg"], "<image>\nWhere is the tube?"),  # an image in a list of its own
+    )
+    negative, image = read_vlm_r1(root, box_format=PIXELS)
+    assert (negative.file, negative.boxes) == ("b.jpg", [])
+    assert image.boxes == [[1, 2, 3, 4], [5, 6, 7, 8]]
+    # a question without the words before the phrase is the phrase
+    assert image.phrases == ("left effusion.", "Where is the tube?")
+
+
+def test_pixels_of_the_resized_image(folder):
+    row = sample("[10, 20, 50, 40]", resized_width=100, resized_height=50)
+    (image,) = read_vlm_r1(folder(row), box_format="vlm-r1")
+    assert image.boxes == [[20, 40, 100, 80]]
+    with pytest.raises(ValueError, match="resized_width and resized_height for the box format vlm-r1 in line 1"):
+        list(read_vlm_r1(folder(sample("[10, 20, 50, 40]")), box_format="vlm-r1"))
+
+
+def test_medground_r1(folder):
+    row = {"image": "a.jpg", "problem": "left effusion", "solution": [12, 30, 120, 90], "width": 200, "height": 100}
+    root = folder(row | {"normalized_solution": [60, 300, 600, 900]}, name="test.json")
+    (image,) = read_vlm_r1(root, box_format=PIXELS, annotations="{split}.json", images="images")
+    assert (image.file, image.split) == ("images/a.jpg", "test")
+    assert (image.boxes, image.phrases) == ([[12, 30, 120, 90]], ("left effusion",))
+
+
+def test_the_size_is_read_from_the_image(folder):
+    image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+    row = {"image": "a.png", "problem": "x", "solution": [500, 0, 1000, 1000]}
+    root = folder(row)
+    image.new("L", (40, 20)).save(root / "a.png")
+    (annotated,) = read_vlm_r1(root, box_format="qwen3-vl")
+    assert (annotated.width, annotated.height, annotated.boxes) == (40, 20, [[20, 0, 40, 20]])
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (sample("There is an effusion on the left."), "or a no-finding statement, in line 1 of .*unparseable"),
+        (sample("[12, 30, 120"), "or a no-finding statement, in line 1"),
+        # a box and something that is none
+        (sample('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [1, 2]}]'), "or a no-finding statement, in line 1"),
+        (sample("[1, 2, 3, 4]", ["a.jpg", "b.jpg"]), "Expected one image in line 1"),
+        (sample("[1, 2, 3, 4]", None), "Expected one image in line 1"),
+        ({"image": "a.jpg", "width": 9, "height": 9}, "conversations of human and gpt, or problem and solution"),
+        ({"image": "a.jpg", "problem": "x", "solution": [1, 2, 3, 4]}, "Expected an image at .*a.jpg, whose size"),
+    ],
+)
+def test_what_is_refused(folder, row, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_vlm_r1(folder(row), box_format=PIXELS))
+
+
+def test_the_box_format_is_stated(folder):
+    with pytest.raises(ValueError, match="Expected a name or a mapping for box_format, got None"):
+        read_vlm_r1(folder(sample("[]")))
+    with pytest.raises(ValueError, match="Expected a known name for `box_format`"):
+        read_vlm_r1(folder(sample("[]")), box_format="pixels")

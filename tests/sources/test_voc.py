@@ -1,0 +1,153 @@
+"""Pascal VOC and CVAT 1.1, told apart by the root; documents that declare entities are not read."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from grounding_rewards.sources.voc import read_voc
+from tests.conftest import valid_box_lists
+
+SIZE = "<size><width>40</width><height>30</height><depth>1</depth></size>"
+
+
+def item(box, name="mass", more=""):
+    corners = "".join(
+        f"<{key}>{value}</{key}>" for key, value in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True)
+    )
+    return f"<object><name>{name}</name>{more}<bndbox>{corners}</bndbox></object>"
+
+
+def voc(*objects, name="a.jpg", size=SIZE):
+    return f"<annotation><folder>x</folder><filename>{name}</filename>{size}{''.join(objects)}</annotation>"
+
+
+def write(root, files):
+    for name, content in files.items():
+        path = Path(root) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def test_voc(tmp_path):
+    part = "<part><name>rib</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></part>"
+    root = write(
+        tmp_path,
+        {
+            "Annotations/a.xml": voc(
+                item((1, 2, 10, 20), more="<difficult>0</difficult>"),
+                item((3.5, 4, 10, 20), "nodule", part),  # a part's own box is not the object's; floats occur
+                item((5, 6, 9, 9), more="<difficult>1</difficult>"),
+            ),
+            # no objects: a negative; size 0, as some tools write where they did not look
+            "Annotations/b.xml": voc(name="b.jpg", size=SIZE.replace("40", "0").replace("30", "0")),
+        },
+    )
+    first, second = read_voc(root, one_based=False)
+    assert (first.file, first.width, first.height) == ("JPEGImages/a.jpg", 40, 30)
+    assert (first.boxes, first.labels) == ([[1, 2, 10, 20], [3.5, 4, 10, 20]], ["mass", "nodule"])
+    assert first.ignored == ((5, 6, 9, 9),)
+    assert (second.boxes, second.width, second.split) == ([], None, None)
+    # the first pixel is 1 and the last one belongs to the box: its edges are xmin - 1 and xmax
+    assert next(read_voc(root, one_based=True)).boxes == [[0, 1, 10, 20], [2.5, 3, 10, 20]]
+
+
+def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
+    root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
+    with pytest.raises(ValueError, match="Expected True or False for one_based, got None"):
+        list(read_voc(root))
+    # pixel 0 does not exist where they count from 1
+    with pytest.raises(ValueError, match=r"pixels from 1 on in object 1 .*Give one_based=False"):
+        list(read_voc(root, one_based=True))
+
+
+def test_image_sets_name_the_splits(tmp_path):
+    files = {f"Annotations/{name}.xml": voc(name=f"{name}.jpg") for name in "abc"}
+    root = write(tmp_path, files | {"ImageSets/Main/train.txt": "a\nb\n", "ImageSets/Main/val.txt": "c\n"})
+    assert [image.split for image in read_voc(root, one_based=True)] == ["train", "train", "validation"]
+    assert [image.file for image in read_voc(root, split="validation", one_based=True)] == ["JPEGImages/c.jpg"]
+    with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
+        read_voc(root, split="test", one_based=True)
+
+
+def test_a_split_without_image_sets(tmp_path):
+    root = write(tmp_path, {"Annotations/a.xml": voc()})
+    with pytest.raises(ValueError, match="Expected None for split, got 'train'"):
+        list(read_voc(root, split="train", one_based=True))
+
+
+CVAT = """<?xml version="1.0" encoding="utf-8"?>
+<annotations><version>1.1</version><meta><task><name>lungs &amp; more</name></task></meta>
+<image id="0" name="a.png" subset="Train" width="40" height="30">
+ <tag label="PA" source="manual"/>
+ <box label="mass" occluded="0" xtl="1.5" ytl="2" xbr="10" ybr="20" z_order="0"><attribute name="x">y</attribute></box>
+ <polygon label="lung" occluded="0" points="1,2;10,4;5,25"/>
+</image>
+<image id="1" name="b.png" subset="Validation" width="40" height="30"></image>
+</annotations>"""
+
+
+def test_cvat(tmp_path):
+    root = write(tmp_path, {"annotations.xml": CVAT})
+    first, second = read_voc(root)
+    assert (first.file, first.split, first.width) == ("images/a.png", "train", 40)
+    assert (first.boxes, first.labels) == ([[1.5, 2, 10, 20], [1, 2, 10, 25]], ["mass", "lung"])
+    assert (second.boxes, second.split) == ([], "validation")
+    assert [image.file for image in read_voc(root, split="train")] == ["images/a.png"]
+    # by the root and not by the name of the file
+    write(root, {"some_voc_xml_format.xml": CVAT})
+    assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
+
+
+BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]>' + voc(item((1, 2, 3, 4), "&y;"))
+EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item((1, 2, 3, 4), "&x;"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (BOMB, "without a document type"),
+        (EXTERNAL, "without a document type"),
+        # the same in an encoding in which it is not spelled in ASCII
+        (('<?xml version="1.0" encoding="utf-16"?>' + BOMB).encode("utf-16"), "without a document type"),
+        # an encoding of other letters: refused, not expanded
+        (b'<?xml version="1.0" encoding="cp037"?>' + BOMB.encode("cp037"), "Expected XML in UTF-8"),
+        ("<annotation>", "Expected XML in UTF-8"),
+        ("<html></html>", "as the root of .*, got <html>"),
+        ("<annotation></annotation>", "Expected <filename>"),
+        (voc("<object><name>mass</name><polygon/></object>"), "<bndbox> in object 1"),
+        (voc(item((1, 2, 3, "x"))), "finite numbers for object 1"),
+        (voc(item((1, 2, 3, "inf"))), "finite numbers for object 1"),
+        (CVAT.replace("<box ", '<box rotation="12.5" '), "got a rotated box"),
+        (
+            CVAT.replace("<tag ", "<points "),
+            "Expected a box or a polygon for shape 1 of image 'a.png' .*, got a points",
+        ),
+        (CVAT.replace('label="mass"', ""), "a name of the image and a label for shape 1"),
+        (CVAT.replace('name="a.png"', ""), "a name of the image and a label for shape 1"),
+        ("<annotations><track/></annotations>", "a video"),
+    ],
+)
+def test_what_is_refused(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_voc(write(tmp_path, {"Annotations/a.xml": content}), one_based=False))
+
+
+def test_no_files(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected Annotations or annotations.xml"):
+        read_voc(tmp_path)
+
+
+@settings(max_examples=30)
+@given(valid_box_lists())
+def test_round_trip_in_both_conventions(boxes):
+    with tempfile.TemporaryDirectory() as root:
+        write(root, {"Annotations/a.xml": voc(*map(item, boxes))})
+        assert next(read_voc(root, one_based=False)).boxes == boxes
+        one_based = [item((x1 + 1, y1 + 1, x2, y2)) for x1, y1, x2, y2 in boxes]
+        write(root, {"Annotations/a.xml": voc(*one_based)})
+        assert next(read_voc(root, one_based=True)).boxes == boxes

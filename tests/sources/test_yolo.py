@@ -1,0 +1,187 @@
+"""YOLO folders as Ultralytics, Roboflow and LabelImg write them."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+
+from grounding_rewards.sources.yolo import read_label_file, read_yolo
+from tests.conftest import valid_box_lists
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+
+def write(root, files):
+    """Text as it is; a pair is the size of an image."""
+    for name, content in files.items():
+        path = Path(root) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(content, str):
+            path.write_text(content, encoding="utf-8")
+        else:
+            Image.new("L", content).save(path)
+    return root
+
+
+PLAIN = {"classes.txt": "mass\nnodule\n", "images/a.png": (40, 20), "labels/a.txt": "1 0.5 0.5 0.5 1\n"}
+
+
+def test_classes_txt(tmp_path):
+    root = write(tmp_path, PLAIN | {"images/b.png": (10, 10), "images/c.png": (10, 10), "labels/c.txt": "\n"})
+    images = list(read_yolo(root))
+    assert [image.file for image in images] == ["images/a.png", "images/b.png", "images/c.png"]
+    assert (images[0].boxes, images[0].labels) == ([[10.0, 0.0, 30.0, 20.0]], ["nodule"])
+    assert (images[0].width, images[0].height, images[0].split) == (40, 20, None)
+    # a text file that is missing or blank is a negative
+    assert [image.boxes for image in images[1:]] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "splits"),
+    [
+        ("names: [mass, nodule]\ntrain: images/train\nval: images/val\n", {"train": "a", "validation": "b"}),
+        ("names: {0: mass, 1: nodule}\ntrain: images/train\ntest: images/val\n", {"train": "a", "test": "b"}),
+        # a `path` of another machine
+        ("path: /home/me/set\nnames: [mass, nodule]\ntrain: images/train\n", {"train": "a"}),
+        # Roboflow's paths begin one folder too high
+        ("names: [mass, nodule]\ntrain: ../images/train\nnc: 2\n", {"train": "a"}),
+        # several folders, and a list of files
+        ("names: [mass, nodule]\ntrain: [images/train, images/val]\n", {"train": "ab"}),
+        ("names: [mass, nodule]\nval: val.txt\n", {"validation": "b"}),
+    ],
+)
+def test_data_yaml(tmp_path, yaml, splits):
+    root = write(
+        tmp_path,
+        {
+            "data.yaml": yaml,
+            "val.txt": "./images/val/b.png\n",
+            "images/train/a.png": (40, 20),
+            "images/val/b.png": (40, 20),
+            "labels/train/a.txt": "0 0.5 0.5 1 1",
+            "labels/val/b.txt": "1 0.5 0.5 1 1",
+        },
+    )
+    found = {}
+    for image in read_yolo(root):
+        assert image.boxes == [[0.0, 0.0, 40.0, 20.0]]
+        found[image.split] = found.get(image.split, "") + Path(image.file).stem
+    assert found == splits
+    one = next(iter(splits))
+    assert "".join(Path(image.file).stem for image in read_yolo(root, split=one)) == splits[one]
+
+
+@pytest.mark.parametrize(
+    ("line", "box"),
+    [
+        ("0 0.5 0.5 0.2 0.4", [0.4, 0.3, 0.6, 0.7]),
+        # a triangle and, as oriented boxes are written, four corners: their box
+        ("0 0.1 0.2 0.5 0.9 0.3 0.1", [0.1, 0.1, 0.5, 0.9]),
+        ("0 0.1 0.2 0.5 0.2 0.5 0.4 0.1 0.4", [0.1, 0.2, 0.5, 0.4]),
+        # rounded at the border: both edges are those of the image
+        ("0 0.5 0.5 1.000001 1", [0.0, 0.0, 1.0, 1.0]),
+        ("0 -0.005 0.2 1.009 0.9 0.3 0.1", [0.0, 0.1, 1.0, 0.9]),
+        # far beyond, which no rounding explains: left to the check of the boxes
+        ("0 0.9 0.5 0.6 1", [0.6, 0.0, 1.2, 1.0]),
+        # some tools write the class as a float
+        ("0.0 0.5 0.5 1 1", [0.0, 0.0, 1.0, 1.0]),
+    ],
+)
+def test_lines(tmp_path, line, box):
+    write(tmp_path, {"a.txt": line})
+    ((label, found),) = read_label_file(tmp_path / "a.txt", ["mass"])
+    assert label == "mass"
+    assert found == pytest.approx(box)
+    assert all(0 <= value <= 1 or value > 1.01 for value in found)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0 0.5 0.5 0.2 0.4 0.93", "Six are a prediction with its confidence"),
+        ("0 0.5 0.5 0.2", "cls cx cy w h"),
+        ("0 0.1 0.2 0.5 0.9 0.3 0.1 0.7", "cls and three points"),
+        ("1 0.5 0.5 0.2 0.4", "a class from 0 to 0"),
+        ("-1 0.5 0.5 0.2 0.4", "a class from 0 to 0"),
+        ("0.5 0.5 0.5 0.2 0.4", "a class from 0 to 0"),
+        # pixels
+        ("0 320 240 100 80", "Divide pixels by the image's width and height"),
+        ("0 0.5 nan 0.2 0.4", "finite numbers"),
+        ("mass 0.5 0.5 0.2 0.4", "finite numbers"),
+    ],
+)
+def test_lines_that_are_refused(tmp_path, line, message):
+    write(tmp_path, {"a.txt": f"0 0.5 0.5 0.2 0.4\n{line}\n"})
+    with pytest.raises(ValueError, match=f"in line 2 of .*a.txt .*{message}|{message}.* in line 2 of .*a.txt"):
+        list(read_label_file(tmp_path / "a.txt", ["mass"]))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"images/a.png": (4, 4)}, "a .yaml file with names, or classes.txt"),
+        # every image would be a negative
+        ({"classes.txt": "mass", "images/a.png": (4, 4)}, "Expected labels for the images of split None"),
+        (PLAIN | {"labels/b.txt": "0 0.5 0.5 1 1"}, "an image in .* for every label, got 1 without: .*b.txt"),
+        (PLAIN | {"data.yaml": "names: [a]\nkpt_shape: [17, 3]\ntrain: images\n"}, "a pose dataset"),
+        (PLAIN | {"data.yaml": "names: [a]\n"}, "Expected train, val or test"),
+        (PLAIN | {"data.yaml": "names: {1: a}\ntrain: images\n"}, "a mapping of 0, 1, 2"),
+        (PLAIN | {"data.yaml": "names: [a]\ntrain: elsewhere\n"}, "a folder or a list of images for train"),
+        (PLAIN | {"data.yaml": "names: [a\n"}, "Expected YAML"),
+    ],
+)
+def test_folders_that_are_refused_at_the_call(tmp_path, files, message):
+    with pytest.raises(ValueError, match=message):
+        read_yolo(write(tmp_path, files))
+
+
+def test_labels_beside_the_images(tmp_path):
+    # without a folder `images` in the path, as LabelImg leaves them; another .yaml lies there too
+    files = {"a.yaml": "nothing: here", "data.yaml": "names: [mass]\ntrain: images\n"}
+    root = write(tmp_path, files | {"images/a.png": (40, 20), "images/a.txt": "0 0.5 0.5 1 1"})
+    assert [(image.file, image.boxes) for image in read_yolo(root)] == [("images/a.png", [[0, 0, 40, 20]])]
+
+
+def test_no_other_split(tmp_path):
+    with pytest.raises(ValueError, match="for split, got 'test'"):
+        read_yolo(write(tmp_path, PLAIN), split="test")
+
+
+def yolo_line(box, width, height):
+    x1, y1, x2, y2 = box
+    values = ((x1 + x2) / 2 / width, (y1 + y2) / 2 / height, (x2 - x1) / width, (y2 - y1) / height)
+    return "0 " + " ".join(f"{value:.6f}" for value in values)
+
+
+@settings(max_examples=20)
+@given(valid_box_lists(min_size=1))
+def test_round_trip(boxes):
+    with tempfile.TemporaryDirectory() as root:
+        label = "\n".join(yolo_line(box, 30, 25) for box in boxes)
+        write(root, {"classes.txt": "mass", "images/a.png": (30, 25), "labels/a.txt": label})
+        (image,) = read_yolo(root)
+    # six digits of a fraction
+    assert image.boxes == [pytest.approx(box, abs=30e-6) for box in boxes]
+
+
+def test_round_trip_of_real_boxes(shared_dir, tmp_path):
+    table = shared_dir / "data" / "annotations" / "generalblockchain_findings" / "structure.sample.csv"
+    with table.open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["Width"]]
+    for number, row in enumerate(rows[:20]):
+        width, height = map(int, row["Resolution"].split("x"))
+        x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
+        line = yolo_line((x, y, x + w, y + h), width, height)
+        names = {
+            "classes.txt": row["Class"],
+            f"images/{number:02}.png": (width, height),
+            f"labels/{number:02}.txt": line,
+        }
+        write(tmp_path, names)
+    for row, image in zip(rows, read_yolo(tmp_path), strict=False):
+        x, y, w, h = (float(row[key]) for key in ("Left", "Top", "Width", "Height"))
+        assert image.boxes == [pytest.approx([x, y, x + w, y + h], abs=0.005)]

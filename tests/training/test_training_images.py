@@ -1,0 +1,129 @@
+"""Images are prepared alike for a warm start and for GRPO, and what could not be learned is refused."""
+
+from __future__ import annotations
+
+import datasets
+import pytest
+from PIL import Image
+from transformers import AutoProcessor
+
+import grounding_rewards as gr
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.images.resize import limit_image_pixels
+from grounding_rewards.synthetic import synthetic_dataset
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images
+from tests.training.runs import ASSET
+
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture(scope="module")
+def processor():
+    return AutoProcessor.from_pretrained(ASSET)
+
+
+def prepare(images, processor, reward="R4", box_format=None, bad_rows="refuse", **kwargs):
+    rewards = [gr.get_reward(reward, box_format=box_format, **kwargs)]
+    return prepare_images(
+        images,
+        rewards,
+        processor,
+        box_format=box_format,
+        model_format=lambda: "qwen2.5-vl",
+        name="train_dataset",
+        bad_rows=bad_rows,
+    )
+
+
+class TestBoxFormat:
+    def test_is_the_models_where_nobody_says(self, processor):
+        assert set(prepare(synthetic_dataset("train", 4), processor)["box_format"]) == {"qwen2.5-vl"}
+
+    def test_is_that_of_the_column_before_the_models(self, processor):
+        images = synthetic_dataset("train", 4).add_column("box_format", ["qwen3-vl"] * 4)
+        assert set(prepare(images, processor)["box_format"]) == {"qwen3-vl"}
+
+    def test_is_the_stated_one_before_all(self, processor):
+        images = synthetic_dataset("train", 4).add_column("box_format", ["qwen3-vl"] * 4)
+        assert set(prepare(images, processor, box_format="answer-list")["box_format"]) == {"answer-list"}
+
+    def test_name(self):
+        images = datasets.Dataset.from_dict({"box_format": ["qwen3-vl", "paligemma", "qwen3-vl"]})
+        assert format_name(None, images) == "paligemma, qwen3-vl"
+        assert format_name("qwen3-vl", images) == "qwen3-vl"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda images: images.to_iterable_dataset(), "Expected a map-style datasets.Dataset for train_dataset"),
+        (lambda images: images.remove_columns("image"), "Expected a column image for train_dataset"),
+        (lambda images: images.remove_columns("boxes"), "Add boxes"),
+        (lambda images: images.select([]), "Expected at least one row for train_dataset"),
+        (lambda images: images.map(lambda row: {"width": row["width"] // 2}), "which is not the shape of"),
+        (
+            lambda images: images.map(lambda row: {"boxes": [[5.0, 5.0, 2.0, 9.0]], "labels": ["a"]}),
+            "which has no area",
+        ),
+    ],
+)
+def test_refused(processor, change, message):
+    with pytest.raises(ValueError, match=message):
+        prepare(change(synthetic_dataset("train", 4)), processor)
+
+
+def test_bad_rows_can_be_dropped(processor):
+    """The image without area goes in the first check, the one that the processor cannot shrink in the second."""
+    images = synthetic_dataset("train", 4)
+    rows = [{**row, "id": f"image-{k}"} for k, row in enumerate(images)]
+    rows[1] |= {"boxes": [[5.0, 5.0, 2.0, 9.0]], "labels": ["a"]}
+    rows[2] |= {"image": Image.new("L", (1000, 2)), "width": 1000, "height": 2, "boxes": [], "labels": []}
+    spoiled = datasets.Dataset.from_list(rows, features=images.features)
+    with pytest.warns(UserWarning, match=r"1 of \d rows of \w+ is dropped") as said:
+        kept = prepare(spoiled, processor, bad_rows="drop")
+    assert kept["id"][:] == ["image-0", "image-3"]
+    assert ["image-1" in str(said[0].message), "image-2" in str(said[1].message)] == [True, True]
+
+
+def test_images_that_cannot_be_read_are_named_by_row(processor, tmp_path):
+    """Missing files and files that are no images; today the first of them ends the run with a traceback."""
+    Image.new("L", (112, 112)).save(tmp_path / "image.png")
+    (tmp_path / "broken.png").write_bytes(b"not an image")
+    images = synthetic_dataset("train", 3)
+    paths = [str(tmp_path / name) for name in ("image.png", "broken.png", "gone.png")]
+    images = images.remove_columns("image").add_column("image", paths).cast_column("image", datasets.Image())
+    with pytest.raises(ValueError, match="2 bad rows of 3") as caught:
+        prepare(images, processor)
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith(f"row 1 (id {images['id'][1]}): image cannot be read (Expected an image in")
+    assert "broken.png', got a file that no decoder knows" in lines[1]
+    assert lines[2].startswith(f"row 2 (id {images['id'][2]}): image cannot be read (Expected an image in")
+    assert "got [Errno 2] No such file" in lines[2]
+
+
+def test_large_images_are_brought_to_the_size_of_the_processor(tmp_path):
+    limited = AutoProcessor.from_pretrained(ASSET)
+    limit_image_pixels(limited, 40000)
+    image = synthetic_dataset("train", 1, size=448)
+    prepared = prepare(image, limited)
+    # By hand: 448 x 448 to at most 40000 pixels is 200 x 200, down to whole tokens of 28.
+    assert prepared[0]["image"].size == (196, 196)
+    assert (prepared[0]["resized_width"], prepared[0]["resized_height"]) == (196, 196)
+    assert (prepared[0]["width"], prepared[0]["boxes"]) == (448, image[0]["boxes"])
+
+
+class TestAnswerLengths:
+    def test_are_those_of_the_answers_and_their_end(self, processor):
+        images = prepare(synthetic_dataset("train", 6), processor)
+        expected = [
+            len(processor.tokenizer(gold_answer(row, "qwen2.5-vl"), add_special_tokens=False)["input_ids"]) + 1
+            for row in images
+        ]
+        assert answer_lengths(images, None, processor.tokenizer).tolist() == expected
+        assert answer_lengths(images, "qwen2.5-vl", processor.tokenizer).tolist() == expected
+
+    def test_without_columns_of_sizes(self, processor):
+        images = synthetic_dataset("train", 3)
+        bare = images.remove_columns(["width", "height"])
+        lengths = [answer_lengths(one, "qwen3-vl", processor.tokenizer).tolist() for one in (images, bare)]
+        assert lengths[0] == lengths[1]
