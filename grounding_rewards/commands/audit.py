@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.audit.play import Audit, audit
-from grounding_rewards.audit.policies import HONEST, KINDS
 from grounding_rewards.commands.console import (
     add_allow_outside,
     add_rewards,
@@ -33,7 +32,6 @@ from grounding_rewards.commands.console import (
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
-from grounding_rewards.report.tables import plain_table
 from grounding_rewards.rewards.registry import look_up, takes_completions
 
 if TYPE_CHECKING:
@@ -158,24 +156,11 @@ def print_audit(done: Audit, console: Console) -> None:
     """
     from rich.text import Text
 
-    from grounding_rewards.report.audit_page import found_sentences
+    from grounding_rewards.report.audit_page import audit_table, found_sentences
 
-    table = plain_table(
-        *("", *done.rewards),
-        title=f"Mean reward of each policy, {done.images} images, {done.negatives} of them without a finding",
-        caption=f"Written in {done.box_format}. ! marks what should not be, said below.",
-        unbroken=(0,),
-    )
-    for kind in KINDS:
-        for policy in (one for one in done.policies if one.kind == kind):
-            played = [done.of(name, policy.name) for name in done.rewards]
-            cells = [
-                Text(f"{one.mean.value:.3f}" + ("!" if one.finding else " "), style="bold red" if one.finding else "")
-                for one in played
-            ]
-            table.add_row(Text(policy.name, style="bold" if kind == HONEST else ""), *cells)
-        table.add_section()
-    console.print(table)
+    title = f"Mean reward of each policy, {done.images} images, {done.negatives} of them without a finding"
+    caption = f"Written in {done.box_format}. ! marks what should not be, said below."
+    console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
     for line in found_sentences(done):
         console.print(Text(line))
     if not done.found:

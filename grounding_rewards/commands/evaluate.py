@@ -44,7 +44,7 @@ from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
-from grounding_rewards.report.tables import evaluation_table, group_rows, robustness_rows, terminal_table
+from grounding_rewards.report.tables import evaluation_table, group_rows, metrics_table, robustness_rows
 
 if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -188,10 +188,11 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 def _print(options: argparse.Namespace, found: Evaluation) -> None:
     console = output_console(160)
-    console.print(evaluation_table(found, title=_subtitle(found.facts)))
-    if found.robustness:
-        rows = robustness_rows(found.robustness)
-        console.print(terminal_table(rows, ROBUSTNESS_METRICS, title="Changed images", beneath=False))
-    if found.per_source:
-        console.print(terminal_table(group_rows(found.per_source), found.headings, title="By source", beneath=False))
+    console.print(evaluation_table(found, title=_subtitle(found.facts)).rich())
+    for title, rows, headings in (
+        ("Changed images", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
+        ("By source", group_rows(found.per_source), found.headings),
+    ):
+        if rows:
+            console.print(metrics_table(rows, headings, title=title).rich())
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

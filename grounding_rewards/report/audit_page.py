@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from itertools import groupby
-from typing import Any
 
 from grounding_rewards.audit.play import FINDINGS, Audit, Played
 from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
 from grounding_rewards.metrics.estimates import counted, format_interval, format_value
-from grounding_rewards.report.render import read_asset, render
+from grounding_rewards.report.page import Items, Page, Section, Tile
 from grounding_rewards.report.reward_plots import response_plot
+from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
 _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
@@ -33,26 +34,73 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    drawn = response_plot({name: response(reward) for name, reward in rewards.items()}) if rewards else None
-    return render(
-        "audit.html.jinja",
-        style=read_asset("page.css") + read_asset("audit_page.css"),
-        script="",
+    why = {policy.name: policy.why for policy in done.policies}
+    tiles = []
+    for name in done.rewards:
+        kinds = [one.finding for one in done.found if one.reward == name]
+        told = ", ".join(dict.fromkeys(kinds)) or "nothing earns what it should not"
+        tiles.append(Tile(name, str(len(kinds) or "none"), note=told))
+    header = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
+    found = [
+        Table(
+            header,
+            [
+                [
+                    one.reward,
+                    Cell(one.policy, why[one.policy], "words"),
+                    estimate_cell(one.mean),
+                    "" if one.gain != one.gain else format_value(one.gain, signed=True),
+                    Cell(one.against, kind="words"),
+                ]
+                for one in group
+            ],
+            finding,
+            f"A policy {FINDINGS[finding]}.",
+        )
+        for finding, group in _by_finding(done)
+    ]
+    return Page(
         title="Can it be gamed?",
+        subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding; written in {done.box_format}. "
+        "No model took part: the policies are given the reference boxes, or nothing.",
         verdict=verdict(done),
-        about=f"{done.images} images of {dataset}, {done.negatives} without a finding; written in {done.box_format}.",
-        tiles=[(name, *_tile(done, name)) for name in done.rewards],
-        found=[
-            (FINDINGS[finding], finding, [_line(done, one) for one in group]) for finding, group in _by_finding(done)
+        tiles=tiles,
+        sections=[
+            Section("What was found", found or [Items(["Nothing earns what it should not."])]),
+            Section(
+                "What every policy earns",
+                [audit_table(done)],
+                "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
+                "many boxes. Framed, with a !: what was found.",
+            ),
+            Section(
+                "How rewards respond",
+                [response_plot({name: response(reward) for name, reward in rewards.items()})] if rewards else [],
+            ),
         ],
-        rewards=done.rewards,
-        kinds=[
-            (*_KINDS[kind], [(policy, [_cell(done.of(name, policy.name)) for name in done.rewards]) for policy in own])
-            for kind in KINDS
-            if (own := [policy for policy in done.policies if policy.kind == kind])
-        ],
-        drawn=drawn,
-    )
+        footer="Policies that a reward does not punish here may still be found by a model that is trained with it.",
+    ).render()
+
+
+def audit_table(done: Audit) -> Table:
+    """What each policy earns under each reward, in groups of policies; `!` marks what was found."""
+    rows: list[list[str | Cell]] = []
+    for kind in KINDS:
+        own = [policy for policy in done.policies if policy.kind == kind]
+        rows += [[Cell(*_KINDS[kind])]] if own else []
+        for policy in own:
+            played = [done.of(name, policy.name) for name in done.rewards]
+            rows.append([Cell(policy.name, policy.why), *map(_earned, played)])
+    return Table(["policy", *done.rewards], rows)
+
+
+def _earned(one: Played) -> Cell:
+    value = one.mean.value
+    # In steps, because a page may not style by attribute.
+    shade = 0 if math.isnan(value) else round(10 * min(max(value, 0.0), 1.0))
+    small = [format_interval(one.mean), f"ceiling {format_value(one.ceiling)}", one.finding]
+    mark = "!" if one.finding else ""
+    return Cell(format_value(value) + mark, "\n".join(filter(None, small)), f"shade-{shade}" + " marked" * bool(mark))
 
 
 def verdict(done: Audit) -> str:
@@ -98,27 +146,3 @@ def _short(one: Played) -> str:
     if one.finding in ("beats honest", "worse pays"):
         return f"{one.policy} (more than {one.against.removeprefix('honest: ')})"
     return one.policy
-
-
-def _line(done: Audit, one: Played) -> dict[str, Any]:
-    why = next(policy.why for policy in done.policies if policy.name == one.policy)
-    gain = "" if one.gain != one.gain else format_value(one.gain, signed=True)
-    return {"reward": one.reward, "policy": one.policy, "why": why, "gain": gain, "against": one.against, **_cell(one)}
-
-
-def _cell(one: Played) -> dict[str, Any]:
-    value = one.mean.value
-    return {
-        "value": format_value(value),
-        "interval": format_interval(one.mean),
-        "ceiling": format_value(one.ceiling),
-        "finding": one.finding,
-        # In steps, because a page may not style by attribute.
-        "shade": 0 if value != value else round(10 * min(max(value, 0.0), 1.0)),
-    }
-
-
-def _tile(done: Audit, reward: str) -> tuple[str, str]:
-    found = [one for one in done.found if one.reward == reward]
-    kinds = ", ".join(dict.fromkeys(one.finding for one in found))
-    return (f"{len(found)}", kinds) if found else ("none", "nothing earns what it should not")

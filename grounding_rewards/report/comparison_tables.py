@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.comparison import Change, Group, RunDifference, p_cell
-from grounding_rewards.metrics.estimates import NOTHING, Metrics, finite_or_none, format_estimate, format_value
-from grounding_rewards.report.tables import Row, markdown_table, plain_table, terminal_table
+from grounding_rewards.metrics.comparison import Change, RunDifference, p_cell
+from grounding_rewards.metrics.estimates import NOTHING, Metrics, finite_or_none
+from grounding_rewards.report.metric_groups import group_metrics
+from grounding_rewards.report.tables import Cell, Table, estimate_cell, metrics_table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
 
 _LONGEST_FACT = 80
-# Of a table that is measured, in characters: wider than any.
-_WIDEST = 10_000
 _LETTERS = ("A", "B")
-_HEADER = ("", "A", "B", "B − A", "better / worse / same", "p", "Holm")
-_CAPTION = (
-    "Intervals: 95 %, not adjusted for the number of metrics. p: two-sided, of a permutation test in which the runs "
-    "change places on {units}. Holm: p adjusted for all tests of its kind, shown or not."
-)
 
 
 @dataclass(frozen=True)
@@ -107,48 +100,52 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
     }
 
 
+def comparison_tables(comparison: Comparison) -> list[Table]:
+    """A line for each metric in groups, then, unless metrics were chosen, one for each label and size."""
+    found = comparison.found
+    header = ["metric", *comparison.names, " − ".join(comparison.names[::-1]), "better / worse / same", "p", "Holm"]
+    lines: list[list[str | Cell]] = []
+    for group, keys in group_metrics(comparison.metrics):
+        lines.append([Cell(group.title, group.definition)])
+        for key in keys:
+            change = found.metrics[key]
+            beside = [estimate_cell(metrics.get(key)) for metrics in comparison.baselines.values()]
+            name = change.metric.heading + " ↓" * (change.metric.lower_is_better is True)
+            lines.append([*_line(name, change), *beside])
+    tables = [Table([*header, *comparison.baselines], lines)]
+    if len(comparison.metrics) == len(found.metrics):
+        for title, groups in (("Reference boxes by label", found.labels), ("Reference boxes by size", found.sizes)):
+            rows = [
+                _line(f"{group.name} ({group.boxes}), {change.metric.heading}", change)
+                for group in groups
+                for change in group.changes.values()
+            ]
+            tables += [Table(header, rows, title)] if rows else []
+    return tables
+
+
+def _line(name: str, change: Change) -> list[str | Cell]:
+    kind = {1: "better", -1: "worse"}.get(change.shown_by_interval(), "")
+    return [
+        name,
+        estimate_cell(change.a),
+        estimate_cell(change.b),
+        estimate_cell(change.difference, signed=True, kind=kind),
+        " / ".join(map(str, change.units)) if any(change.units) else NOTHING,
+        *map(p_cell, (change.p, change.holm)),
+    ]
+
+
 def print_difference(comparison: Comparison, console: Console) -> None:
     """Print the tables, and the verdict last, where it is seen."""
     from rich.text import Text
 
-    found = comparison.found
     for line in comparison.facts:
         console.print(Text(line))
-    for title, header, rows in _tables(comparison):
-        for table in _that_fit(title, header, rows, console):
-            console.print(table)
-    console.print(Text(_CAPTION.format(units=found.units), style="dim"))
-    console.print(Text(found.verdict, style="bold"))
-
-
-def _that_fit(
-    title: str, header: Sequence[str], rows: Sequence[tuple[Change, list[str]]], console: Console
-) -> list[Table]:
-    """The table; where it is wider than the console, one without the baselines and one of them."""
-    from rich.measure import Measurement
-
-    whole, own = range(len(header)), range(len(_HEADER))
-    table = _terminal(title, header, rows, whole)
-    if Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum <= console.width:
-        return [table]
-    beside = [0, *whole[len(own) :]]
-    return [
-        _terminal(title, header, rows, own),
-        *([_terminal(f"{title}, baselines", header, rows, beside)] if len(beside) > 1 else []),
-    ]
-
-
-def _terminal(
-    title: str, header: Sequence[str], rows: Sequence[tuple[Change, list[str]]], columns: Sequence[int]
-) -> Table:
-    from rich.text import Text
-
-    # The first column is the name of the metric.
-    table = plain_table(*(header[k] for k in columns), title=title, unbroken=range(1, len(columns)))
-    for change, cells in rows:
-        style = "bold" if change.direction(adjusted=True) else None
-        table.add_row(*(Text(cells[k]) for k in columns), style=style)
-    return table
+    for table in comparison_tables(comparison):
+        console.print(table.rich())
+    console.print(Text(caption(comparison), style="dim"))
+    console.print(Text(comparison.verdict, style="bold"))
 
 
 def print_metrics(comparison: Comparison, console: Console) -> None:
@@ -157,67 +154,34 @@ def print_metrics(comparison: Comparison, console: Console) -> None:
 
     a, b = comparison.names
     changes = {key: comparison.found.metrics[key] for key in comparison.metrics}
-    rows = [
-        Row(a, {key: change.a for key, change in changes.items()}),
-        Row(b, {key: change.b for key, change in changes.items()}),
-        Row(f"{b} − {a}", {key: change.difference for key, change in changes.items()}, is_difference=True),
-        *(Row(name, metrics) for name, metrics in comparison.baselines.items()),
-    ]
+    rows = {
+        a: {key: change.a for key, change in changes.items()},
+        b: {key: change.b for key, change in changes.items()},
+        f"{b} − {a}": {key: change.difference for key, change in changes.items()},
+        **comparison.baselines,
+    }
     headings = {key: change.metric.heading for key, change in changes.items()}
     title = f"{comparison.found.images} images, 95 % intervals"
-    console.print(terminal_table(rows, headings, title=title))
+    console.print(metrics_table(rows, headings, title=title, differences=[f"{b} − {a}"]).rich())
     console.print(Text(comparison.verdict, style="bold"))
 
 
 def render_markdown(comparison: Comparison) -> str:
     """The verdict and the tables as Markdown."""
     parts = [comparison.found.verdict, "\n".join(f"- {line}" for line in comparison.facts)]
-    for title, header, rows in _tables(comparison):
-        body = [[_escaped(cells[0]), *cells[1:]] for _, cells in rows]
-        parts += [f"**{title}**", markdown_table([_escaped(heading) for heading in header], body)]
-    return "\n\n".join([*parts, _CAPTION.format(units=comparison.found.units)]) + "\n"
+    for table in comparison_tables(comparison):
+        parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]
+    return "\n\n".join([*parts, caption(comparison)]) + "\n"
 
 
-def _tables(comparison: Comparison) -> Iterator[tuple[str, list[str], list[tuple[Change, list[str]]]]]:
-    """For each table its title, its header and its lines: the change and the cells that show it."""
-    found, baselines = comparison.found, comparison.baselines
-    rows = []
-    for key in comparison.metrics:
-        change = found.metrics[key]
-        name = change.metric.heading + (" (less is better)" if change.metric.lower_is_better else "")
-        beside = [format_value(metrics[key].value) if key in metrics else NOTHING for metrics in baselines.values()]
-        rows.append((change, _cells(name, change) + beside))
-    yield "all images", [*_HEADER, *baselines], rows
-    if len(comparison.metrics) < len(found.metrics):
-        return
-    for title, groups in (("reference boxes by label", found.labels), ("reference boxes by size", found.sizes)):
-        if groups:
-            yield title, [*_HEADER], [row for group in groups for row in _group_rows(group)]
-
-
-def _group_rows(group: Group) -> list[tuple[Change, list[str]]]:
-    boxes = "1 box" if group.boxes == 1 else f"{group.boxes} boxes"
-    return [
-        (change, _cells(f"{group.name} ({boxes}), {change.metric.heading}", change))
-        for change in group.changes.values()
-    ]
-
-
-def _cells(name: str, change: Change) -> list[str]:
-    units = change.units
-    return [
-        name,
-        format_value(change.a.value),
-        format_value(change.b.value),
-        format_estimate(change.difference, signed=True),
-        f"{units.better} / {units.worse} / {units.tied}" if any(units) else NOTHING,
-        *map(p_cell, (change.p, change.holm)),
-    ]
-
-
-def _escaped(name: str) -> str:
-    """Labels are text of others: a bar would end the cell, a tag would be a tag, and a bracket may fetch an image."""
-    return name.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")
+def caption(comparison: Comparison) -> str:
+    """How to read the tables."""
+    units = comparison.found.units
+    return (
+        f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better. Better / worse / same: {units}. "
+        f"p: two-sided, of a permutation test in which the runs change places on {units}. Holm: p adjusted for all "
+        "tests of its kind, shown or not."
+    )
 
 
 def _short(value: Any) -> str:

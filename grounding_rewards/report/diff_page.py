@@ -1,23 +1,37 @@
-"""The page of a comparison: metrics of two runs side by side, training curves, and images with the answers of both.
-
-It shows images and what models wrote about them: guard it like the images.
-"""
+"""The page of a comparison: metrics of two runs side by side, training curves, and images with the answers of both."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.boxes_shown import MOST_BOXES, drawn_answer, format_iou, has_sides, image_summary
-from grounding_rewards.metrics.comparison import Change, p_cell
+from grounding_rewards.metrics.boxes_shown import MOST_BOXES, format_iou
+from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import box_outcomes
-from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.metric_groups import group_metrics
+from grounding_rewards.report.comparison_tables import Comparison, caption, comparison_tables
+from grounding_rewards.report.page import (
+    GUARD,
+    Card,
+    Cards,
+    Choice,
+    Fold,
+    Items,
+    Legend,
+    Page,
+    Panel,
+    Section,
+    Terms,
+    Tile,
+    answer_card,
+    answer_panel,
+    choose_images,
+    is_measured,
+)
 from grounding_rewards.report.plots import Plot
-from grounding_rewards.report.render import jpeg_uri, read_asset, render
+from grounding_rewards.report.render import jpeg_uri
+from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -37,14 +51,6 @@ class ImagePair(NamedTuple):
 
     a: AnsweredImage
     b: AnsweredImage
-
-
-class Section(NamedTuple):
-    """Images under one heading."""
-
-    title: str
-    note: str
-    pairs: Sequence[ImagePair]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +76,7 @@ class DiffPage:
     training: Plot | None = None
 
 
-def choose_images(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Section]:
+def choose_images(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
     """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
 
     Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
@@ -82,55 +88,39 @@ def choose_images(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGE
         count: images per section at most.
 
     Returns:
-        The sections that have an image.
+        The choices that have an image; places are indices into `pairs`.
 
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
         >>> pair = ImagePair(*(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7)))
-        >>> [section.title for section in choose_images([pair], "R4")]
+        >>> [choice.title for choice in choose_images([pair], "R4")]
         ['Largest gains']
     """
-    findings = sorted((pair for pair in pairs if not pair.a.is_normal), key=lambda pair: -_gain(pair, reward))
-    normal = sorted(
-        (pair for pair in pairs if pair.a.is_normal),
-        key=lambda pair: (-_gain(pair, reward), -pair.b.rewards[reward]),
-    )
-    up = [pair for pair in findings if _gain(pair, reward) > 0]
-    down = [pair for pair in findings if _gain(pair, reward) < 0]
-    same = [pair for pair in findings if _gain(pair, reward) == 0]
-    gains, losses = up[:count], down[::-1][:count]
-    rest = findings[len(gains) : len(findings) - len(losses)]
-    start = max(0, (len(rest) - count) // 2)
-    middle = rest[start : start + count]
-    shown = {pair.a.id for pair in middle}
-    unchanged = _spread([pair for pair in same if pair.a.id not in shown], count)
-    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in B, {len(down)} a lower one"
-    clean_a, clean_b = (sum(not len(pair[side].pred) for pair in normal) for side in (0, 1))
-    sections = [
-        Section("Largest losses", f"{tally}; the {len(losses)} that lost most.", losses),
-        Section("Largest gains", f"{tally}; the {len(gains)} that gained most.", gains),
-        Section("In the middle", "Images from the middle of the ranking by change: what to expect.", middle),
-        Section("Unchanged", f"{len(same)} of {len(findings)} images with findings have the same {reward}.", unchanged),
-        Section(
+    gains = [_gain(pair, reward) for pair in pairs]
+    ranked = sorted(range(len(pairs)), key=lambda k: (gains[k], pairs[k].b.rewards[reward]))
+    findings = [k for k in ranked if not pairs[k].a.is_normal]
+    normal = [k for k in ranked if pairs[k].a.is_normal][::-1]
+    down, up = [k for k in findings if gains[k] < 0], [k for k in findings[::-1] if gains[k] > 0]
+    same = [k for k in findings if gains[k] == 0]
+    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in B, {len(down)} a lower one."
+    clean_a, clean_b = (sum(not len(pairs[k][side].pred) for k in normal) for side in (0, 1))
+    wanted = [
+        Choice("Largest losses", tally, down, "first"),
+        Choice("Largest gains", tally, up, "first"),
+        Choice("In the middle", "From the middle of the ranking by change: what to expect.", findings, "middle"),
+        Choice("Unchanged", f"{len(same)} of {len(findings)} images with findings have the same {reward}.", same),
+        Choice(
             "Normal images",
             "Nothing is to be found here; any box is invented. "
             f"Without a box: {clean_a} of {len(normal)} in A, {clean_b} of {len(normal)} in B.",
-            _spread(normal, count),
+            normal,
         ),
     ]
-    return [section for section in sections if section.pairs]
+    return choose_images(wanted, count)
 
 
 def _gain(pair: ImagePair, reward: str) -> float:
     return pair.b.rewards[reward] - pair.a.rewards[reward]
-
-
-def _spread(pairs: Sequence[ImagePair], count: int) -> Sequence[ImagePair]:
-    """The first and the last pairs, ``count`` in all."""
-    if len(pairs) <= count:
-        return pairs
-    head = (count + 1) // 2
-    return [*pairs[:head], *pairs[len(pairs) - (count - head) :]]
 
 
 def render_diff_page(page: DiffPage) -> str:
@@ -142,69 +132,65 @@ def render_diff_page(page: DiffPage) -> str:
     comparison = page.comparison
     a, b = comparison.names
     found = comparison.found.metrics
-    tiles = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
-    metrics = {key: found[key] for key in comparison.metrics if _is_measured(found[key])}
-    numbers = iter(range(len(page.pairs)))
-    sections = [
-        {
-            "title": section.title,
-            "note": section.note,
-            "images": [_image(page, pair, next(numbers)) for pair in section.pairs],
-        }
-        for section in choose_images(page.pairs, page.reward)
+    shown = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
+    tiles = [
+        Tile(
+            one.metric.heading,
+            f"{format_value(one.a.value)} → {format_value(one.b.value)}",
+            f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
+            kind=_kind(one.shown_by_interval()),
+        )
+        for one in shown
+        if is_measured(one.a) or is_measured(one.b)
     ]
-    return render(
-        "diff.html.jinja",
+    table, *parts = comparison_tables(comparison)
+    definitions = {
+        one.metric.heading: one.metric.definition for key in comparison.metrics if (one := found[key]).metric.definition
+    }
+    chosen = choose_images(page.pairs, page.reward)
+    cards: list[Any] = [
+        Section(one.title, [Cards([_card(page, page.pairs[k]) for k in one.places])], one.note) for one in chosen
+    ]
+    return Page(
         title=f"{b} compared with {a}",
         subtitle=page.subtitle,
-        comparison=comparison,
-        names=(a, b),
-        tiles=list(filter(_is_measured, tiles))[:_MOST_TILES],
-        metrics=metrics,
-        metric_groups=group_metrics(metrics),
-        sections=sections,
-        compares_labels=page.label_matching != "ignore",
-        training=page.training,
-        p=p_cell,
-        style=read_asset("page.css") + read_asset("diff_page.css"),
-        script="",
-    )
-
-
-def _is_measured(change: Change) -> bool:
-    return not (math.isnan(change.a.value) and math.isnan(change.b.value))
-
-
-def _image(page: DiffPage, pair: ImagePair, number: int) -> dict[str, Any]:
-    """What the template needs to draw an image."""
-    image = page.load_image(pair.b)
-    return {
-        "name": f"image-{number}",
-        "id": pair.b.id,
-        "findings": ", ".join(pair.b.gt_labels) or "normal",
-        "gain": _gain(pair, page.reward),
-        "uri": image and jpeg_uri(image, LONGEST_SIDE),
-        "width": f"{pair.b.width:g}",
-        "height": f"{pair.b.height:g}",
-        "size": (pair.b.width, pair.b.height),
-        "sides": any(map(has_sides, pair)),
-        "answers": [
-            _answer(annotated, name, side, page)
-            for side, name, annotated in zip("ab", page.comparison.names, pair, strict=True)
+        verdict=comparison.verdict,
+        tiles=tiles[:_MOST_TILES],
+        sections=[
+            Section(
+                "Metrics",
+                [
+                    table,
+                    Fold("What each metric is", [Terms(definitions)]),
+                    *(Fold(one.title, [one._replace(title="")]) for one in parts),
+                ],
+                caption(comparison),
+            ),
+            Section("Training", [page.training] if page.training else []),
+            Section("Images", [Legend(page.label_matching), *cards] if cards else []),
+            Section("How it was compared", [Items(comparison.facts)]),
         ],
-    }
+        footer=GUARD,
+    ).render()
 
 
-def _answer(image: AnsweredImage, name: str, side: str, page: DiffPage) -> dict[str, Any]:
+def _kind(sign: float) -> str:
+    return "better" if sign > 0 else "worse" if sign < 0 else "soft"
+
+
+def _card(page: DiffPage, pair: ImagePair) -> Card:
+    image = page.load_image(pair.b)
+    gain = _gain(pair, page.reward)
+    panels = [_panel(annotated, name, page) for name, annotated in zip(page.comparison.names, pair, strict=True)]
+    uri = jpeg_uri(image, LONGEST_SIDE) if image else ""
+    return answer_card(pair, panels, uri, Cell(format_value(gain, signed=True), kind=_kind(gain)))
+
+
+def _panel(image: AnsweredImage, name: str, page: DiffPage) -> Panel:
     outcomes = box_outcomes(image, page.label_matching)
-    ious = map(format_iou, outcomes.pred_ious.tolist())
-    return {
-        "side": side,
-        "name": name,
-        "reward": image.rewards[page.reward],
-        "bar": f"{100 * min(max(image.rewards[page.reward], 0), 1):.0f}",
-        "summary": image_summary(image, outcomes),
-        "text": image.text[:_MOST_TEXT],
-        "boxes": list(zip(image.pred_labels, outcomes.pred, ious, strict=True))[:MOST_BOXES],
-        "rectangles": drawn_answer(image, outcomes),
-    }
+    lines = [
+        (f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}")
+        for label, outcome, iou in zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
+    ]
+    named = f"{name} {image.rewards[page.reward]:.2f}"
+    return answer_panel(image, outcomes, named, lines=lines[:MOST_BOXES], text=image.text[:_MOST_TEXT])

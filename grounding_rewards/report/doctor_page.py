@@ -5,10 +5,9 @@ The file loads nothing: everything is inside it. Where it shows images, guard it
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +18,20 @@ from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, ImageP
 from grounding_rewards.doctor.examine import CHECKS, Checkup
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent
-from grounding_rewards.report.render import data_uri, read_asset, render
+from grounding_rewards.report.page import GUARD, Card, Cards, Items, Page, Panel, Section, Terms, Tile
+from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
+from grounding_rewards.report.render import data_uri
+from grounding_rewards.report.tables import Cell, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 #: Longer side in pixels of an image on the page; together with three examples per defect it bounds the file's size.
 LONGEST_SIDE = 256
 _MOST_LABELS = 40
 _HEAT_MAPS = 12
-#: The colour of the heat maps, visible on light and dark backgrounds.
-_HEAT_COLOUR = (214, 90, 20)
+# Its upper end is visible on light and dark grounds.
+_HEAT_COLOURS = "Oranges"
 
 
 def render_doctor_page(checkup: Checkup) -> str:
@@ -40,26 +45,46 @@ def render_doctor_page(checkup: Checkup) -> str:
     """
     metrics = checkup.metrics
     labels = metrics.labels.most_common(_MOST_LABELS)
-    return render(
-        "doctor.html.jinja",
-        style=read_asset("page.css") + read_asset("doctor_page.css"),
-        script="",
+    left = len(metrics.labels) - len(labels)
+    images = max(1, sum(metrics.per_image.values()))
+    per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
+    listed = [
+        [Cell(one.severity, kind=one.severity), Cell(one.title, kind="words"), extent(one)] for one in checkup.defects
+    ]
+    defects = [Table(["severity", Cell("defect", kind="words"), "extent"], listed), *map(_defect, checkup.defects)]
+    counts = [
+        [label, f"{boxes:,}", *(f"{metrics.label_images[split, label]:,}" for split in metrics.images)]
+        for label, boxes in labels
+    ]
+    sample = [_card(one, f"{one.title}: {_content(one)}") for one in checkup.sample]
+    unchecked = {CHECKS[name].title: why for name, why in checkup.unchecked.items()}
+    return Page(
         title=f"Check-up of {checkup.dataset}",
         verdict=verdict(checkup),
-        tiles=_tiles(metrics),
-        defects=[_defect(defect) for defect in checkup.defects],
-        charts=_charts(metrics),
-        splits=list(metrics.images),
-        labels={
-            label: [boxes, *(metrics.label_images[split, label] for split in metrics.images)] for label, boxes in labels
-        },
-        more_labels=len(metrics.labels) - len(labels),
-        heat_maps=list(_heat_maps(metrics)),
-        sample=[(_image(image), f"{image.title}: {_content(image)}") for image in checkup.sample],
-        assumptions=checkup.assumptions,
-        unchecked={CHECKS[name].title: why for name, why in checkup.unchecked.items()},
-        passed=[CHECKS[name].title for name in checkup.passed],
-    )
+        tiles=[
+            Tile("images", f"{metrics.rows:,}", note=", ".join(f"{name} {n:,}" for name, n in metrics.images.items())),
+            Tile("images without boxes", percent(metrics.negatives / images), note=f"{metrics.negatives:,} images"),
+            Tile("boxes", f"{metrics.boxes:,}", note=per_image),
+            Tile("labels", f"{len(metrics.labels):,}", note=", ".join(name for name, _ in labels[:3])),
+        ],
+        sections=[
+            Section("Defects", defects if listed else [Items(["Nothing was found."])]),
+            Section("Distributions", _histograms(metrics), "Sound boxes only."),
+            Section(
+                "Labels",
+                [Table(["label", "boxes", *(f"images, {split}" for split in metrics.images)], counts)]
+                if counts
+                else [],
+                f"{left:,} rarer labels are not shown." if left else "",
+            ),
+            Section("Where the boxes lie", list(_heat_maps(metrics))),
+            Section("Images", [Cards(sample, small=True)] if sample else [], "Drawn at random. Blue: sound; red: not."),
+            Section("Assumed", [Items(checkup.assumptions)] if checkup.assumptions else []),
+            Section("Not looked for", [Terms(unchecked)] if unchecked else []),
+            Section("Looked for and not found", [Items([CHECKS[name].title for name in checkup.passed])]),
+        ],
+        footer=GUARD if sample else "",
+    ).render()
 
 
 def verdict(checkup: Checkup) -> str:
@@ -100,49 +125,25 @@ def place(example: Example) -> str:
     return f"{example.split}, row {example.row} (id {example.id})" if example.row >= 0 else ""
 
 
-def _tiles(metrics: Metrics) -> list[tuple[str, str, str]]:
-    """The heading, value and note of each tile."""
-    images = max(1, sum(metrics.per_image.values()))
-    per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
-    return [
-        ("images", f"{metrics.rows:,}", ", ".join(f"{split} {count:,}" for split, count in metrics.images.items())),
-        ("images without boxes", percent(metrics.negatives / images), f"{metrics.negatives:,} images"),
-        ("boxes", f"{metrics.boxes:,}", per_image),
-        ("labels", f"{len(metrics.labels):,}", ", ".join(label for label, _ in metrics.labels.most_common(3))),
-    ]
-
-
-def _defect(defect: Defect) -> dict[str, Any]:
-    images = [(_image(one.image), f"{place(one)}: {one.detail}") for one in defect.examples if one.image is not None]
+def _defect(defect: Defect) -> Section:
+    images = [_card(one.image, f"{place(one)}: {one.detail}") for one in defect.examples if one.image is not None]
     examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
-    words = [("found", defect.found), ("why it matters", defect.why), ("what to do", defect.fix)]
-    return {
-        "name": defect.name,
-        "severity": defect.severity,
-        "title": defect.title,
-        "extent": extent(defect),
-        "words": words if defect.found else words[1:],
-        "images": images,
-        "examples": [] if images else list(filter(None, examples)),
-    }
+    words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
+    blocks: list[Any] = [Terms({word: text for word, text in words.items() if text})]
+    blocks += [Cards(images, small=True)] if images else [Items(list(filter(None, examples)))] if any(examples) else []
+    return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
 
 
-def _image(image: ImagePicture) -> dict[str, Any]:
-    """What the macro `image` takes, as plain values."""
-    size = (image.width, image.height)
+def _card(image: ImagePicture, caption: str) -> Card:
+    size = image.width, image.height
     labels = [*image.labels, *[""] * len(image.boxes)]
-    return {
-        "title": image.title,
-        "view": _view(image),
-        "width": f"{image.width:g}",
-        "height": f"{image.height:g}",
-        "uri": data_uri(image.jpeg, "image/jpeg") if image.jpeg else "",
-        "boxes": [
-            (_corners(box), "sound" if box_defect(box, size) is None else "bad", str(label))
-            for box, label in zip(image.boxes, labels, strict=False)
-            if is_box(box)
-        ],
-    }
+    boxes = [
+        (_corners(box), "sound" if box_defect(box, size) is None else "bad", str(label))
+        for box, label in zip(image.boxes, labels, strict=False)
+        if is_box(box)
+    ]
+    uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
+    return Card("", image.title, uri, size, [Panel(boxes, "", caption, view=_view(image))])
 
 
 def _view(image: ImagePicture) -> str:
@@ -162,68 +163,80 @@ def _corners(box: Sequence[float]) -> tuple[float, float, float, float]:
     return x1, y1, x2, y2
 
 
-_Chart = tuple[str, str, list[int], dict[float, str], float | None]
-
-
-def _charts(metrics: Metrics) -> list[_Chart]:
-    """The arguments of the macro `chart`: title, note, counts, ticks by edge of bin, and an edge to mark."""
-    counts = [metrics.per_image[n] for n in range(MOST_BOXES + 1)]
-    most = max((n for n, count in enumerate(counts) if count), default=0)
-    shown = counts[: max(most + 1, 6)]
-    limit = float(np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES))))
+def _histograms(metrics: Metrics) -> list[Plot]:
+    """How large and how many the boxes are."""
+    most = max((n for n, count in metrics.per_image.items() if count), default=0)
+    shown = range(max(most + 1, 6))
+    smallest = float(np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES))))
     return [
-        (
-            "Area of boxes",
-            "share of the image, logarithmic",
-            metrics.areas.tolist(),
+        _histogram(
+            *("areas", "Area of boxes", "Share of the image, logarithmic.", metrics.areas),
             {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, len(AREA_EDGES), 4)},
-            None,
         ),
-        (
-            "Shorter side of boxes",
-            f"pixels that the model sees, logarithmic; under {LEAST_SIDE:g} nothing is learned",
-            metrics.sides.tolist(),
+        _histogram(
+            *("sides", "Shorter side of boxes"),
+            f"Pixels that the model sees, logarithmic; under {LEAST_SIDE:g}, the dashed line, nothing is learned.",
+            metrics.sides,
             {k: f"{SIDE_EDGES[k]:g}" for k in range(0, len(SIDE_EDGES), 4)},
-            limit,
+            smallest,
         ),
-        (
-            "Boxes per image",
-            "number of images",
-            shown,
-            {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in range(len(shown))},
-            None,
+        _histogram(
+            *("per_image", "Boxes per image", "Number of images.", [metrics.per_image[n] for n in shown]),
+            {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in shown},
         ),
-        (
-            "Shape of boxes",
-            "width through height, logarithmic",
-            metrics.aspects.tolist(),
+        _histogram(
+            *("aspects", "Shape of boxes", "Width through height, logarithmic.", metrics.aspects),
             {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, len(ASPECT_EDGES), 2)},
-            None,
         ),
     ]
 
 
-def _heat_maps(metrics: Metrics) -> Iterator[tuple[str, str]]:
+def _histogram(
+    name: str,
+    title: str,
+    note: str,
+    counts: Sequence[int] | np.ndarray,
+    ticks: Mapping[float, str],
+    limit: float | None = None,
+) -> Plot:
+    """Counts of bins; ticks and limit are edges of bins, counted from the left."""
+
+    def draw(figure: Figure) -> None:
+        axis = figure.subplots()
+        axis.bar(np.arange(len(counts)) + 0.5, counts, width=0.9, color=SERIES[0])
+        if limit is not None:
+            axis.axvline(limit, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
+        axis.set_xticks(list(ticks), list(ticks.values()))
+        axis.yaxis.get_major_locator().set_params(integer=True)
+
+    return Plot(name, title, note, draw, (4.0, 1.9))
+
+
+def _heat_maps(metrics: Metrics) -> Iterator[Plot]:
     """The map of all boxes and, where there are several labels, of the most frequent ones."""
     if None not in metrics.centres:
         return
     labels = [label for label, _ in metrics.labels.most_common() if label in metrics.centres][: _HEAT_MAPS - 1]
-    for label in (None, *(labels if len(labels) > 1 else ())):
-        counts = metrics.centres[label]
-        yield _heat_uri(counts), f"{label or 'all boxes'}, {int(counts.sum()):,}"
+    shown = [None, *(labels if len(labels) > 1 else ())]
+    columns = min(6, len(shown))
+    rows = math.ceil(len(shown) / columns)
 
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(rows, columns, squeeze=False).flat
+        for axis in axes[len(shown) :]:
+            axis.remove()
+        for axis, label in zip(axes, shown, strict=False):
+            counts = metrics.centres[label]
+            # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
+            # visible.
+            alpha = np.sqrt(counts / max(1, counts.max()))
+            axis.imshow(np.ones_like(alpha), cmap=_HEAT_COLOURS, vmin=0, vmax=1.4, alpha=alpha)
+            axis.set_title(short(f"{label or 'all boxes'}, {int(counts.sum()):,}", 24))
+            axis.set_xticks([])
+            axis.set_yticks([])
 
-def _heat_uri(counts: np.ndarray) -> str:
-    """A PNG whose opacity grows with the number of centres, so that the background shows where there are none."""
-    from PIL import Image
-
-    pixels = np.zeros((*counts.shape, 4), dtype=np.uint8)
-    pixels[..., :3] = _HEAT_COLOUR
-    # The square root makes rare places visible.
-    pixels[..., 3] = np.round(255 * np.sqrt(counts / max(1, counts.max())))
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).resize((160, 160), Image.Resampling.BICUBIC).save(buffer, format="PNG")
-    return data_uri(buffer.getvalue(), "image/png")
+    note = "Centres of the boxes, every image stretched to a square. The left of an image is the right of the patient."
+    yield Plot("centres", "Centres of boxes", note, draw, (1.5 * columns, 1.75 * rows))
 
 
 def _content(image: ImagePicture) -> str:

@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.boxes_shown import broken_count, format_iou, has_sides, image_summary
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import Estimate, format_estimate, format_interval, format_value
+from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import (
     IGNORED,
@@ -34,15 +32,21 @@ from grounding_rewards.metrics.outcomes import (
 )
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report.evaluation_plots import plots
-from grounding_rewards.report.metric_groups import group_metrics, rewards_explained
-from grounding_rewards.report.render import jpeg_uri, read_asset, render
-from grounding_rewards.report.tables import (
-    Row,
-    group_rows,
-    measured_columns,
-    robustness_rows,
-    system_rows,
+from grounding_rewards.report.page import (
+    GUARD,
+    Choice,
+    Fold,
+    Gallery,
+    Legend,
+    Page,
+    Section,
+    Terms,
+    Tile,
+    choose_images,
+    is_measured,
 )
+from grounding_rewards.report.render import jpeg_uri
+from grounding_rewards.report.tables import evaluation_table, group_rows, metrics_table, robustness_rows
 from grounding_rewards.rewards.registry import summary_of
 
 if TYPE_CHECKING:
@@ -66,6 +70,11 @@ MISSED_FINDING = "missed finding"
 MISLABELLED = "wrong label"
 MISPLACED = "box in the wrong place"
 RIGHT_NORMAL = "normal image without a box"
+
+_TABLE_NOTE = (
+    "95 % intervals beneath the values. ▲ marks what is better than the first system. The reference as answer is the "
+    "ceiling. ↓: lower is better."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,14 +119,6 @@ class EvaluationPage:
         return list(dict.fromkeys(name for image in self.images for name in image.rewards))
 
 
-class ImageGroup(NamedTuple):
-    """Images of the gallery under one heading; ``images`` are indices into the sequence of all images."""
-
-    title: str
-    note: str
-    images: tuple[int, ...]
-
-
 class _JudgedImage(NamedTuple):
     """An image with what became of its boxes, and the part of each reward that it earned of what it could."""
 
@@ -150,18 +151,15 @@ class _JudgedImage(NamedTuple):
         return [self.image.status, *(tag for tag, holds in found.items() if holds), *self.image.rejected]
 
 
-def choose_images(page: EvaluationPage, *, count: int = IMAGES_PER_GROUP) -> list[ImageGroup]:
-    """Choose the images that show how a model fails and what it can do, failures first; no image is chosen twice.
-
-    Best, typical and worst images are chosen by reward; failures (missed, wrong label, hallucinated, unparseable) and
-    right normal images are spread evenly over the dataset, so that nobody hand-picks them.
+def choose_images(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
+    """The images of the gallery: failures first; each kind of them says how many there are.
 
     Args:
-        page: its images, and the reward that ranks them.
-        count: images in a group at most.
+        page: what it shows.
+        count: images of a group at most.
 
     Returns:
-        The groups that have an image.
+        The groups that have an image, in the order of the page; places are indices into ``page.images``.
 
     Example:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
@@ -172,8 +170,8 @@ def choose_images(page: EvaluationPage, *, count: int = IMAGES_PER_GROUP) -> lis
         ... ]
         >>> found = evaluate({"my model": images}, Measures("R4", resamples=10))
         >>> page = EvaluationPage(title="", subtitle="", evaluation=found, images=images, reward="R4")
-        >>> [(group.title, group.images) for group in choose_images(page)]
-        [('Hallucinated', (1,)), ('Best', (0,))]
+        >>> [(group.title, group.places) for group in choose_images(page)]
+        [('Hallucinated', [1]), ('Best', [0])]
     """
     return _groups(_judged(page), page.reward, count)
 
@@ -195,32 +193,57 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2
     """
-    judged = _judged(page)
-    groups = _groups(judged, page.reward, IMAGES_PER_GROUP)
     found = page.evaluation
-    systems = system_rows(found)
-    return render(
-        "evaluation.html.jinja",
-        style=read_asset("page.css") + read_asset("evaluation_page.css"),
-        script=read_asset("evaluation_page.js"),
+    judged = _judged(page)
+    drawn = {plot.name: plot for plot in plots(found)}
+    table = evaluation_table(found, page.reward_names)
+
+    def some(*names: str) -> list[Any]:
+        return [drawn[name] for name in names if name in drawn]
+
+    def folded(title: str, rows: Mapping[str, Any], headings: Mapping[str, str], first: str) -> list[Fold]:
+        made = metrics_table(rows, headings, first=first)
+        return [Fold(f"{title} as a table", [made])] if len(made.header) > 1 else []
+
+    definitions = {one.heading: one.definition for one in found.metrics.values() if one.definition}
+    measured = [table._replace(note=_TABLE_NOTE), Fold("What each metric is", [Terms(definitions)])]
+    images: list[Any] = []
+    if judged:
+        data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP))
+        images = [Legend(page.label_matching), Gallery(data)]
+        told = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists "
+        told += f"{'all' if len(data['images']) == len(judged) else format(len(data['images']), ',')} of them."
+    facts = {name: str(value) for name, value in found.facts.items() if value != ""}
+    return Page(
         title=page.title,
         subtitle=page.subtitle,
-        tiles=_tiles(page, systems),
-        systems=list(found.systems),
-        reference=REFERENCE,
-        groups=_metric_groups(found, systems),
-        rewards=rewards_explained(page.reward_names),
-        drawn={plot.name: plot for plot in plots(found)},
-        tables={
-            "labels": _table(group_rows(found.per_label), found.headings),
-            "sizes": _table(group_rows(found.per_size), found.headings),
-            "sources": _table(group_rows(found.per_source), found.headings),
-            "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_METRICS),
-        },
-        data=_data(page, judged, groups) if judged else None,
-        compares_labels=page.label_matching != "ignore",
-        facts={name: str(value) for name, value in found.facts.items() if value != ""},
-    )
+        tiles=_tiles(page),
+        sections=[
+            Section("Metrics", [*(measured if table.rows else []), *some("systems")]),
+            Section("Curves", some("precision_recall", "froc", "calibration", "iou_histogram")),
+            Section(
+                "By label, size and source" if found.per_source else "By label and size",
+                [
+                    *some("per_label", "per_size", "confusion"),
+                    *folded("Labels", group_rows(found.per_label), found.headings, "label"),
+                    *folded("Sizes", group_rows(found.per_size), found.headings, "size"),
+                    *folded("Sources", group_rows(found.per_source), found.headings, "source"),
+                ],
+            ),
+            Section(
+                "Robustness",
+                [
+                    *some("robustness_corruptions", "robustness_pgd"),
+                    *folded("Robustness", robustness_rows(found.robustness), ROBUSTNESS_METRICS, "change"),
+                ],
+            ),
+            Section("Images", images, told if images else ""),
+            Section("How it was measured", [Terms(facts)] if facts else []),
+        ],
+        footer=GUARD,
+        style="evaluation_page.css",
+        script="evaluation_page.js",
+    ).render()
 
 
 def _judged(page: EvaluationPage) -> list[_JudgedImage]:
@@ -235,207 +258,92 @@ def _judged(page: EvaluationPage) -> list[_JudgedImage]:
     ]
 
 
-# The images of the gallery
-
-
-def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[ImageGroup]:
+def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Choice]:
     def having(tag: str) -> list[int]:
         return [place for place in readable if tag in tags[place]]
+
+    def share(places: Sequence[int], of: int, what: str, having: str) -> str:
+        part = f" ({100 * len(places) / of:.1f} %)" if of else ""
+        return f"{len(places)} of {of} {what}{part} {having}; an even selection over the dataset."
 
     tags = [set(one.tags) for one in judged]
     unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
     readable = [place for place, one in enumerate(judged) if not one.is_unreadable]
-    normal = [place for place, one in enumerate(judged) if one.image.is_normal]
-    by_reward = sorted(
+    normal = sum(one.image.is_normal for one in judged)
+    ranked = sorted(
         (place for place, one in enumerate(judged) if not one.image.is_normal),
         key=lambda place: judged[place].part(reward),
     )
     missed, hallucinated, kept = having(MISSED_FINDING), having(HALLUCINATED), having(RIGHT_NORMAL)
     mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
     failed = {*missed, *mislabelled, *unreadable}
-    complete = [place for place in by_reward if place not in failed]
-    worst = tuple(complete[: min(count, len(complete) // 2)])
-    best = tuple(complete[len(worst) :][::-1][:count])
-    shown = {name: _evenly(places, count) for name, places in (("missed", missed), ("unreadable", unreadable))}
-    labels = _evenly(mislabelled, count)
-    taken = {*worst, *best, *labels, *chain.from_iterable(shown.values())}
-    with_findings = len(by_reward)
-    groups = [
-        ImageGroup(
-            "Missed",
-            _share(missed, with_findings, "images with findings", "have a finding that no box is right about"),
-            shown["missed"],
-        ),
-        ImageGroup(
+    complete = [place for place in ranked if place not in failed]
+    n, half = len(ranked), len(complete) // 2
+    wanted = [
+        Choice("Missed", share(missed, n, "images with findings", "have a finding that no box is right about"), missed),
+        Choice(
             "Wrong label",
-            _share(mislabelled, with_findings, "images with findings", "miss none, but call one something else"),
-            labels,
+            share(mislabelled, n, "images with findings", "miss none, but call one something else"),
+            mislabelled,
         ),
-        ImageGroup(
+        Choice(
             "Hallucinated",
-            _share(hallucinated, len(normal), "normal images", "have a box, where there is nothing to find"),
-            _evenly(hallucinated, count),
+            share(hallucinated, normal, "normal images", "have a box, where there is nothing to find"),
+            hallucinated,
         ),
-        ImageGroup(
-            "Worst of the complete",
-            f"{len(complete)} of {with_findings} images with findings have every finding found; here the lowest "
-            f"{reward}: loose boxes, or some too many.",
-            worst,
-        ),
-        ImageGroup(
+        Choice(
             "Unparseable",
-            _share(unreadable, len(judged), "answers", "hold neither a complete box nor a no-finding statement"),
-            shown["unreadable"],
+            share(unreadable, len(judged), "answers", "hold neither a complete box nor a no-finding statement"),
+            unreadable,
         ),
-        ImageGroup(
-            "Typical",
-            f"From the middle of the ranking of the {with_findings} images with findings by {reward}.",
-            _around_the_middle(by_reward, taken, count),
+        Choice(
+            "Worst of the complete",
+            f"{len(complete)} of {n} images with findings have every finding found; here the lowest {reward}: loose "
+            "boxes, or some too many.",
+            complete[:half],
+            "first",
         ),
-        ImageGroup("Best", f"Every finding found, and the highest {reward}.", best),
-        ImageGroup(
-            "Right normal images",
-            _share(kept, len(normal), "normal images", "have no box, as it should be"),
-            _evenly(kept, count),
-        ),
+        Choice("Best", f"Every finding found, and the highest {reward}.", complete[half:][::-1], "first"),
+        Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
+        Choice("Right normal images", share(kept, normal, "normal images", "have no box, as it should be"), kept),
     ]
-    return [group for group in groups if group.images]
+    return choose_images(wanted, count)
 
 
-def _share(places: Sequence[int], of: int, what: str, having: str) -> str:
-    share = f" ({100 * len(places) / of:.1f} %)" if of else ""
-    return f"{len(places)} of {of} {what}{share} {having}; an even selection over the dataset."
-
-
-def _evenly(places: Sequence[int], count: int) -> tuple[int, ...]:
-    """At most `count` of the places, evenly spaced from the first to the last."""
-    if len(places) <= count:
-        return tuple(places)
-    return tuple(places[round(k)] for k in np.linspace(0, len(places) - 1, count))
-
-
-def _around_the_middle(ranking: Sequence[int], taken: set[int], count: int) -> tuple[int, ...]:
-    """At most `count` of the places that are not taken: those nearest to the middle, in the order of the ranking."""
-    middle = (len(ranking) - 1) / 2
-    nearest = sorted(range(len(ranking)), key=lambda rank: abs(rank - middle))
-    free = [rank for rank in nearest if ranking[rank] not in taken][:count]
-    return tuple(ranking[rank] for rank in sorted(free))
-
-
-# Metrics
-
-
-class _Tile(NamedTuple):
-    heading: str
-    value: str
-    interval: str
-    note: str
-
-
-def _tiles(page: EvaluationPage, systems: Sequence[Row]) -> list[_Tile]:
+def _tiles(page: EvaluationPage) -> list[Tile]:
     """What a reader asks first: what is found, what is false, what normal images get; then the reward."""
-    if not systems:
-        return []
-    metrics = systems[0].metrics
+    metrics = next(iter(page.evaluation.systems.values()), {})
     images = page.images
-    references, normal = sum(len(image.gt) for image in images), sum(image.is_normal for image in images)
-
-    def count(key: str, of: int) -> str:
-        return f"{round(metrics[key][0] * of):,} of {of:,}"
-
+    normal = sum(image.is_normal for image in images)
+    ceiling = page.evaluation.systems.get(REFERENCE, {}).get(f"reward_{page.reward}")
+    told = summary_of(page.reward) or ""
+    if is_measured(ceiling):
+        told += f" The reference itself would earn {format_value(ceiling[0])}."
     tiles = []
-    if _is_measured(metrics.get("recall_50")):
-        best = _best_of_others(page.evaluation, systems, "recall_50")
-        note = f"{count('recall_50', references)} reference boxes found{best}"
-        tiles.append(_tile("sensitivity at IoU 0.5", metrics["recall_50"], note))
-    if _is_measured(metrics.get("false_per_film")):
-        note = f"{count('false_per_film', len(images)).replace(' of ', ' false boxes on ')} images"
-        tiles.append(_tile("false boxes per image", metrics["false_per_film"], note))
-    if _is_measured(metrics.get("hallucination_rate")):
-        found = metrics["hallucination_rate"]
-        interval = format_estimate(found)
-        tiles.append(
-            _Tile(
-                "hallucination", count("hallucination_rate", normal), interval, "normal images whose answer has a box"
-            )
-        )
-    key = f"reward_{page.reward}"
-    if _is_measured(metrics.get(key)):
-        ceiling = next(
-            (row.metrics[key][0] for row in systems if row.name == REFERENCE and key in row.metrics), math.nan
-        )
-        told = summary_of(page.reward)
-        told += f" The reference itself would earn {format_value(ceiling)}." * (not math.isnan(ceiling))
-        tiles.append(_tile(f"reward {page.reward}", metrics[key], told.strip()))
+    for key, heading, of, note in (
+        ("recall_50", "sensitivity at IoU 0.5", sum(len(image.gt) for image in images), "of {} reference boxes found"),
+        ("false_per_film", "false boxes per image", len(images), "false boxes on {} images"),
+        ("hallucination_rate", "hallucination", normal, "of {} normal images have a box"),
+        (f"reward_{page.reward}", f"reward {page.reward}", 0, told.strip()),
+    ):
+        if is_measured(metrics.get(key)):
+            said = f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}" if of else note
+            tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), said))
     return tiles
-
-
-def _tile(heading: str, estimate: Estimate, note: str) -> _Tile:
-    return _Tile(heading, format_value(estimate[0]), format_interval(estimate), note)
-
-
-def _is_measured(estimate: Estimate | None) -> bool:
-    return estimate is not None and not math.isnan(estimate[0])
-
-
-def _best_of_others(evaluation: Evaluation, systems: Sequence[Row], key: str) -> str:
-    """The best of what the evaluated system stands beside, the reference left out."""
-    rivals = [row for row in systems[1:] if row.name != REFERENCE and _is_measured(row.metrics.get(key))]
-    if not rivals:
-        return ""
-    best = max(rivals, key=lambda row: _merit(evaluation, row, key))
-    return f"; best of the others: {best.name}, {format_value(best.metrics[key][0])}"
-
-
-def _merit(evaluation: Evaluation, row: Row, key: str) -> float:
-    """The value of a metric, negated where lower is better: more is better. NaN where nothing was measured."""
-    value = row.metrics.get(key, (math.nan,))[0]
-    return -value if evaluation.metrics[key].lower_is_better else value
-
-
-def _metric_groups(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any]]:
-    """The table: a line for each metric, in groups; a column for each system, to fit on a journal's page."""
-    measured = measured_columns(systems, evaluation.headings)
-    return [
-        {
-            "title": group.title,
-            "definition": group.definition,
-            "lines": [_line(evaluation, key, systems) for key in keys],
-        }
-        for group, keys in group_metrics(measured)
-    ]
-
-
-def _line(evaluation: Evaluation, key: str, systems: Sequence[Row]) -> dict[str, Any]:
-    metric = evaluation.metrics[key]
-    is_ranked = metric.lower_is_better is not None
-    own = _merit(evaluation, systems[0], key)
-    return {
-        "metric": metric,
-        "signed": not is_ranked,
-        "cells": [
-            (row.metrics.get(key), is_ranked and row.name != REFERENCE and _merit(evaluation, row, key) > own)
-            for row in systems
-        ],
-    }
-
-
-def _table(rows: Sequence[Row], headings: Mapping[str, str]) -> tuple[Sequence[Row], dict[str, str]]:
-    return rows, measured_columns(rows, headings)
 
 
 # Images, which evaluation_page.js draws from one block of JSON
 
 
-def _data(page: EvaluationPage, judged: Sequence[_JudgedImage], groups: Sequence[ImageGroup]) -> dict[str, Any]:
-    chosen = [place for group in groups for place in group.images]
+def _data(page: EvaluationPage, judged: Sequence[_JudgedImage], groups: Sequence[Choice]) -> dict[str, Any]:
+    chosen = [place for group in groups for place in group.places]
     pictures = _pictures(page, judged, chosen)
     listed = sorted({*range(min(MOST_LISTED, len(judged))), *chosen, *pictures})
     return {
         "rewards": page.reward_names,
         "reward": page.reward,
         "total": len(judged),
-        "groups": [{"title": one.title, "note": one.note, "images": one.images} for one in groups],
+        "groups": [{"title": one.title, "note": one.note, "images": one.places} for one in groups],
         "pictures": {str(place): uri for place, uri in pictures.items()},
         "places": listed,
         "images": list(_image_records([judged[place] for place in listed], page.reward_names)),

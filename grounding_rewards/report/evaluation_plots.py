@@ -14,10 +14,11 @@ from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import DASHES, GRID, GROUND, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
-from grounding_rewards.report.tables import Row, group_rows, measured_columns, system_rows
+from grounding_rewards.report.tables import group_rows, measured_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,12 +50,12 @@ def plots(evaluation: Evaluation) -> list[Plot]:
         >>> [plot.name for plot in plots(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
         ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
     """
-    systems = system_rows(evaluation)
+    systems = evaluation.systems
     shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
     glance = {key: shares[key] for key in _AT_A_GLANCE if key in shares} or shares
     found: list[Plot | None] = [
         # What no answer can better is 1 in nearly every line.
-        _systems([row for row in systems if row.name != REFERENCE], glance),
+        _systems({name: row for name, row in systems.items() if name != REFERENCE}, glance),
         _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
         _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
         _calibration(evaluation.calibration),
@@ -102,8 +103,8 @@ def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
     return written
 
 
-def _is_share(rows: Sequence[Row], key: str) -> bool:
-    values = [value for row in rows for value in row.metrics.get(key, ()) if not math.isnan(value)]
+def _is_share(rows: Mapping[str, Metrics], key: str) -> bool:
+    values = [value for row in rows.values() for value in row.get(key, ()) if not math.isnan(value)]
     return bool(values) and min(values) >= 0 and max(values) <= 1
 
 
@@ -111,7 +112,7 @@ def _more(shown: int, all_of_them: int, what: str) -> str:
     return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
 
 
-def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
+def _systems(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
     """Every share of the table of metrics with its interval, the systems below each other."""
     keys = list(measured_columns(rows, headings))
     if not keys:
@@ -121,9 +122,9 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
         step = 0.78 / max(1, len(rows))
-        for number, row in enumerate(rows):
+        for number, (name, row) in enumerate(rows.items()):
             at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * step
-            value, low, high = np.array([row.metrics.get(key) or (math.nan,) * 3 for key in shown], dtype=np.float64).T
+            value, low, high = np.array([row.get(key) or (math.nan,) * 3 for key in shown], dtype=np.float64).T
             colour, first = SERIES[number % len(SERIES)], number == 0
             # An unknown interval is drawn without width.
             low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
@@ -136,7 +137,7 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
                 color=colour,
                 markersize=5 if first else 3.6,
                 markerfacecolor=colour if first else GROUND,
-                label=short(row.name),
+                label=short(name),
                 clip_on=False,
             )
         share_axis(axis.xaxis)
@@ -300,11 +301,11 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
     return Plot("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
 
 
-def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
+def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
     """A panel of bars for each of the first metrics that are shares."""
     columns = measured_columns(rows, headings)
     keys = [key for key in columns if _is_share(rows, key)][:MOST_PANELS]
-    shown = rows[:MOST_BARS]
+    shown = list(rows.items())[:MOST_BARS]
     if not keys:
         return None
 
@@ -312,14 +313,14 @@ def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str
         axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
         at = np.arange(len(shown))
         for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
-            metrics = [row.metrics.get(key, (math.nan,) * 3) for row in shown]
+            metrics = [row.get(key, (math.nan,) * 3) for _, row in shown]
             value, low, high = np.array(metrics, dtype=np.float64).T
             axis.barh(at, value, height=0.62, color=SERIES[number], alpha=0.45)
             axis.hlines(at, low, high, color=INK, linewidth=1)
             share_axis(axis.xaxis, short(headings[key]))
             axis.set_xlim(0, 1)
             axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(at, [short(row.name, 40) for row in shown])
+        axes[0].set_yticks(at, [short(row, 40) for row, _ in shown])
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
 
     note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")

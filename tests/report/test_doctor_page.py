@@ -71,7 +71,7 @@ def shown(checkup: Checkup) -> str:
 class _Tags(HTMLParser):
     """Collects tags and checks that they are closed in order."""
 
-    VOID = frozenset(("meta", "img"))
+    VOID = frozenset(("meta", "img", "source"))
 
     def __init__(self) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     out = tmp_path / "report.html"
     command(write(images(**OFF_IMAGE)), "--out", str(out))
     page = out.read_text(encoding="utf-8")
-    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+    assert not re.search(r'(?:src|srcset|href)="(?!data:|#)', page)
     assert "http" not in page.replace("http-equiv=", "")
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in page
     assert "script-src 'none'" in page

@@ -144,14 +144,13 @@ def test_metrics_stand_with_their_intervals_and_their_baselines(document: str) -
     assert line
     assert "0.500<small>[0.400, 0.600]</small>" in line[0]
     # what a metric is stands below the table
-    assert "<dt>F1 at IoU 0.5</dt><dd>2·TP / (2·TP + FP + FN) over all images.</dd>" in document
+    assert "<dt>F1 at IoU 0.5</dt><dd><bdi>2·TP / (2·TP + FP + FN) over all images.</bdi></dd>" in document
     # better than the first: marked; worse, or the reference itself: not
     assert line[0].count("▲") == 1
-    assert re.search(r"▲</span> 0\.700", line[0])
+    assert "▲ 0.700" in line[0]
     hallucination = re.search(r"<tr><th scope=\"row\">hallucination rate.*?</tr>", document)
     assert hallucination
-    assert "lower is better" in hallucination[0]
-    assert re.search(r"▲</span> 0\.000", hallucination[0])
+    assert "▲ 0.000" in hallucination[0]
     count = re.search(r"<tr><th scope=\"row\">box count error.*?</tr>", document)
     assert count
     assert "▲" not in count[0]
@@ -173,11 +172,11 @@ def test_robustness_is_a_table_too(document: str) -> None:
 
 def test_a_page_of_images_alone_and_a_page_without_images() -> None:
     alone = render_evaluation_page(page(**NOTHING, facts={}, load_image=None))
-    assert 'id="images"' in alone
-    assert 'id="curves"' not in alone
+    assert ">Images</h2>" in alone
+    assert ">Curves</h2>" not in alone
     assert data_of(alone)["pictures"] == {}
     empty = render_evaluation_page(page([], reward="R4"))
-    assert 'id="images"' not in empty
+    assert ">Images</h2>" not in empty
     assert 'id="Data"' not in empty
     assert read(empty).open == []
 
@@ -219,23 +218,22 @@ def texts(document: str, name: str) -> list[str]:
 def test_first_come_sensitivity_false_boxes_and_hallucination_then_the_reward(document: str) -> None:
     # 16 reference boxes, 19 images, 3 of them normal
     assert texts(document, "tile") == [
-        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] "
-        "12 of 16 reference boxes found; best of the others: a reader, 0.900",
+        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found",
         "false boxes per image 0.250 [0.100, 0.400] 5 false boxes on 19 images",
-        "hallucination 2 of 3 0.667 [0.200, 0.900] normal images whose answer has a box",
+        "hallucination 0.667 [0.200, 0.900] 2 of 3 normal images have a box",
         "reward R4 0.400 [0.300, 0.500] F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1]. "
         "The reference itself would earn 0.840.",
     ]
 
 
 def test_metrics_stand_in_groups_each_with_one_definition(document: str) -> None:
-    table = re.search(r'<table class="headline.*?</table>', document, re.DOTALL)
+    table = re.search(r"<table>.*?</table>", document, re.DOTALL)
     assert table
     groups = texts(table[0], "group")
     assert [group.split()[0] for group in groups] == ["Finding", "Normal", "Rewards"]
     assert "Recall, or sensitivity: share of the reference boxes that are found." in groups[0]
     # the rewards say what each of them is
-    assert "R3 F-beta times the mean of the matched IoUs" in groups[2]
+    assert "R3: F-beta times the mean of the matched IoUs" in groups[2]
     in_order = [
         table[0].index(f">{name}")
         for name in ("recall at IoU 0.5", "F1 at", "false boxes", "hallucination", "reward R4")
@@ -253,14 +251,14 @@ def test_the_reference_as_answer_is_the_ceiling(document: str) -> None:
 def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice() -> None:
     made = answered_images()
     groups = choose_images(page(made), count=4)
-    names = {group.title: [made[place].id for place in group.images] for group in groups}
+    names = {group.title: [made[place].id for place in group.places] for group in groups}
     assert list(names) == [
         "Missed",
         "Hallucinated",
-        "Worst of the complete",
         "Unparseable",
-        "Typical",
+        "Worst of the complete",
         "Best",
+        "Typical",
         "Right normal images",
     ]
     # by hand: IoU (20 + 2k) / 50 of "good k" is below 0.5 for k < 3
@@ -276,7 +274,7 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice(
     assert "2 of 3 normal images (66.7 %)" in notes["Hallucinated"]
     assert "2 of 19 answers (10.5 %)" in notes["Unparseable"]
     assert "1 of 3 normal images (33.3 %)" in notes["Right normal images"]
-    places = [place for group in choose_images(page(made)) for place in group.images]
+    places = [place for group in choose_images(page(made)) for place in group.places]
     assert len(places) == len(set(places))
 
 
@@ -310,7 +308,7 @@ def test_where_labels_play_no_part_they_are_told_and_cost_nothing() -> None:
 def test_failures_are_selected_evenly() -> None:
     made = [answered(f"m{k}", status="empty") for k in range(101)]
     (missed,) = (group for group in choose_images(page(made), count=5) if group.title == "Missed")
-    assert missed.images == (0, 25, 50, 75, 100)
+    assert missed.places == [0, 25, 50, 75, 100]
 
 
 def test_no_images_no_groups() -> None:

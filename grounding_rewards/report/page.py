@@ -1,0 +1,222 @@
+"""The frame of every page: a title, a verdict, tiles, then sections of tables, plots, lists and images with boxes.
+
+A page is one HTML file that loads nothing and runs nothing but its own program; what a model or a dataset wrote is text
+and never markup. A page with images is to be guarded like the images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.boxes_shown import drawn_answer, has_sides, image_summary
+from grounding_rewards.metrics.outcomes import BoxOutcomes
+from grounding_rewards.report.render import read_asset, render
+from grounding_rewards.report.tables import Cell
+
+#: Beneath pages with images.
+GUARD = "Shows images and what models wrote about them: guard it like the images."
+
+
+class Tile(NamedTuple):
+    """A number at the top: its heading, and small beneath it its interval and a note. `kind` colours the interval."""
+
+    heading: str
+    value: str
+    interval: str = ""
+    note: str = ""
+    kind: str = ""
+
+
+class Section(NamedTuple):
+    """A part of the page: tables, plots, lists, images or further sections, under a heading."""
+
+    title: str
+    blocks: Sequence[Any]
+    note: str = ""
+    kind: str = ""
+
+    block = "section"
+
+
+class Fold(NamedTuple):
+    """Blocks that are shown on a click."""
+
+    title: str
+    blocks: Sequence[Any]
+
+    block = "fold"
+
+
+class Terms(NamedTuple):
+    """Words and what they mean."""
+
+    items: Mapping[str, str]
+
+    block = "terms"
+
+
+class Items(NamedTuple):
+    """A list."""
+
+    items: Sequence[str]
+
+    block = "items"
+
+
+class Panel(NamedTuple):
+    """An image with boxes, and what is said about them.
+
+    boxes: corners, class, label and, where it is judged, the outcome of each.
+    name, summary: beneath the image.
+    lines: beneath these, what is said to the left and to the right.
+    text: what a model wrote, on a click.
+    view: the `viewBox`; the image alone where it is empty.
+    """
+
+    boxes: Sequence[tuple[Any, ...]]
+    name: str
+    summary: str
+    lines: Sequence[tuple[str, str]] = ()
+    text: str | None = None
+    view: str = ""
+
+
+class Card(NamedTuple):
+    """One image, which is in the file once, with a panel for each answer to it.
+
+    title: above it, and its id.
+    uri: of the image, empty where there is none.
+    size: its width and height in the units of the boxes.
+    sides: whether the patient's right and left are marked.
+    value: above it to the right.
+    """
+
+    title: str
+    id: str
+    uri: str
+    size: tuple[float, float]
+    panels: Sequence[Panel]
+    sides: bool = False
+    value: Cell = Cell("")
+
+
+class Cards(NamedTuple):
+    """Images beside each other; `small` ones are as wide as a thumbnail."""
+
+    cards: Sequence[Card]
+    small: bool = False
+
+    block = "cards"
+
+
+class Gallery(NamedTuple):
+    """Images that the page's program draws from a block of JSON."""
+
+    data: Mapping[str, Any]
+
+    block = "gallery"
+
+
+class Legend(NamedTuple):
+    """How boxes are drawn by what became of them, and from when on a box is right."""
+
+    label_matching: str
+
+    block = "legend"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What a page shows; sections without blocks are left out.
+
+    Attributes:
+        title: at its head.
+        sections: in order.
+        subtitle: beneath the title.
+        verdict: the result in a sentence.
+        tiles: numbers at the top.
+        footer: a sentence at the end.
+        style: name of a further style sheet.
+        script: name of a program.
+    """
+
+    title: str
+    sections: Sequence[Section]
+    subtitle: str = ""
+    verdict: str = ""
+    tiles: Sequence[Tile] = ()
+    footer: str = ""
+    style: str = ""
+    script: str = ""
+
+    def render(self) -> str:
+        """An HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
+        return render(
+            "page.html.jinja",
+            page=self,
+            title=self.title,
+            sections=[one for one in self.sections if one.blocks],
+            style=read_asset("page.css") + (read_asset(self.style) if self.style else ""),
+            script=read_asset(self.script) if self.script else "",
+        )
+
+
+def answer_panel(answered: AnsweredImage, outcomes: BoxOutcomes, name: str, **more: Any) -> Panel:
+    """The panel of one answer: its boxes by outcome and what became of them in words."""
+    return Panel(drawn_answer(answered, outcomes), name, image_summary(answered, outcomes), **more)
+
+
+def answer_card(answers: Sequence[AnsweredImage], panels: Sequence[Panel], uri: str, value: Cell) -> Card:
+    """The card of an image with several answers, titled by its findings."""
+    first = answers[0]
+    findings = ", ".join(first.gt_labels) or "normal"
+    size = first.width, first.height
+    return Card(findings, first.id, uri, size, panels, any(map(has_sides, answers)), value)
+
+
+class Choice(NamedTuple):
+    """Images under one heading: their places in the order in which they are to be chosen.
+
+    how: `first`, `middle`, or `even` for an even selection from the first to the last.
+    """
+
+    title: str
+    note: str
+    places: Sequence[int]
+    how: str = "even"
+
+
+def choose_images(wanted: Sequence[Choice], count: int) -> list[Choice]:
+    """At most `count` places of each choice; none comes twice, and choices without any are left out.
+
+    Example:
+        >>> chosen = choose_images([Choice("worst", "", [4, 2, 1], "first"), Choice("all", "", range(5))], 2)
+        >>> [(one.title, one.places) for one in chosen]
+        [('worst', [4, 2]), ('all', [0, 3])]
+    """
+    taken: set[int] = set()
+    chosen = []
+    for one in wanted:
+        free = [place for place in one.places if place not in taken]
+        start = max(0, (len(free) - count) // 2)
+        even = np.linspace(0, len(free) - 1, count if len(free) > count else len(free))
+        places = {
+            "first": free[:count],
+            "middle": free[start : start + count],
+            "even": [free[round(k)] for k in even],
+        }[one.how]
+        taken.update(places)
+        if places:
+            chosen.append(one._replace(places=places))
+    return chosen
+
+
+def is_measured(estimate: Sequence[float] | None) -> bool:
+    """Whether there was anything to measure."""
+    return estimate is not None and not math.isnan(estimate[0])
