@@ -76,7 +76,7 @@ class DiffPage:
     training: Plot | None = None
 
 
-def choose_images(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
+def gallery(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
     """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
 
     Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
@@ -93,7 +93,7 @@ def choose_images(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGE
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
         >>> pair = ImagePair(*(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7)))
-        >>> [choice.title for choice in choose_images([pair], "R4")]
+        >>> [choice.title for choice in gallery([pair], "R4")]
         ['Largest gains']
     """
     gains = [_gain(pair, reward) for pair in pairs]
@@ -147,7 +147,7 @@ def render_diff_page(page: DiffPage) -> str:
     definitions = {
         one.metric.heading: one.metric.definition for key in comparison.metrics if (one := found[key]).metric.definition
     }
-    chosen = choose_images(page.pairs, page.reward)
+    chosen = gallery(page.pairs, page.reward)
     cards: list[Any] = [
         Section(one.title, [Cards([_card(page, page.pairs[k]) for k in one.places])], one.note) for one in chosen
     ]

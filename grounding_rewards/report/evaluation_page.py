@@ -151,7 +151,7 @@ class _JudgedImage(NamedTuple):
         return [self.image.status, *(tag for tag, holds in found.items() if holds), *self.image.rejected]
 
 
-def choose_images(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
+def gallery(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
     """The images of the gallery: failures first; each kind of them says how many there are.
 
     Args:
@@ -170,7 +170,7 @@ def choose_images(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[C
         ... ]
         >>> found = evaluate({"my model": images}, Measures("R4", resamples=10))
         >>> page = EvaluationPage(title="", subtitle="", evaluation=found, images=images, reward="R4")
-        >>> [(group.title, group.places) for group in choose_images(page)]
+        >>> [(group.title, group.places) for group in gallery(page)]
         [('Hallucinated', [1]), ('Best', [0])]
     """
     return _groups(_judged(page), page.reward, count)

@@ -33,7 +33,7 @@ def response_plot(responses: Mapping[str, Response], name: str = "responses") ->
     Example:
         >>> import grounding_rewards as gr
         >>> from grounding_rewards.audit.response import response
-        >>> len(response_plot({"R3": response(gr.get_reward("R3"))}).metric().axes)
+        >>> len(response_plot({"R3": response(gr.get_reward("R3"))}).figure().axes)
         6
     """
 

@@ -63,7 +63,7 @@ def test_without_rewards_to_draw_there_is_no_plot(done):
 
 def test_the_plot_has_a_line_for_each_reward():
     drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
-    metric = response_plot(drawn).metric()
+    figure = response_plot(drawn).figure()
     # five panels each, and the scale of the maps
-    assert len(metric.axes) == 2 * 5 + 1
-    assert [axis.get_ylabel() for axis in metric.axes[::5][:2]] == ["R3", "soft_f1"]
+    assert len(figure.axes) == 2 * 5 + 1
+    assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]

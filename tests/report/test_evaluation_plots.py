@@ -131,16 +131,16 @@ def test_where_no_answer_states_a_confidence_there_is_no_order_and_no_band() -> 
 def test_long_names_of_curves_stand_below_each_other() -> None:
     x = np.linspace(0, 8, 5)
     curves = [Curve(f"a name of thirty letters or so {k}", x, x / 8) for k in range(3)]
-    metric = one("froc", froc_curves=curves).metric()
-    metric.draw_without_rendering()
-    (legend,) = metric.legends
-    assert legend.get_window_extent().x1 <= metric.bbox.x1
+    figure = one("froc", froc_curves=curves).figure()
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_the_histogram_has_room_for_both_names_at_its_left_end() -> None:
-    metric = one("iou_histogram").metric()
-    metric.draw_without_rendering()
-    none, zero = (label.get_window_extent() for label in metric.axes[0].get_xticklabels()[:2])
+    figure = one("iou_histogram").figure()
+    figure.draw_without_rendering()
+    none, zero = (label.get_window_extent() for label in figure.axes[0].get_xticklabels()[:2])
     assert none.x1 < zero.x0
 
 
@@ -153,13 +153,13 @@ def test_every_change_begins_with_the_image_as_it_is() -> None:
     # one start for all, or one for each
     for start in ([point("none", 0, 0.9)], [point("noise", 0, 0.9), point("blur", 0, 0.9)]):
         robustness = [*start, point("noise", 2, 0.4), point("noise", 1, 0.6), point("blur", 1, 0.8)]
-        axes = one("robustness_corruptions", robustness=robustness).metric().axes
+        axes = one("robustness_corruptions", robustness=robustness).figure().axes
         drawn = {axis.get_title(loc="left"): axis.lines[0].get_xydata().tolist() for axis in axes}
         assert drawn == {"noise": [[0, 0.9], [1, 0.6], [2, 0.4]], "blur": [[0, 0.9], [1, 0.8]]}
 
 
 def test_epsilon_is_counted_in_grey_values() -> None:
-    (axis,) = one("robustness_pgd").metric().axes
+    (axis,) = one("robustness_pgd").figure().axes
     assert axis.lines[0].get_xdata().tolist() == pytest.approx([0, 1, 4])
 
 
@@ -167,14 +167,14 @@ def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
     share, lost = (0.5, 0.4, 0.6), (0.3, 0.2, 0.4)
     points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, lost) for e in (0, 1)]
     plot = one("robustness_pgd", robustness=points)
-    drawn = {line.get_label(): line.get_ydata().tolist() for line in plot.metric().axes[0].lines}
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in plot.figure().axes[0].lines}
     assert drawn["right answers lost"] == [0.3, 0.3]
     assert "Right answers lost: share of the answers that were right before." in plot.note
 
 
 def test_a_froc_curve_rises_in_steps_and_ends_with_its_last_box() -> None:
     curve = Curve("model", np.array([0.2, 0.4, 0.5]), np.array([0.3, 0.6, 0.6]))
-    (axis,) = one("froc", froc_curves=[curve]).metric().axes
+    (axis,) = one("froc", froc_curves=[curve]).figure().axes
     steps, end = axis.lines
     assert steps.get_drawstyle() == "steps-post"
     assert steps.get_xydata().tolist() == [[0.2, 0.3], [0.4, 0.6], [0.5, 0.6]]
@@ -187,7 +187,7 @@ def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
     x = np.linspace(0, 1, 5)
     precision, low = np.array([1, 0.8, 0.5, 0, 0]), np.array([0.9, 0.6, 0, 0, 0])
     curve = Curve("model", x, precision, low, np.array([1, 1, 0.7, 0.2, 0]))
-    (axis,) = one("precision_recall", pr_curves=[curve]).metric().axes
+    (axis,) = one("precision_recall", pr_curves=[curve]).figure().axes
     (line,) = (line for line in axis.lines if line.get_label() == "model")
     assert line.get_xydata().tolist() == [[0, 1], [0.25, 0.8], [0.5, 0.5]]
     # the band neither falls to 0 nor goes further than the curve
@@ -196,7 +196,7 @@ def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
     assert corners[:, 1].min() == 0.6
     assert corners[:, 0].max() == 0.25
     # a model that is never right still has its point
-    (axis,) = one("precision_recall", pr_curves=[Curve("model", x, 0 * x)]).metric().axes
+    (axis,) = one("precision_recall", pr_curves=[Curve("model", x, 0 * x)]).figure().axes
     (line,) = (line for line in axis.lines if line.get_label() == "model")
     assert line.get_xydata().tolist() == [[0, 0]]
 
@@ -209,7 +209,7 @@ def test_at_a_glance_there_is_what_matters_and_not_what_is_always_1() -> None:
 
 def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:
     x = np.linspace(0, 10, 5000)
-    (axis,) = one("froc", froc_curves=[Curve("long", x, x / 10)]).metric().axes
+    (axis,) = one("froc", froc_curves=[Curve("long", x, x / 10)]).figure().axes
     drawn = axis.lines[0].get_xydata()
     assert len(drawn) <= 400
     assert drawn[-1].tolist() == [10, 1]

@@ -57,5 +57,5 @@ def test_smoothing_does_not_lag() -> None:
 def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
     plot = training_plot(LOG)
     assert plot is not None
-    assert [axis.get_title(loc="left") for axis in plot.metric().axes][:2] == ["reward", "mean IoU"]
+    assert [axis.get_title(loc="left") for axis in plot.figure().axes][:2] == ["reward", "mean IoU"]
     assert training_plot([]) is None
