@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 _DESCRIPTION = """\
-Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two processor
-cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
+Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two
+processor cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
 
 These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
 `sft` where --warm_start names its configuration. Options that are not listed here go to `grounding-rewards train`, for

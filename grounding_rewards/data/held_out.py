@@ -1,4 +1,4 @@
-"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing out."""
+"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it has none."""
 
 from __future__ import annotations
 

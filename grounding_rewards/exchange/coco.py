@@ -92,7 +92,7 @@ def write_fiftyone(
     the reference boxes, ``predictions.json`` what ``fiftyone.utils.coco.add_coco_labels`` adds.
 
     Args:
-        images: whose images are to be found.
+        annotated_images: whose files are to be found.
         out: the folder.
         images: the folder of the images; without it, the working directory, below which paths are taken as they are.
         allow_outside: whether images may lie outside of it.
@@ -163,7 +163,7 @@ def find_images(images: Sequence[AnsweredImage], folder: Path | None, *, allow_o
     for image, path in zip(images, found, strict=True):
         if path is not None and owners.setdefault(path, image.id) != image.id:
             raise ValueError(
-                f"Expected an image of its own for every image, got {str(path)!r} for {owners[path]!r} and {image.id!r}. "
+                f"Expected an own file for every image, got {str(path)!r} for {owners[path]!r} and {image.id!r}. "
                 "Name the folder that the paths of the images begin in with --images."
             )
     return [path for path in found if path is not None]

@@ -41,7 +41,7 @@ def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: st
     """Draw an image with its reference boxes and the boxes of its answer.
 
     Args:
-        image: with its answer; the first :data:`MOST_BOXES` boxes of each kind are drawn.
+        annotated: with its answer; the first :data:`MOST_BOXES` boxes of each kind are drawn.
         image: of the image, of any size; black where there is none.
         label_matching: `"ignore"`, `"exact"` or `"synonyms"`: whether a box is right only under the finding's label.
 

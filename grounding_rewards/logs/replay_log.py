@@ -1,4 +1,4 @@
-"""Logs of answers that can be scored again: every answer with the image that it is about, and the groups they are in."""
+"""Logs of answers that can be scored again: every answer with the image that it is about, and their groups."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     ]
     return Page(
         title="Can it be gamed?",
-        subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding; written in {done.box_format}. "
+        subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
         "No model took part: the policies are given the reference boxes, or nothing.",
         verdict=verdict(done),
         tiles=tiles,

@@ -1,4 +1,4 @@
-"""The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with hostile text."""
+"""The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with any text."""
 
 from __future__ import annotations
 
