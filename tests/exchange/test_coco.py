@@ -169,9 +169,7 @@ def test_a_path_of_its_own_lies_below_the_working_directory(tmp_path, monkeypatc
 def test_one_file_is_not_the_image_of_two_images(tmp_path):
     Image.new("L", (9, 9)).save(tmp_path / "1.png")
     images = [AnsweredImage(name, 9, 9, image=f"{name}/1.png") for name in ("a", "b")]
-    with pytest.raises(
-        ValueError, match=r"Expected an own file for every image, got .*1\.png' for 'a' and 'b'"
-    ):
+    with pytest.raises(ValueError, match=r"Expected an own file for every image, got .*1\.png' for 'a' and 'b'"):
         write_fiftyone(images, tmp_path / "out", images=tmp_path)
     assert not (tmp_path / "out").exists()
 
