@@ -35,7 +35,7 @@ FLOORS = (
     ("cli",),
 )
 # What still points upwards after rooms were divided, and has to turn.
-UPWARDS = {("common", "logs"), ("data", "sources"), ("data", "synthetic")}
+UPWARDS = {("common", "logs"), ("data", "prepare"), ("data", "sources"), ("data", "synthetic")}
 FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
 # What the names of the package are made of: nothing inside asks the package for them.
 ROOT = "__init__"
