@@ -1,11 +1,9 @@
 """Write the images and boxes of an evaluation, or its metrics, for another tool.
 
-  coco          ground_truth.json and results.json for pycocotools and its kin
-  fiftyone      data/ with copies of the images, labels.json, predictions.json
-  cvat          reference.zip and predictions.zip for the format COCO 1.0, labels.json for the task
-  label-studio  tasks.json with annotations and predictions, labelling_config.xml
-  dicom-sr      a measurement report (TID 1500) per DICOM image, unverified and marked as research
-  model-card    a model-index block and a table of the metrics, for the README.md of a model
+  coco        ground_truth.json and results.json for pycocotools and its kin
+  cvat        reference.zip and predictions.zip for the format COCO 1.0, labels.json for the task
+  dicom-sr    a measurement report (TID 1500) per DICOM image, unverified and marked as research
+  model-card  a model-index block and a table of the metrics, for the README.md of a model
 
 OUT is a new or empty folder; for model-card a file.
 """
@@ -16,11 +14,10 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from grounding_rewards.commands.console import add_allow_outside, say
+from grounding_rewards.commands.console import say
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
+from grounding_rewards.exchange.coco import write_coco, write_cvat
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
-from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.evaluation import read_evaluation
@@ -28,19 +25,15 @@ from grounding_rewards.metrics.evaluation import read_evaluation
 EXAMPLES = """\
 examples:
   grounding-rewards export runs/eval --to coco --out exports/coco
-  grounding-rewards export runs/eval --to fiftyone --images data/images --out exports/fiftyone
   grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
   grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
 
 #: Options that only some formats take.
 _OPTIONS = {
-    "images": ("fiftyone",),
-    "allow_outside": ("fiftyone",),
-    "image_root": ("label-studio",),
     "dicom": ("dicom-sr",),
     "system": ("model-card",),
-    "name": ("label-studio", "dicom-sr", "model-card"),
+    "name": ("dicom-sr", "model-card"),
 }
 
 
@@ -49,13 +42,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="folder of an evaluation, or its images.jsonl")
     parser.add_argument("--to", required=True, choices=[*_WRITERS, "model-card"], help="the format")
     parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="folder to make; a file for model-card")
-    parser.add_argument(
-        "--images", type=Path, metavar="FOLDER", help="where the images are; default: their own paths, from here"
-    )
-    add_allow_outside(parser)
-    parser.add_argument(
-        "--image-root", metavar="URL", help=f"what goes before an image's name in Label Studio; default: {LOCAL_FILES}"
-    )
     parser.add_argument(
         "--dicom", type=Path, metavar="FOLDER", help="where the DICOM images are, named like the images"
     )
@@ -82,11 +68,6 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _label_studio(images: Sequence[AnsweredImage], out: Path, options: argparse.Namespace) -> None:
-    root = LOCAL_FILES if options.image_root is None else options.image_root
-    write_label_studio(images, out, model=_model(options), image_root=root)
-
-
 def _dicom_sr(images: Sequence[AnsweredImage], out: Path, options: argparse.Namespace) -> str:
     written = write_dicom_sr(images, out, model=_model(options), dicom=options.dicom)
     left_out = [
@@ -102,11 +83,7 @@ def _dicom_sr(images: Sequence[AnsweredImage], out: Path, options: argparse.Name
 
 _WRITERS: Mapping[str, Callable[[Sequence[AnsweredImage], Path, argparse.Namespace], str | None]] = {
     "coco": lambda images, out, _: write_coco(images, out),
-    "fiftyone": lambda images, out, options: write_fiftyone(
-        images, out, images=options.images, allow_outside=options.allow_outside
-    ),
     "cvat": lambda images, out, _: write_cvat(images, out),
-    "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }
 
@@ -117,8 +94,7 @@ def _model(options: argparse.Namespace) -> str:
 
 def _check_options(options: argparse.Namespace) -> None:
     for name, formats in _OPTIONS.items():
-        # A switch that is off is False.
-        if getattr(options, name) not in (None, False) and options.to not in formats:
+        if getattr(options, name) is not None and options.to not in formats:
             raise ValueError(
                 f"Expected --{name.replace('_', '-')} with --to {' or '.join(formats)} only, got --to {options.to}. "
                 "Leave it out."

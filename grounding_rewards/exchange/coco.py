@@ -1,12 +1,11 @@
-"""COCO: reference boxes and predictions as files for pycocotools and its kin, for FiftyOne and for CVAT.
+"""COCO: reference boxes and predictions as files for pycocotools and its kin, and for CVAT.
 
 * Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
 * ``image_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file for metrics repeats
   the region for every category; files for viewers have it once, in a category of its own.
 * COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of an image then rank
-in
-  the order in which they were written, and an AP from such a file depends on that order.
+  in the order in which they were written, and an AP from such a file depends on that order.
 * An invalid predicted box becomes a box without area, which overlaps nothing and counts as a false positive. Files for
   viewers leave it out.
 
@@ -17,8 +16,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import shutil
 import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -29,8 +26,6 @@ import numpy as np
 from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
-from grounding_rewards.images.dicom import is_dicom, read_dicom
-from grounding_rewards.images.image_paths import image_path, is_below
 from grounding_rewards.metrics.answered_image import AnsweredImage
 
 #: The category of regions to ignore in files for viewers.
@@ -83,45 +78,6 @@ def write_coco(images: Sequence[AnsweredImage], out: Path) -> None:
     _write(out / "results.json", coco_results(images))
 
 
-def write_fiftyone(
-    annotated_images: Sequence[AnsweredImage], out: Path, *, images: Path | None = None, allow_outside: bool = False
-) -> None:
-    """Write a folder that FiftyOne imports as ``COCODetectionDataset``, and the predictions beside it.
-
-    ``data/`` has copies of the images, DICOM images as PNG, whose header names no patient. ``labels.json`` has
-    the reference boxes, ``predictions.json`` what ``fiftyone.utils.coco.add_coco_labels`` adds.
-
-    Args:
-        annotated_images: whose files are to be found.
-        out: the folder.
-        images: the folder of the images; without it, the working directory, below which paths are taken as they are.
-        allow_outside: whether images may lie outside of it.
-
-    Raises:
-        ValueError: images are missing, how many, and the first one; or one lies outside of the folder.
-    """
-    paths = find_images(annotated_images, images, allow_outside=allow_outside)
-    files = [
-        f"{name}.png" if is_dicom(path) else name
-        for path, name in zip(paths, file_names(annotated_images), strict=True)
-    ]
-    for path, name in zip(paths, files, strict=True):
-        copy = out / "data" / name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        if is_dicom(path):
-            from PIL import Image
-
-            Image.fromarray(read_dicom(path).pixels).save(copy)
-        else:
-            shutil.copyfile(path, copy)
-    names = [*label_names(annotated_images), IGNORED]
-    _write(
-        out / "labels.json",
-        _document(annotated_images, names, _references(annotated_images, names, ignored_as=[IGNORED]), files),
-    )
-    _write(out / "predictions.json", _document(annotated_images, names, _predictions(annotated_images, names), files))
-
-
 def write_cvat(images: Sequence[AnsweredImage], out: Path) -> None:
     """Write ``reference.zip`` and ``predictions.zip`` for CVAT's format COCO 1.0, and ``labels.json`` for a new task.
 
@@ -139,56 +95,10 @@ def write_cvat(images: Sequence[AnsweredImage], out: Path) -> None:
     _write(out / "labels.json", [{"name": name, "type": "rectangle", "attributes": []} for name in names])
 
 
-def find_images(images: Sequence[AnsweredImage], folder: Path | None, *, allow_outside: bool = False) -> list[Path]:
-    """The image file of every image.
-
-    Args:
-        images: with ``image``, or whose ids are the names of files.
-        folder: searched for the path, then for the path without its first folder, and so on to the name alone; None
-            takes paths as they are, below the working directory.
-        allow_outside: whether images may lie elsewhere, see :func:`grounding_rewards.images.image_paths.image_path`.
-
-    Raises:
-        ValueError: images are missing, one lies outside of the folder, or one file would be the image of two images.
-    """
-    found = [_find_image(image, folder, allow_outside) for image in images]
-    missing = [image for image, path in zip(images, found, strict=True) if path is None]
-    if missing:
-        where = "" if folder is None else f" in {str(folder)!r}"
-        raise ValueError(
-            f"Expected the image, got {len(missing)} of {len(images)} without{where}, the first "
-            f"{missing[0].image or missing[0].id!r}. Name the folder of the images with --images."
-        )
-    owners: dict[Path, str] = {}
-    for image, path in zip(images, found, strict=True):
-        if path is not None and owners.setdefault(path, image.id) != image.id:
-            raise ValueError(
-                f"Expected an own file for every image, got {str(path)!r} for {owners[path]!r} and {image.id!r}. "
-                "Name the folder that the paths of the images begin in with --images."
-            )
-    return [path for path in found if path is not None]
-
-
-def _find_image(image: AnsweredImage, folder: Path | None, allow_outside: bool) -> Path | None:
-    root = Path() if folder is None else folder
-    outside = None
-    for name in filter(None, (image.image, image.id)):
-        parts = Path(name).parts
-        tails = [Path(name), *(Path(*parts[first:]) for first in range(1, len(parts)))]
-        for tail in tails[:1] if folder is None else tails:
-            # Path.is_file would raise for a name that no file can have.
-            if os.path.isfile(root / tail):
-                if allow_outside or is_below([root], root / tail):
-                    return root / tail
-                outside = outside or tail
-    return None if outside is None else image_path(root, outside)
-
-
 def _document(
     annotated_images: Sequence[AnsweredImage],
     names: Sequence[str],
     annotations: Iterable[dict[str, Any]],
-    files: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     images = [
         {
@@ -200,7 +110,7 @@ def _document(
             **({} if annotated.patient is None else {"patient_id": annotated.patient}),
         }
         for image, (annotated, name) in enumerate(
-            zip(annotated_images, files or file_names(annotated_images), strict=True), start=1
+            zip(annotated_images, file_names(annotated_images), strict=True), start=1
         )
     ]
     return {

@@ -37,7 +37,6 @@ def export(*arguments):
     [
         ("coco", {"ground_truth.json", "results.json"}),
         ("cvat", {"reference.zip", "predictions.zip", "labels.json"}),
-        ("label-studio", {"tasks.json", "labelling_config.xml"}),
     ],
 )
 def test_a_folder_is_written(to, files, evaluation, tmp_path, capsys):
@@ -51,16 +50,7 @@ def test_a_folder_is_written(to, files, evaluation, tmp_path, capsys):
 
 def test_images_alone_are_enough(evaluation, tmp_path):
     (evaluation / "evaluation.json").unlink()
-    assert export(evaluation / "images.jsonl", "--to", "label-studio", "--out", tmp_path / "out") == 0
-    assert '"model_version": "model"' in (tmp_path / "out/tasks.json").read_text(encoding="utf-8")
-
-
-def test_the_model_is_named(evaluation, tmp_path):
-    export(evaluation, "--to", "label-studio", "--image-root", "s3://images/", "--out", tmp_path / "a")
-    export(evaluation, "--to", "label-studio", "--name", "other", "--out", tmp_path / "b")
-    tasks = [json.loads((tmp_path / name / "tasks.json").read_text(encoding="utf-8"))[0] for name in "ab"]
-    assert [task["predictions"][0]["model_version"] for task in tasks] == ["mine", "other"]
-    assert [task["data"]["image"] for task in tasks] == ["s3://images/one.png", "/data/local-files/?d=one.png"]
+    assert export(evaluation / "images.jsonl", "--to", "coco", "--out", tmp_path / "out") == 0
 
 
 def test_a_model_card(evaluation, tmp_path, capsys):
@@ -96,9 +86,8 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["--to", "coco", "--dicom", "x"], "Expected --dicom with --to dicom-sr only, got --to coco"),
-        (["--to", "coco", "--name", "x"], "Expected --name with --to label-studio or dicom-sr or model-card only"),
+        (["--to", "coco", "--name", "x"], "Expected --name with --to dicom-sr or model-card only"),
         (["--to", "dicom-sr"], "Expected DICOM files called after the images' ids or images"),
-        (["--to", "fiftyone"], "Expected the image, got 4 of 4 without"),
     ],
 )
 def test_wrong_arguments(arguments, message, evaluation, tmp_path):
