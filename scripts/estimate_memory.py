@@ -134,8 +134,9 @@ def table(experiment: Path, gpus: int, size: tuple[int, int], overrides: Mapping
         f"|{'---|' * len(columns)}",
         *rows,
         "",
-        f"GB of each GPU. An image of {size[0]} × {size[1]} pixels; {options['per_device_train_batch_size']} answers "
-        f"in a batch, {options['gradient_accumulation_steps']} batches in a step, {options['max_completion_length']} "
+        f"GB of each GPU. An image of {size[0]} × {size[1]} pixels; {options['per_device_train_batch_size']} "
+        f"answers in "
+        f"a batch, {options['gradient_accumulation_steps']} batches in a step, {options['max_completion_length']} "
         f"tokens an answer at most; checkpointing {'on' if options['gradient_checkpointing'] else 'off'}.",
     ]
 

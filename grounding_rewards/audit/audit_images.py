@@ -171,8 +171,8 @@ def with_doubt(images: Sequence[AuditImage]) -> list[AuditImage]:
     one box less; a normal image is seen so by two of three.
 
     Example:
-        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
-        >>> (image,) = with_doubt(images_of([row]))
+        >>> image, = with_doubt(images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100,
+        ...     "height": 80}]))
         >>> image.ignore.tolist(), [len(boxes) for boxes in image.readers]
         ([[0.0, 0.0, 62.5, 62.5]], [1, 2, 0])
     """

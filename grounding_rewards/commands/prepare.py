@@ -128,8 +128,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--licence-allows-upload",
         action="store_true",
-        help="for --push-to-hub: you have the right to upload images whose licence is not known or forbids to pass "
-        "them on",
+        help="for --push-to-hub: you have the right to upload images whose licence is not known or forbids to "
+        "pass them "
+        "on",
     )
     _add_source_images(parser)
     _add_asked(parser)

@@ -1,4 +1,5 @@
-"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it has none."""
+"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing
+out."""
 
 from __future__ import annotations
 

@@ -148,8 +148,8 @@ def check_readers(record: AnnotatedImage) -> None:
     unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
     if unknown:
         raise ValueError(
-            f"Expected `read_by` to name everybody who drew on image {record.id}, got a box of {unknown[0]!r}. Add "
-            "them."
+            f"Expected `read_by` to name everybody who drew on image {record.id}, got a box of {unknown[0]!r}. "
+            f"Add them."
         )
 
 

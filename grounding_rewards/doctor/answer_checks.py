@@ -46,8 +46,8 @@ class AnswerExaminer(Examiner):
         _NEGATIVES,
         Check(
             "small-boxes",
-            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the image's "
-            "area",
+            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the "
+            f"image's area",
             "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
             "earns "
             "nothing. Many are left over from masks, where a hand slipped.",

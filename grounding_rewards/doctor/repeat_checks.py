@@ -72,8 +72,8 @@ class RepeatExaminer(Examiner):
             "repeated-id",
             "The same id twice",
             "A row per box or per reader teaches that each box is all there is on the image, and punishes the others.",
-            "Group the rows by image, so that one row has all boxes; give several questions about an image their own "
-            "ids.",
+            "Group the rows by image, so that one row has all boxes; give several questions about an image "
+            "their own ids.",
             severity="warning",
             unit="images",
         ),

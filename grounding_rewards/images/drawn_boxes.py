@@ -42,7 +42,7 @@ def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: st
 
     Args:
         annotated: with its answer; the first :data:`MOST_BOXES` boxes of each kind are drawn.
-        image: of the image, of any size; black where there is none.
+        image: its pixels, of any size; black where there is none.
         label_matching: `"ignore"`, `"exact"` or `"synonyms"`: whether a box is right only under the finding's label.
 
     Returns:

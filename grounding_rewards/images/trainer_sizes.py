@@ -134,8 +134,9 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
     most = _MOST_TOKENS * factor**2 if limits.most is None else limits.most
     if least > most:
         raise ValueError(
-            f"Expected at least {least} for --max-pixels, the smallest area of an image, got {most}. Raise it, or "
-            "lower --min-pixels."
+            f"Expected at least {least} for --max-pixels, the smallest area of an image, got {most}. Raise it, "
+            f"or lower "
+            "--min-pixels."
         )
     if max(width, height) > 200 * min(width, height):
         raise ValueError(

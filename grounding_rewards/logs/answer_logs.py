@@ -283,8 +283,9 @@ def _notes_of_order(by_id: Mapping[str, Any] | None) -> Iterator[str]:
 def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
     if members and len(members[0]) > 1:
         yield (
-            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its samples, "
-            "of which only the reward is measured."
+            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its "
+            f"samples, of "
+            "which only the reward is measured."
         )
 
 
@@ -336,9 +337,11 @@ def _check_what_is_said_twice(log: Log, members: Sequence[Sequence[int]], images
         rows = {k for k, *_ in other}
         raise ValueError(
             f"Expected what the dataset says of an image in the log, or nothing, got another `{column}` in "
-            f"{log.places[k]}: {log.rows[k][column]!r:.100} for the image with id {image.get('id', '-')!r}, of which "
-            f"the dataset says {image.get(column)!r:.100}. {len(rows)} of {len(images)} images differ. Name the "
-            "dataset and split that were answered, or, where the log is wrong, remove its columns."
+            f"{log.places[k]}: {log.rows[k][column]!r:.100} for the image with id {image.get('id', '-')!r}, of "
+            f"which the "
+            f"dataset says {image.get(column)!r:.100}. {len(rows)} of {len(images)} images differ. Name the "
+            f"dataset and "
+            "split that were answered, or, where the log is wrong, remove its columns."
         )
 
 

@@ -1,4 +1,5 @@
-"""Logs of answers that can be scored again: every answer with the image that it is about, and their groups."""
+"""Logs of answers that can be scored again: every answer with the image that it is about, and the groups they are
+in."""
 
 from __future__ import annotations
 

@@ -188,7 +188,8 @@ def read_answered(path: Path) -> list[AnsweredImage]:
     for number, image in enumerate(_read_lines(file), start=1):
         if lines.setdefault(image.id, number) != number:
             raise ValueError(
-                f"Expected one image per id in {str(file)!r}, got {image.id!r} in lines {lines[image.id]}, {number}. "
+                f"Expected one image per id in {str(file)!r}, got {image.id!r} in lines {lines[image.id]} and "
+                f"{number}. "
                 "Make the file anew with `grounding-rewards evaluate`."
             )
         images.append(image)

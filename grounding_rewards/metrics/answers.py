@@ -174,7 +174,8 @@ def _size(row: Mapping[str, Any], side: str) -> float:
         pixels = math.nan
     if not 0 < pixels < math.inf:
         raise ValueError(
-            f"Expected a number of pixels for `{side}`, got {row[side]!r} for image {row.get('id', '-')!r}. "
+            f"Expected a number of pixels for `{side}`, got {row[side]!r} for the image with id "
+            f"{row.get('id', '-')!r}. "
             "Give the size of the image, not of what the model saw."
         )
     return pixels

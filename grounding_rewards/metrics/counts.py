@@ -433,8 +433,8 @@ _SAMPLED_METRICS: dict[str, Metric] = {
     ),
     "sampled_unparseable_share": Metric(
         "unparseable sampled answers",
-        "share of the sampled answers to an image with neither a complete box nor a no-finding statement, mean over "
-        "images",
+        "share of the sampled answers to an image with neither a complete box nor a no-finding statement, mean "
+        "over images",
         lambda image: [not read for read in image.sampled_read],
         lower_is_better=True,
         is_share=True,

@@ -214,7 +214,8 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
 
 
 class Parts(NamedTuple):
-    """Images in parts that are left out together: each image's part ``(images,)``, of how many, of how many units."""
+    """Images in parts that are left out together: the part of each image ``(images,)``, of how many, of how many
+    units."""
 
     of_image: NDArray[np.int64]
     parts: int

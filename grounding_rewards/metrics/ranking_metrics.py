@@ -217,8 +217,8 @@ def compares_labels(images: Sequence[AnsweredImage]) -> bool:
 
     Example:
         >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
-        >>> other = AnsweredImage("b", 9, 9, pred=image.pred, pred_labels=["x"])
-        >>> compares_labels([image]), compares_labels([image, other])
+        >>> compares_labels([image]), compares_labels([image, AnsweredImage("b", 9, 9, pred=image.pred,
+        ...     pred_labels=["x"])])
         (False, True)
     """
     names = {label_name(label, "exact") for image in images for label in image.gt_labels}

@@ -251,8 +251,9 @@ there are findings and boxes, and every answer earns 0.
     sizes = np.array([len(answers) for answers in texts], dtype=np.int64)
     if not (sizes > 1).any():
         raise ValueError(
-            f"Expected several completions for an image, got one for each of {len(sizes)}. GRPO compares answers to "
-            "the same image: sample more of them."
+            f"Expected several completions for an image, got one for each of {len(sizes)}. GRPO compares "
+            f"answers to the "
+            "same image: sample more of them."
         )
     images = _units(rows)
     rewards = [reward, *variants(reward, tried)]

@@ -233,7 +233,8 @@ class SpaceWatcher:
 
 
 class _Watched:
-    """What was seen of one format; looked at after 4, 8, 12, 18, … images, and dropped when nothing is left."""
+    """What was seen of one format; looked at after 4, 8, 12, 18, … images, and dropped when nothing is left to
+    learn."""
 
     def __init__(self, fmt: BoxFormat) -> None:
         self.done = False

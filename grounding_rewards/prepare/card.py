@@ -104,7 +104,7 @@ def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
 negative.']
     """
     for split, images in manifest["negatives_left_out"].items():
-        yield f"{images} images without findings are left out of {split}, for the asked share of negatives."
+        yield f"{images} images without findings are left out of {split}, for the wanted share of negatives."
     for folder, rows in manifest.get("rows_left_out", {}).items():
         yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
     small = manifest["small_boxes"]
@@ -112,8 +112,9 @@ negative.']
         alone = small["without_other"]
         have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
         yield (
-            f"{small['boxes']} boxes on {small['images']} images are too small (--smallest-box) and left out; {alone} "
-            f"of these images {have}."
+            f"{small['boxes']} boxes on {small['images']} images are too small (--smallest-box) and left out; "
+            f"{alone} of "
+            f"these images {have}."
         )
 
 

@@ -170,8 +170,9 @@ def _curves(
     note = {
         "precision_recall": f"{'' if all(points) else f'{ordered} A curve ends at the recall that is reached. '}"
         "Pale lines: equal F1.",
-        "froc": "How many findings are found for how many false boxes an image is allowed; a curve ends where all "
-        "boxes are taken.",
+        "froc": "How many findings are found for how many false boxes an image is allowed; a curve ends where "
+        "all boxes "
+        "are taken.",
     }[name]
     note += (
         " A single mark is an operating point, all boxes together: answers without confidences have no curve."
@@ -411,8 +412,9 @@ def _robustness_plot(
 
     note = (
         "Robust accuracy: share of the images with a right answer, every finding with a box and no box more. Attack "
-        "success rate: share of all images with another answer than to the image as it is. Right answers lost: share "
-        "of the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
+        "success rate: share of all images with another answer than to the image as it is. Right answers lost: "
+        "share of "
+        "the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
     )
     width = {1: 3.6, 2: 5.4}.get(columns, 7.2)
     return Plot(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))

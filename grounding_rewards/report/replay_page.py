@@ -117,8 +117,9 @@ def render_replay_page(page: ReplayPage) -> str:
             ),
             (
                 "Over all answers",
-                "One order of all answers, whatever their images: an answer to an easy image stands before one to a "
-                "hard image.",
+                "One order of all answers, whatever their images: an answer to an easy image stands before one "
+                "to a hard "
+                "image.",
                 "answers",
                 found.overall,
             ),

@@ -186,8 +186,9 @@ def coco_images(
 def _record(path: str | Path, file: str, image: _Image, split: str | None) -> AnnotatedImage:
     if image.problems:
         raise ValueError(
-            f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. Correct or "
-            "drop it."
+            f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. "
+            f"Correct or drop "
+            "it."
         )
     return AnnotatedImage(
         id=file,

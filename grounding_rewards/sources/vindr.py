@@ -166,7 +166,8 @@ def _image(
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """For each image its readers, and the labels that any of them gave it, joined by `|` in the columns' order."""
+    """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of the
+    columns."""
     _, header = next(read_rows(path), (0, []))
     names = [name.strip() for name in header]
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]

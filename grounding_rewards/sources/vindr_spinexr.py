@@ -106,8 +106,8 @@ def _without_empty_boxes(records: Iterator[AnnotatedImage], path: Path) -> Itera
             left_out += 1
     if dropped:
         logger.warning(
-            "%s: dropped %d boxes without width or height; %d images keep others, %d images have none and are left "
-            "out.",
+            "%s: dropped %d boxes without width or height; %d images keep others, %d images have none and are "
+            "left out.",
             path,
             dropped,
             shortened,

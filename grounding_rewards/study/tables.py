@@ -133,10 +133,12 @@ def _flagged(found: Findings, arm: ArmFound) -> str:
 def signal_note() -> str:
     """What the table of signal, audit and cost shows."""
     return (
-        "A group without spread, all completions of an image earning alike, teaches nothing. Flagged: policies that "
-        f"the reward pays although it should not, on the first {IMAGES} images, an honest one that earns more than a "
-        "better one among them; scheduled parameters as they are at the end; the command `audit` says more. Times and "
-        "counts are means over the runs of an arm."
+        "A group without spread, all completions of an image earning alike, teaches nothing. Flagged: policies "
+        "that the "
+        f"reward pays although it should not, on the first {IMAGES} images, an honest one that earns more than "
+        f"a better "
+        "one among them; scheduled parameters as they are at the end; the command `audit` says more. Times and counts "
+        "are means over the runs of an arm."
     )
 
 

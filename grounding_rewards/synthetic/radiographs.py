@@ -1,4 +1,5 @@
-"""Chest radiographs of several views, sizes and findings, any number by index: a plan first, then its picture."""
+"""Chest radiographs of several views, sizes and findings, any number of them by index: a plan first, then its
+picture."""
 
 from __future__ import annotations
 

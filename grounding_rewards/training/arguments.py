@@ -149,9 +149,11 @@ class _ImageArguments:
     dataset: str = field(
         default="synthetic",
         metadata={
-            "help": "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that `save_to_disk` "
-            "wrote, or the name of a dataset on the hub. Where it holds no image out, patients are drawn for train, "
-            "validation and test."
+            "help": "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that "
+            "`save_to_disk` wrote, "
+            "or the name of a dataset on the hub. Where it holds no image out, patients are drawn for train, "
+            "validation "
+            "and test."
         },
     )
     train_split: str = field(default="train", metadata={"help": "Split to train on."})
@@ -178,9 +180,9 @@ class _ImageArguments:
     max_image_pixels: int | None = field(
         default=None,
         metadata={
-            "help": "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. Saved "
-            "in the processor, so that every later command feeds images of the same size. Left out, the processor's "
-            "own."
+            "help": "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. "
+            "Saved in "
+            "the processor, so that every later command feeds images of the same size. Left out, the processor's own."
         },
     )
     overwrite: bool = field(
@@ -224,8 +226,9 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
     look_closer: dict | str | None = field(
         default=None,
         metadata={
-            "help": "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, "
-            'on the command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part '
+            "help": "Let the model zoom into the image and set its grey window before it answers: in YAML a "
+            "mapping, on "
+            'the command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part '
             "below `min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools."
         },
     )
@@ -233,8 +236,9 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
         default=None,
         metadata={
             "help": "Show the first so many images of `eval_split` with the boxes that the model draws, in the "
-            "trackers of `report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says "
-            "otherwise. Left out, no image is shown."
+            "trackers "
+            "of `report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
+            "out, no image is shown."
         },
     )
     show_images_every: int = field(default=50, metadata={"help": "Steps between two showings of `show_images`."})

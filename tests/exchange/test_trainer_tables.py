@@ -32,7 +32,8 @@ def processor():
 
 
 def images(**columns):
-    """Three images: two boxes, none, one box beside an ignored region; the first of 16 bits, the last turned."""
+    """Three images: two boxes, none, one box beside an ignored region; the first of 16 bits, the last turned by
+    EXIF."""
     deep = Image.fromarray(np.linspace(0, 4000, 120 * 90, dtype=np.uint16).reshape(90, 120))
     turned = io.BytesIO()
     exif = Image.Exif()

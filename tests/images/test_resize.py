@@ -250,8 +250,9 @@ class TestFit:
             (
                 Qwen2VLImageProcessor,
                 None,
-                "Image size: at most 1003520 pixels (the model's own limit); the largest image, 2544 x 3056, is seen "
-                "as 896 x 1092, 1248 image tokens.",
+                "Image size: at most 1003520 pixels (the model's own limit); the largest image, 2544 x 3056, is "
+                "seen as "
+                "896 x 1092, 1248 image tokens.",
             ),
             (
                 CLIPImageProcessor,

@@ -131,8 +131,9 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
         assert [first.holm, second.holm] == pytest.approx([4 * 0.5**11, 2 * 0.5**7])
     assert found.verdict.endswith(
         "by label, mean IoU is better on mass (+0.400) and worse on nodule (-0.500); "
-        "by size, mean IoU is better on medium, 1 % to 10 % of the image (+0.400) and worse on large, above 10 % of "
-        "the image (-0.500)."
+        "by size, mean IoU is better on medium, 1 % to 10 % of the image (+0.400) and worse on large, above 10 "
+        "% of the "
+        "image (-0.500)."
     )
 
 

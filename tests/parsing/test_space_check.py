@@ -29,7 +29,8 @@ def declared(space: str, order: str = "xyxy") -> dict[str, str]:
 
 
 def truth(rng: np.random.Generator, size: dict[str, int], images: int, *, prior: bool = False) -> list[np.ndarray]:
-    """One to five boxes an image, anywhere; or, as an anatomical prior has it, in about the same place on all."""
+    """One to five boxes an image, anywhere; or, as an anatomical prior has it, in about the same place on all
+    images."""
     images_boxes = []
     for _ in range(images):
         count = int(rng.integers(1, 6))

@@ -616,7 +616,8 @@ def test_a_report_without_images_has_no_images(visit, tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def checkup(tmp_path_factory) -> Path:
-    """The doctor's page on images of several splits, two of them with defects; a label and the path have long names."""
+    """The doctor's page on images of several splits, of which two have defects; a label and the path have long
+    names."""
     pytest.importorskip("datasets", reason="needs the train extra")
     folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
     folder.mkdir()

@@ -1,4 +1,5 @@
-"""The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with any text."""
+"""The report of an evaluation: self-contained, bounded in size, fair in its choice of images, safe with hostile
+text."""
 
 from __future__ import annotations
 
