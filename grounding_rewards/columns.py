@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.box_batch import BoxBatch
-from grounding_rewards.boxes import space_frame, valid_boxes
+from grounding_rewards.boxes import BoxBatch, space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.space_check import original_sizes
 

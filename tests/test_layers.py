@@ -15,8 +15,7 @@ PACKAGE = Path(grounding_rewards.__file__).parent
 FLOORS = (
     ("common",),
     ("boxes", "labels"),
-    ("box_batch", "matching", "overlap"),
-    ("ignore_regions",),
+    ("matching", "overlap"),
     ("parsing",),
     ("columns",),
     ("rewards",),

@@ -14,7 +14,7 @@ ALLOW_OUTSIDE_HELP = (
 
 
 def image_path(root: str | Path, file: str | Path, *, allow_outside: bool = False) -> Path:
-    """The path of a image; a table that names one outside its folder is refused.
+    """The path of an image; a table that names one outside its folder is refused.
 
     Args:
         root: the folder of the dataset.

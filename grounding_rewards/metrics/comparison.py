@@ -7,7 +7,7 @@ Definitions:
 * The intervals of each run's metrics are those of an evaluation.
 * The difference of a metric is B - A, each over all shared images. Its 95 % interval is a paired jackknife
   over patients, or over images where no patient is known: units are left out of both runs together, so that what makes
-  a image hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). An image without a patient among images
+  an image hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). An image without a patient among images
   with one counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0
   of n, to both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage

@@ -2,7 +2,7 @@
 
 The rules are COCO's. Of one image and label the first ``max_detections`` boxes of the ranking are looked at; each takes
 the free reference box with which it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
-ignored region covers (:mod:`grounding_rewards.ignore_regions`) does not count. pycocotools works on x, y, width,
+ignored region covers (:mod:`grounding_rewards.matching`) does not count. pycocotools works on x, y, width,
 height; where that loses the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
 
 What COCO does not know, models that write boxes as text do:
@@ -32,12 +32,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.box_batch import positions
-from grounding_rewards.boxes import Boxes, box_area
+from grounding_rewards.boxes import Boxes, box_area, positions
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
+from grounding_rewards.matching import covered_share, is_ignored
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou

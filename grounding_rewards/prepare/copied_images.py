@@ -32,7 +32,7 @@ class CopiedImages(NamedTuple):
 
 
 def signature_of_file(root: str, allow_outside: bool, file: str) -> bytes | None:
-    """The signature of a image; None where it cannot be read, which is said when it is to be stored."""
+    """The signature of an image; None where it cannot be read, which is said when it is to be stored."""
     try:
         return image_signature(open_image(image_path(root, file, allow_outside=allow_outside)))
     except ValueError:

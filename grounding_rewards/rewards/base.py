@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.box_batch import BoxBatch, pad
-from grounding_rewards.boxes import Boxes
+from grounding_rewards.boxes import BoxBatch, Boxes, pad
 from grounding_rewards.common.arithmetic import Array, ratio, row_sums
 from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
-from grounding_rewards.ignore_regions import excused_boxes
-from grounding_rewards.matching import MATCHERS, Indices
+from grounding_rewards.matching import MATCHERS, Indices, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
@@ -179,12 +177,12 @@ class BoxReward(ABC):
             :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
             label matches nothing, and so is a false positive.
         ignore_threshold: the share of a prediction's area, in (0, 1], that has to lie in an ignore region which
-            excuses it, see :func:`grounding_rewards.ignore_regions.excused_boxes`.
+            excuses it, see :func:`grounding_rewards.matching.excused_boxes`.
         ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
         graded_negatives: γ, in [0, 1): n false boxes where there is nothing earn ``γ δ / (1 + n)``, so that a group
             in which everybody hallucinates has something to learn from. 0, the specification, gives them nothing.
             Excused boxes are none of the n. It is less than δ / 2, so always below the no-finding statement. A miss on
-            a image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
+            an image with findings earns 0, so nothing that is paid can be below that; it is below what as many boxes,
             one of which hits at τ, earn on an image with one finding: under the defaults of R1 to R4, and of soft_f1 at
             IoU 0.5, for every δ and γ, under those of R5 where γ δ < 0.6. Between one box and none a policy chooses as
             if δ were ``δ (1 - γ / 2)``.

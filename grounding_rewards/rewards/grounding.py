@@ -15,7 +15,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.columns import column_of, ignore_regions, known_sizes, read_references, with_ground_truth
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.box_batch import BoxBatch, positions
+from grounding_rewards.boxes import BoxBatch, positions
 from grounding_rewards.parsing import BrokenBox, RawBoxes, is_silent
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.base import Outcomes

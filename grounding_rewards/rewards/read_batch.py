@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.box_batch import BoxBatch
-from grounding_rewards.boxes import Frame, frame_to_pixel
+from grounding_rewards.boxes import BoxBatch, Frame, frame_to_pixel
 from grounding_rewards.columns import References, column_of, frames_of_rows
 from grounding_rewards.parsing import (
     BoxFormat,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.read_batch import ReadBatch

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.ignore_regions import excused_boxes
-from grounding_rewards.matching import match_batch
+from grounding_rewards.matching import excused_boxes, match_batch
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes

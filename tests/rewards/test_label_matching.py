@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.metrics.answered_image import AnsweredImage

@@ -12,7 +12,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
-from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards import (
     R1,

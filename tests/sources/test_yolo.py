@@ -141,9 +141,9 @@ def test_folders_that_are_refused_at_the_call(tmp_path, files, message):
 
 def test_labels_beside_the_images(tmp_path):
     # without a folder `images` in the path, as LabelImg leaves them; another .yaml lies there too
-    files = {"a.yaml": "nothing: here", "data.yaml": "names: [mass]\ntrain: images\n"}
-    root = write(tmp_path, files | {"images/a.png": (40, 20), "images/a.txt": "0 0.5 0.5 1 1"})
-    assert [(image.file, image.boxes) for image in read_yolo(root)] == [("images/a.png", [[0, 0, 40, 20]])]
+    files = {"a.yaml": "nothing: here", "data.yaml": "names: [mass]\ntrain: scans\n"}
+    root = write(tmp_path, files | {"scans/a.png": (40, 20), "scans/a.txt": "0 0.5 0.5 1 1"})
+    assert [(image.file, image.boxes) for image in read_yolo(root)] == [("scans/a.png", [[0, 0, 40, 20]])]
 
 
 def test_no_other_split(tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from grounding_rewards.ignore_regions import covered_share, is_ignored
+from grounding_rewards.matching import covered_share, is_ignored
 from tests.conftest import random_boxes
 
 
