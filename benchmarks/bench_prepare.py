@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.survey import survey_images
-from grounding_rewards.sources.base import AnnotatedImage
 
 LABELS = ("mass", "effusion", "nodule", "cardiomegaly")
 DISTINCT = 20

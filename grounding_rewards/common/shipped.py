@@ -7,7 +7,7 @@ from pathlib import Path
 #: The folders of these names: at the top of a checkout, within the package where it was installed from a wheel.
 FOLDERS = ("configs", "assets")
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _HOME = _PACKAGE if (_PACKAGE / FOLDERS[0]).is_dir() else _PACKAGE.parent
 
 

@@ -52,7 +52,7 @@ def map_in_workers(
     """
     check_workers(processes, engine)
     if engine == "ray":
-        from grounding_rewards.logs.ray_engine import map_on_ray
+        from grounding_rewards.common.ray_engine import map_on_ray
 
         yield map_on_ray(function, items, processes, at_once, gpu)
     elif processes in (None, 1):

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import SHARE, check_number, check_word
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import most_hits_match
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.sources.base import AnnotatedImage
 
 
 class Reference(NamedTuple):

@@ -10,7 +10,7 @@ from grounding_rewards.columns import patient_key, patient_of
 
 if TYPE_CHECKING:
     # The readers ask this module.
-    from grounding_rewards.sources.base import AnnotatedImage
+    from grounding_rewards.data.annotated_image import AnnotatedImage
 
 _IN_NAMES = (
     # CheXpert, MURA, and what most people write themselves; BIDS
@@ -50,7 +50,7 @@ def patient_of_image(image: AnnotatedImage) -> str | None:
     """Whose image a record is, as :func:`patient_of_row`.
 
     Example:
-        >>> from grounding_rewards.sources.base import AnnotatedImage
+        >>> from grounding_rewards.data.annotated_image import AnnotatedImage
         >>> patient_of_image(AnnotatedImage("a", "a.png", [], [], patient_id="0003"))
         '3'
     """

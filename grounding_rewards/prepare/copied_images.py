@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import find_copies, image_signature
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.image_paths import image_path
-from grounding_rewards.sources.base import AnnotatedImage
 
 _SHOWN = 5
 

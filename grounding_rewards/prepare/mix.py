@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.versions import package_versions
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
 from grounding_rewards.data.held_out import TRAIN, hash_fraction
 from grounding_rewards.images.decoding import open_image
@@ -17,7 +18,6 @@ from grounding_rewards.prepare.copied_images import join_copies
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_files, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.splits import PatientSplits
-from grounding_rewards.sources.base import AnnotatedImage
 
 _MOST_BYTES = 256e6
 

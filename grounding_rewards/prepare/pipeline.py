@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.common.job_shares import Share, parts_of
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.agreement import measure_agreement
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import in_usual_order
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.images.resize import has_resized_size, load_processor
@@ -41,7 +42,7 @@ from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.tasks import image_of_interest, without_small_boxes
-from grounding_rewards.sources.base import SOURCES, AnnotatedImage
+from grounding_rewards.sources.base import SOURCES
 from grounding_rewards.sources.passed_over import passing_over
 
 Progress = Callable[[str, int, int | None], None]

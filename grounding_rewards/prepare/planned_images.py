@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import image_split, in_usual_order
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.prepare.shards import Counts
 from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.prepare.tasks import TaskRow, is_kept, is_present, normal_hash, task_rows
-from grounding_rewards.sources.base import AnnotatedImage
 
 
 class PlannedImage(NamedTuple):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.prepare.stored_images import StoredImage
-from grounding_rewards.sources.base import AnnotatedImage
 
 _KEY = "pixel_spacing"
 

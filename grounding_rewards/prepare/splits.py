@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.prepare.settings import check_split_name
-from grounding_rewards.sources.base import AnnotatedImage
 
 _SHOWN = 5
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.merging import check_readers, image_readers
@@ -19,7 +20,6 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.spacing import may_have_spacing
 from grounding_rewards.prepare.splits import PatientSplits
 from grounding_rewards.prepare.tasks import Plan, finding_row, is_present, without_small_boxes
-from grounding_rewards.sources.base import AnnotatedImage
 
 
 class SmallBoxes(NamedTuple):

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import hash_fraction
 from grounding_rewards.data.merging import image_readers, reference_boxes
 from grounding_rewards.data.prompts import task_prompt, template_prompt, wordings
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.sources.base import AnnotatedImage
 
 
 class TaskRow(NamedTuple):

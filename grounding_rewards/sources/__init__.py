@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from grounding_rewards.sources.base import READERS, SOURCES, AnnotatedImage, Reader, Source
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import READERS, SOURCES, Reader, Source
 
 __all__ = ["READERS", "SOURCES", "AnnotatedImage", "Reader", "get_reader", "list_datasets", "source_of"]
 

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.documents import read_xml
 from grounding_rewards.sources.passed_over import sound_images

@@ -19,7 +19,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
     check_split,

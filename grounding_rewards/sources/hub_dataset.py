@@ -24,8 +24,8 @@ from grounding_rewards.boxes import (
     to_xyxy,
 )
 from grounding_rewards.columns import stated_name
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
-from grounding_rewards.sources.base import AnnotatedImage
 from grounding_rewards.sources.documents import pixels
 
 if TYPE_CHECKING:

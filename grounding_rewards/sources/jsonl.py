@@ -18,11 +18,12 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import find_file, row_error

@@ -28,7 +28,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import is_box
-from grounding_rewards.sources.base import CREDENTIALED, AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import CREDENTIALED, register_reader
 from grounding_rewards.sources.documents import pixels, read_json
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name

@@ -21,7 +21,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.boxes import is_box
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files

@@ -29,7 +29,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from grounding_rewards.common.texts import read_text
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.tables import (
     check_split,
     find_file,

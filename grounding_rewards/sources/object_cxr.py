@@ -20,7 +20,8 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (

@@ -27,7 +27,8 @@ from typing import Any, Literal, get_args
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (

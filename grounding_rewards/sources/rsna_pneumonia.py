@@ -23,7 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.sources.base import KAGGLE, AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import KAGGLE, register_reader
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
     TableRow,

@@ -28,7 +28,8 @@ from pathlib import Path
 
 import numpy as np
 
-from grounding_rewards.sources.base import KAGGLE, AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import KAGGLE, register_reader
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, read_groups, row_error
 
 _SIDE = 1024

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import chosen_splits, find_file
 

@@ -11,7 +11,7 @@ from itertools import chain, compress
 from pathlib import Path
 
 from grounding_rewards.columns import stated_name
-from grounding_rewards.sources.base import AnnotatedImage
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
     Size,

@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.tables import chosen_splits, find_file
 from grounding_rewards.sources.vindr import read_vindr_chest
 

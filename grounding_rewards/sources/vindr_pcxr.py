@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.sources.base import RESTRICTED, AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import RESTRICTED, register_reader
 from grounding_rewards.sources.tables import chosen_splits
 from grounding_rewards.sources.vindr import read_vindr_chest
 

@@ -26,7 +26,8 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.sources.base import RESTRICTED, AnnotatedImage, register_reader
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import RESTRICTED, register_reader
 from grounding_rewards.sources.tables import Size, chosen_splits, find_file, image_finder, read_sizes
 from grounding_rewards.sources.vindr import read_vindr_table
 

@@ -19,8 +19,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
-from grounding_rewards.sources.base import AnnotatedImage, register_reader
+from grounding_rewards.sources.base import register_reader
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files

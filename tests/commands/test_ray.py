@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import pytest
 
 from grounding_rewards.cli import main
+from grounding_rewards.common.ray_engine import TOO_SLOW
 from grounding_rewards.common.workers import map_in_workers
 from grounding_rewards.logs import completion_logs, score_file
-from grounding_rewards.logs.ray_engine import TOO_SLOW
 from grounding_rewards.models import resumable
 from grounding_rewards.prepare import pipeline
 

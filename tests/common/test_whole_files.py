@@ -56,7 +56,7 @@ def test_a_folder_keeps_what_it_has_beside_the_new_files(tmp_path: Path) -> None
         write_whole(unfinished / "replaced", "after")
         write_whole(unfinished / "metrics" / "new", "after")
         assert (tmp_path / "replaced").read_text() == "before"
-    assert names(tmp_path) == ["metrics", "metrics/kept", "metrics/new", "kept", "replaced"]
+    assert names(tmp_path) == ["kept", "metrics", "metrics/kept", "metrics/new", "replaced"]
     assert (tmp_path / "replaced").read_text() == "after"
 
 

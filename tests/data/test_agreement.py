@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards import sources as readers
 from grounding_rewards.data.agreement import measure_agreement
-from grounding_rewards.sources.base import AnnotatedImage
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from tests.conftest import valid_box_lists
 
 A = [0.0, 0.0, 10.0, 10.0]

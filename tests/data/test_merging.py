@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.merging import POLICIES, Reference, agreed_boxes, fused_boxes, reference_boxes
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.sources.base import AnnotatedImage
 from tests.conftest import random_boxes, valid_box_lists
 
 A = [0.0, 0.0, 10.0, 10.0]

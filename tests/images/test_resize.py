@@ -211,7 +211,7 @@ class TestLimit:
 
 
 class TestFit:
-    def annotated_images(self, *sizes):
+    def images(self, *sizes):
         images = [None if size is None else Image.new("L", size) for size in sizes]
         column = Dataset.from_dict({"image": images}).cast_column("image", ImageColumn())
         return column.add_column("id", list(map(str, range(len(sizes)))))

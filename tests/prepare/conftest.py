@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grounding_rewards.sources.base import AnnotatedImage
+from grounding_rewards.data.annotated_image import AnnotatedImage
 
 LABELS = ("mass", "effusion", "mass", "effusion")
 

@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.copied_images import join_copies
-from grounding_rewards.sources.base import AnnotatedImage
 
 SHARES = (("train", 0.5), ("test", 0.5))
 

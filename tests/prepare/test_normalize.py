@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.labels import _file
 from grounding_rewards.prepare.pipeline import normalize_record
 from grounding_rewards.sources import list_datasets
-from grounding_rewards.sources.base import AnnotatedImage
 
 
 @pytest.mark.parametrize(

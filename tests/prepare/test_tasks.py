@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.prompts import format_instruction
 from grounding_rewards.prepare.planned_images import count_images, planned_images, with_negatives
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.survey import survey_images
 from grounding_rewards.prepare.tasks import prompt_of, task_rows
-from grounding_rewards.sources.base import AnnotatedImage
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
 IMAGES = [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.load import load_split
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.sources.base import AnnotatedImage
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 
