@@ -75,7 +75,7 @@ def read_grazpedwri_dx(
     labels = next((root / name for name in _LABELS if (root / name).is_dir()), None)
     if labels is None:
         raise ValueError(
-            f"Expected {' or '.join(_LABELS)} in the folder for root, got {str(root)!r} without. Unpack the labels: a "
+            f"Expected {' or '.join(_LABELS)} in the folder for root, got {str(root)!r} without. Unpack the labels: an "
             "image without a text file would count as a negative."
         )
     images = {
