@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import re
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -284,35 +281,3 @@ def test_the_terminal_shows_tables_and_words(found, capsys):
     assert "soft_f1" in printed
     assert "Do thresholds starve" in printed
     assert np.isfinite(found.seed_variance)
-
-
-def test_the_readme_says_what_the_study_found() -> None:
-    """Its paragraph "Which one?" in the words of the page, which is written from the results."""
-    root = Path(__file__).parents[2]
-    assert "**Which one?** In [a study](docs/study.md)" in (root / "README.md").read_text(encoding="utf-8")
-    page = (root / "docs" / "study.md").read_text(encoding="utf-8")
-    drawn = page[page.index("## drawn") : page.index("## lungs")].splitlines()
-
-    def said(begin: str) -> str:
-        return next(line for line in drawn if line.startswith(f"- {begin}"))
-
-    assert "5 seeds each" in drawn[2]
-    assert re.findall(r"\bR\d\b|soft_f1", said("From the strong start, worse than R3"))[1:] == ["R1"]
-    assert set(re.findall(r"\bR[245]\b|soft_f1", said("Open from the strong start"))) == {"R2", "R4", "R5", "soft_f1"}
-    assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) lose" in said("Do thresholds starve from the weak start?")
-    better = said("From the weak start, better than R3")
-    assert all(arm in better for arm in ("soft_f1", "R5_low", "R3_self_paced"))
-    lungs = page[page.index("## lungs") :]
-    assert "5 seeds each" in lungs.splitlines()[2]
-    worse = next(line for line in lungs.splitlines() if line.startswith("- From the strong start, worse than R3"))
-    assert re.findall(r"\bR\d\b|soft_f1", worse)[1:] == ["R1"]
-    assert "- From the strong start, better than R3" not in lungs
-    assert "- From the weak start, no reward differs from R3 beyond noise." in lungs
-    assert "\n| sft ◦ |" in lungs[lungs.index("| the weak start |") :]  # without the * of what differs from R3
-    for start in ("strong", "weak"):
-        starving = next(line for line in lungs.splitlines() if f"Do thresholds starve from the {start} start?" in line)
-        assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) do gain" in starving
-        rows = page[page.index(f"| the {start} start |") :].splitlines()[1:]
-        arms = list(itertools.takewhile(lambda row: not row.startswith("| the ") and row.startswith("|"), rows))
-        means = {row.split("|")[1].split()[0]: float(row.split("|")[2].split()[0]) for row in arms}
-        assert max(means, key=lambda arm: means[arm]) == "sft"
