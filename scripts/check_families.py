@@ -27,7 +27,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from model_families import FAMILIES, family_config, save_family
 from page_parts import marks_of, replace_part
+from training_memory import Training, kept, memory_of, shape_of
 from transformers import TrainerCallback
 
 from grounding_rewards.common.config_files import read_config
@@ -35,8 +37,6 @@ from grounding_rewards.common.versions import package_version
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.load import load_split
 from grounding_rewards.images.resize import set_image_size
-from grounding_rewards.models.families import FAMILIES, family_config, save_family
-from grounding_rewards.models.memory import Training, kept, memory_of, shape_of
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
@@ -61,7 +61,7 @@ class Step(NamedTuple):
         processor: its class.
         parameters: how many the model has.
         measured: bytes by what they are for: weights, gradients, optimiser, and activations that the loss keeps.
-        reckoned: the same, by `grounding_rewards.models.memory`.
+        reckoned: the same, by scripts/training_memory.py.
     """
 
     adapted: set[str]

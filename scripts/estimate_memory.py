@@ -6,7 +6,7 @@
   python scripts/estimate_memory.py --write docs/cluster.md      # the table into the page
 
 Weights and the optimiser's share follow from the structure of a model, which is built without its weights; activations
-are counted layer by layer (grounding_rewards/models/memory.py). scripts/check_families.py compares both with what torch
+are counted layer by layer (scripts/training_memory.py). scripts/check_families.py compares both with what torch
 holds. CUDA itself, its allocator and NCCL take some GB more. Images are those of --image, by the processor of the
 model.
 """
@@ -19,15 +19,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from model_families import FAMILIES, family_config, family_processor
 from page_parts import marks_of, replace_part
 from PIL import Image
+from training_memory import Memory, Shape, Training, memory_of, shape_of, spread
 
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import set_image_size
-from grounding_rewards.models.families import FAMILIES, family_config, family_processor
-from grounding_rewards.models.memory import Memory, Shape, Training, memory_of, shape_of, spread
 from grounding_rewards.synthetic import LABELS
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"

@@ -1,16 +1,16 @@
-"""The memory of a training, reckoned: by hand, and beside what torch holds (tests/models/test_families.py)."""
+"""The memory of a training, reckoned: by hand, and beside what torch holds (tests/test_model_families.py)."""
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 
 import pytest
+from model_families import family_config
+from training_memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
 
 from grounding_rewards.common.config_files import read_config
-from grounding_rewards.models.families import family_config
-from grounding_rewards.models.memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
 from tests.conftest import REPOSITORY
+from tests.test_scripts import script
 
 PATTERN = read_config(REPOSITORY / "configs" / "tuning" / "lora.yaml")["lora_target_modules"][0]
 LORA = Training(
@@ -86,9 +86,7 @@ def test_engines(shape):
     ("family", "tuning"), [("medgemma_4b", "lora"), ("medgemma_4b", "qlora"), ("qwen2_5_vl_3b", "full")]
 )
 def test_the_table_on_the_page_is_up_to_date(family, tuning):
-    spec = importlib.util.spec_from_file_location("estimate_memory", REPOSITORY / "scripts" / "estimate_memory.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = script("estimate_memory")
     experiment = REPOSITORY / "configs" / "experiments" / "r4.yaml"
     row = module.row(experiment, family, tuning, 4, (2544, 3056), {})
     assert row in (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8").splitlines()

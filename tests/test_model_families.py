@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 import torch
+from model_families import FAMILIES, family_config, family_processor
 from PIL import Image
 from transformers import AutoModelForImageTextToText
 
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.models.families import FAMILIES, family_config, family_processor
+from tests.test_scripts import script
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 MODELS = REPOSITORY / "configs" / "models"
 
 # As the model cards say, in billions.
@@ -66,10 +66,7 @@ def test_an_image_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tok
 
 @pytest.fixture(scope="module")
 def check_families():
-    spec = importlib.util.spec_from_file_location("check_families", REPOSITORY / "scripts" / "check_families.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("check_families")
 
 
 @pytest.mark.training

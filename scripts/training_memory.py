@@ -117,10 +117,10 @@ def shape_of(config: Any, pattern: str) -> Shape:
     """Count a model without its weights.
 
     Args:
-        config: of a family, see :func:`grounding_rewards.models.families.family_config`.
+        config: of a family, see :func:`model_families.family_config`.
         pattern: of the layers that get adapters, a regular expression for the whole name.
 
-    >>> from grounding_rewards.models.families import family_config
+    >>> from model_families import family_config
     >>> shape_of(family_config("qwen2_5_vl_3b"), ".*language_model.*_proj").cache == 2 * 2 * 36 * 2 * 128
     True
     """
@@ -150,7 +150,7 @@ def shape_of(config: Any, pattern: str) -> Shape:
 def memory_of(shape: Shape, training: Training) -> Memory:
     """Reckon what one GPU holds while weights are updated, each of its own copies whole; see :func:`spread`.
 
-    >>> from grounding_rewards.models.families import family_config
+    >>> from model_families import family_config
     >>> shape = shape_of(family_config("qwen2_5_vl_3b"), ".*language_model.*_proj")
     >>> lora = Training(64, False, 2, False, True, 8, 1900, 4992, 23_482_368, 64)
     >>> round(memory_of(shape, lora).weights / 1e9, 1)
