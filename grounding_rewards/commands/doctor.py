@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import argparse
 import os
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import add_allow_outside, output_console, track, write_json
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.doctor.defects import Defect
-from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
+from grounding_rewards.doctor.defects import CHECKS, Defect
+from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.images.resize import load_processor
@@ -36,7 +35,6 @@ EXAMPLES = """\
 examples:
   grounding-rewards doctor images/
   grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
-  grounding-rewards doctor images/ --model warm/checkpoint --reward R4    # will it teach this model?
   grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
   grounding-rewards doctor images/ --out report.html --no-images           # a report that can be passed on
 
@@ -68,17 +66,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=256,
         metavar="TOKENS",
         help="tokens that a completion may have in training; default: %(default)s, as in TRL",
-    )
-    parser.add_argument(
-        "--reward",
-        metavar="REWARD",
-        help="that you mean to train with: the weights of --model are loaded too, it is asked about some images, and "
-        "the report says whether its answers differ in this reward, and if not, why and in which they do",
-    )
-    parser.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"iou_threshold": 0.3}'""")
-    parser.add_argument("--ask", type=_count, default=8, metavar="IMAGES", help="for --reward; default: %(default)s")
-    parser.add_argument(
-        "--samples", type=_count, default=8, metavar="K", help="answers to each of these images; default: %(default)s"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write a report in HTML, with images and histograms")
     parser.add_argument(
@@ -119,9 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
         None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
         None if arguments.model is None else load_processor(arguments.model),
         arguments.max_completion_length,
+        arguments.model or "",
     )
-    if arguments.reward is not None:
-        model = _asked(arguments, model)
     source = open_rows(arguments.dataset, arguments.split, allow_outside=arguments.allow_outside)
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_images else 0
     checkup = examine(
@@ -139,31 +125,6 @@ def run(arguments: argparse.Namespace) -> int:
         write_whole(arguments.out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
-
-
-def _asked(arguments: argparse.Namespace, model: Model) -> Model:
-    """The model with what a reward makes of its answers; a dataset that it cannot be asked about has other defects."""
-    from grounding_rewards.commands import signal
-
-    if arguments.model is None:
-        raise ValueError("Expected --model beside --reward, got none. Answers are a model's: name it.")
-    parser = argparse.ArgumentParser()
-    signal.add_arguments(parser)
-    words = ["--model", arguments.model, "--dataset", arguments.dataset, "--images", str(arguments.ask)]
-    words += ["--samples", str(arguments.samples), "--max-new-tokens", str(arguments.max_completion_length)]
-    words += ["--reward", arguments.reward, "--seed", str(arguments.seed), "--bad-rows", "drop"]
-    for option in ("reward_kwargs", "box_format"):
-        if getattr(arguments, option) is not None:
-            words += [f"--{option.replace('_', '-')}", getattr(arguments, option)]
-    words += ["--split", arguments.split[0]] if arguments.split else []
-    words += ["--allow-outside"] if arguments.allow_outside else []
-    options = parser.parse_args(words)
-    reward = signal.configured_reward(options)
-    try:
-        found = signal.ask(options, reward)
-        return model if found is None else replace(model, signal=signal.measure(*found))
-    except ValueError as error:
-        return replace(model, unasked=f"the model could not be asked: {error}")
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
@@ -221,10 +182,4 @@ def _tokens(text: str) -> int:
         raise argparse.ArgumentTypeError(
             f"Expected a number of tokens from 1 up, got {text!r}. Give max_completion_length."
         )
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"Expected a whole number from 1 up, got {text!r}. 8 is usual.")
     return int(text)

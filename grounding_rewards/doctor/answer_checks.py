@@ -12,7 +12,7 @@ from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
-from grounding_rewards.doctor.defects import Check, Defect, Problem
+from grounding_rewards.doctor.defects import CHECKS, Defect, Problem, named
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.parsing import BoxFormat
@@ -27,69 +27,11 @@ _FEWEST_IMAGES = 10
 # Images whose right answers are scored together; their images are held meanwhile.
 _ROWS_AT_ONCE = 64
 
-_NEGATIVES = Check(
-    "negatives",
-    "Hardly any or nearly only images without boxes",
-    "Without negative images a model learns that there is always something to find; with hardly any other it earns "
-    "most by never answering.",
-    "Mix images with and without findings, a quarter to a half without. For phrase grounding, where every phrase "
-    "has a place, no negatives are needed.",
-    severity="warning",
-    unit="images",
-)
-
 
 class AnswerExaminer(Examiner):
     """Negative images, small boxes, prompts and box formats. Also fills the metrics of the case."""
 
-    checks = (
-        _NEGATIVES,
-        Check(
-            "small-boxes",
-            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the "
-            f"image's area",
-            "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
-            "earns "
-            "nothing. Many are left over from masks, where a hand slipped.",
-            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`, in pixels of the image "
-            "itself. If they are findings, feed "
-            "larger images (max_pixels of the processor), or crop.",
-            follows=True,
-            severity="warning",
-        ),
-        Check(
-            "prompt-missing",
-            "Prompts that ask nothing",
-            "Loading stops at such a row; only where a row has no prompt at all, training writes one.",
-            "Write a text or messages into the column prompt, or leave it out.",
-            unit="images",
-        ),
-        Check(
-            "prompt-format",
-            "Prompts that ask for another format than the parser reads",
-            "A model that answers as the prompt asks earns nothing.",
-            "Let the prompt state the box format, or declare the format that the prompt states.",
-            severity="warning",
-            unit="images",
-        ),
-        Check(
-            "answer-in-prompt",
-            "Prompts that hold the answer",
-            "The model learns to copy its prompt, earns the full reward for it, and finds nothing where the answer is "
-            "not "
-            "given.",
-            "Leave the boxes out of the prompt; to show how boxes are written, use placeholders such as x1, y1, x2, "
-            "y2.",
-            unit="images",
-        ),
-        Check(
-            "box-format",
-            "Rows with an unknown box format",
-            "The reward refuses the row.",
-            "Use a name of `grounding_rewards.list_box_formats()`.",
-            unit="images",
-        ),
-    )
+    checks = named("negatives", "small-boxes", "prompt-missing", "prompt-format", "answer-in-prompt", "box-format")
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -132,7 +74,9 @@ class AnswerExaminer(Examiner):
         metrics = self.case.metrics
         images = sum(metrics.per_image.values())
         if images >= _FEWEST_IMAGES and not 0 < metrics.negatives <= _MOST_NEGATIVES * images:
-            yield _NEGATIVES.defect(metrics.negatives, images, f"{metrics.negatives} of {images} images have no box.")
+            yield CHECKS["negatives"].defect(
+                metrics.negatives, images, f"{metrics.negatives} of {images} images have no box."
+            )
 
     def assumptions(self) -> Iterator[str]:
         if self._assumed_resize:
@@ -157,24 +101,7 @@ class AnswerExaminer(Examiner):
 class GoldExaminer(Examiner):
     """Length and reward of right answers. Expects rows without errors."""
 
-    checks = (
-        Check(
-            "gold-length",
-            "Right answers that are longer than the model may write",
-            "The answer is cut off before its last box, so that the full reward can't be earned.",
-            "Raise max_completion_length, or drop the images with most boxes.",
-            unit="images",
-        ),
-        Check(
-            "gold-reward",
-            "Right answers that do not earn the full reward",
-            "Written in the box format and read back, the row's own boxes are not found again: nobody can earn what is "
-            "lost here.",
-            "Use a box format with finer coordinates, larger images, or drop these boxes.",
-            follows=True,
-            unit="images",
-        ),
-    )
+    checks = named("gold-length", "gold-reward")
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)

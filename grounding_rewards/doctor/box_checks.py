@@ -9,7 +9,7 @@ from typing import Any
 
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner, group
-from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
+from grounding_rewards.doctor.defects import CHECKS, EXAMPLES, Check, Defect, Example, Problem, named
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow
 
 #: How boxes in parts of the image become pixels.
@@ -20,99 +20,13 @@ _WHOLE_IMAGE = 0.95
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _MOST_DISTINCT = 10, 0.25, 2000
 _FEWEST_TURNED = 10
 
-_CONSTANT = Check(
-    "constant-box",
-    "The same box on many images",
-    "A default of a labelling tool, or a failed join: the model earns most by answering with it, whatever it sees.",
-    "Find out where the box comes from, and drop it, or drop these images. Where all boxes are of this kind, the true "
-    "ones "
-    "are elsewhere in the source.",
-    severity="warning",
-    unit="images",
-)
-
 
 class BoxExaminer(Examiner):
     """Defects of single boxes, and mistakes that all boxes of a split or reader share."""
 
-    checks = (
-        Check(
-            "box-order",
-            "Boxes in another order than x1, y1, x2, y2",
-            "Every reward compares with the wrong place; the model is taught to miss.",
-        ),
-        Check(
-            "wrong-frame",
-            "Boxes drawn on another size than the image's",
-            "These boxes lie in one corner of the image, or off it; the model is taught to miss.",
-        ),
-        Check(
-            "one-corner",
-            "Boxes that keep to one corner of the image",
-            "Boxes that were drawn on a smaller copy look like this, and findings of one kind may.",
-        ),
-        Check(
-            "normalised-boxes",
-            "Boxes in parts of the image instead of pixels",
-            "Taken for pixels, such a box is smaller than the image's first pixel, and no prediction can match it.",
-            f"Multiply x by width and y by height: {_TO_PIXELS}. Boxes are pixels of the original image, whatever the "
-            "model writes.",
-        ),
-        Check(
-            "negative-placeholder",
-            "Boxes that stand for an image without findings",
-            "Such a box says that there is nothing, but every reward takes it for a finding: on a normal image the "
-            "model is "
-            "taught to mark a corner, or the whole image.",
-            "Leave out these boxes and their labels: an image without findings has boxes [] and labels [].",
-        ),
-        Check(
-            "not-finite",
-            "Boxes that are not four finite numbers",
-            "Such a box matches nothing, and counts as missed in every reward.",
-            "Drop these boxes, or restore the missing coordinates from the source; if an image loses its only box, "
-            "decide whether it is a negative image.",
-        ),
-        Check(
-            "swapped-corners",
-            "Boxes with x2 < x1 or y2 < y1",
-            "Such a box has no area and matches nothing.",
-            "After a look at some of them, sort the corners: boxes = [[min(x1, x2), min(y1, y2), max(x1, x2), max(y1, "
-            "y2)] "
-            "for x1, y1, x2, y2 in boxes].",
-            follows=True,
-        ),
-        Check(
-            "no-area",
-            "Boxes without area",
-            "A point or a line matches nothing, and counts as missed in every reward.",
-            "Drop these boxes; if points are meant, give them the size of the finding.",
-            follows=True,
-        ),
-        Check(
-            "off-image",
-            "Boxes wholly outside the image",
-            "Nothing can be seen there, and most formats can't say it.",
-            "Check that the box belongs to this image and that width and height are the image's; else drop it.",
-            follows=True,
-        ),
-        Check(
-            "partly-off-image",
-            "Boxes that reach over the edge of the image",
-            "Most formats can't say coordinates outside the image, so that the right answer never earns the full "
-            "reward.",
-            "Clip: boxes = [[max(x1, 0), max(y1, 0), min(x2, width), min(y2, height)] for x1, y1, x2, y2 in boxes]. If "
-            "many reach far over, width and height are wrong.",
-            follows=True,
-        ),
-        _CONSTANT,
-        Check(
-            "ignored-image",
-            f"Regions to ignore that cover {_WHOLE_IMAGE:.0%} of the image or more",
-            "Whatever the model invents on such an image is excused.",
-            "Drop the region, or draw it around what could not be judged; leave the image out if that is all of it.",
-            severity="warning",
-        ),
+    checks = named(
+        *("box-order", "wrong-frame", "one-corner", "normalised-boxes", "negative-placeholder", "not-finite"),
+        *("swapped-corners", "no-area", "off-image", "partly-off-image", "constant-box", "ignored-image"),
     )
 
     def __init__(self, case: Case) -> None:
@@ -181,7 +95,7 @@ class BoxExaminer(Examiner):
         for images_of, unit in zip(self._images_of, ("pixels", "parts of the image"), strict=True):
             box, count = max(images_of.items(), key=lambda one: one[1], default=((), 0))
             if count >= max(_FEWEST_CONSTANT, _LEAST_CONSTANT * images):
-                yield _CONSTANT.defect(
+                yield CHECKS["constant-box"].defect(
                     count, images, f"{shown(list(box))} in {unit} on {count} of {images} images with boxes."
                 )
                 return

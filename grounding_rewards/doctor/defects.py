@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 SEVERITIES = ("error", "warning", "note")
@@ -45,7 +47,7 @@ class Defect:
     """What one check found in the dataset.
 
     Attributes:
-        name: a key of :data:`~grounding_rewards.doctor.examine.CHECKS`.
+        name: a key of :data:`CHECKS`.
         severity: one of :data:`SEVERITIES`.
         title: a short description.
         count: number of units affected.
@@ -82,7 +84,7 @@ class Defect:
 class Check(NamedTuple):
     """A mistake to look for.
 
-    name: its key in :data:`~grounding_rewards.doctor.examine.CHECKS` and in JSON.
+    name: its key in :data:`CHECKS` and in JSON.
     title: a short description.
     why: why it matters.
     fix: what to do; empty if it depends on what is found.
@@ -103,3 +105,22 @@ class Check(NamedTuple):
         """A defect of this check, with the first of the examples."""
         first = tuple(examples[:EXAMPLES])
         return Defect(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)
+
+
+def _read_checks() -> dict[str, Check]:
+    table = ConfigParser(interpolation=None)
+    table.read_string((files("grounding_rewards.doctor") / "checks.ini").read_text(encoding="utf-8"))
+    checks = {}
+    for name in table.sections():
+        texts = {key: " ".join(text.split()) for key, text in table[name].items()}
+        checks[name] = Check(name, **{**texts, "follows": "follows" in texts})  # type: ignore[arg-type]
+    return checks
+
+
+#: All checks by name, in the order of reports.
+CHECKS = _read_checks()
+
+
+def named(*names: str) -> tuple[Check, ...]:
+    """The checks of these names."""
+    return tuple(CHECKS[name] for name in names)

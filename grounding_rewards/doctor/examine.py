@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from grounding_rewards.doctor.answer_checks import AnswerExaminer, GoldExaminer
 from grounding_rewards.doctor.box_checks import BoxExaminer
 from grounding_rewards.doctor.case import Case, Examiner
-from grounding_rewards.doctor.defects import SEVERITIES, Defect, ImagePicture
+from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, ImagePicture
 from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.label_checks import LabelExaminer
@@ -19,7 +20,6 @@ from grounding_rewards.doctor.pixels import rows_with_pixels
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
-from grounding_rewards.doctor.signal_checks import SignalExaminer
 from grounding_rewards.doctor.split_checks import SplitExaminer
 
 #: The examiners in stages: a row with an error does not reach the next stage.
@@ -27,10 +27,8 @@ STAGES: tuple[tuple[type[Examiner], ...], ...] = (
     (RowExaminer,),
     # Readers first: their boxes explain repeated ones.
     (ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
-    (GoldExaminer, SignalExaminer),
+    (GoldExaminer,),
 )
-#: All checks by name.
-CHECKS = {check.name: check for stage in STAGES for examiner in stage for check in examiner.checks}
 #: Images in the sample for the page.
 SAMPLE = 12
 
@@ -135,8 +133,14 @@ def examine(
     return Checkup(
         source.name,
         tuple(defects),
-        {name: why for examiner in examiners for name, why in examiner.unchecked().items()},
+        {name: why for examiner in examiners for name, why in examiner.unchecked().items()} | _no_signal(case),
         tuple(assumption for examiner in examiners for assumption in examiner.assumptions()),
         case.metrics,
         tuple(sample),
     )
+
+
+def _no_signal(case: Case) -> dict[str, str]:
+    """Only the model's own answers say whether a reward tells them apart; another command asks for them."""
+    words = ("grounding-rewards", "signal", "--model", case.model.name or "MODEL", "--dataset", case.source.name)
+    return {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}

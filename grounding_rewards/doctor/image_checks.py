@@ -7,69 +7,18 @@ from collections.abc import Iterator
 
 from grounding_rewards.data.checks import list_problems
 from grounding_rewards.doctor.case import QUICK, Bucket, Case, Examiner
-from grounding_rewards.doctor.defects import Check, Defect, Problem
+from grounding_rewards.doctor.defects import CHECKS, Defect, Problem, named
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.images.decoding import has_shape
 
 # Resized copies are usually smaller than this part of the image.
 _NEAR = 0.95
 
-_UNFINISHED = Check(
-    "unfinished-folder",
-    "A prepared folder that is not finished",
-    "Training refuses it: images are missing, and nobody would notice.",
-    "Run the same `grounding-rewards prepare` again: it goes on.",
-    unit="folder",
-)
-_UNREADABLE = Check(
-    "unreadable-row",
-    "Rows that cannot be read",
-    "Loading stops at such a row.",
-    "Write every row as one object with file (or image), width, height, boxes (a list of lists) and labels.",
-    unit="images",
-)
-_PIXEL_CHECKS = (
-    Check(
-        "broken-image",
-        "Images that break off or cannot be decoded",
-        "Their headers are sound, so that training starts, and stops when such an image comes.",
-        "Download or copy the files again, or drop the rows.",
-        unit="images",
-    ),
-    Check(
-        "deep-image",
-        "Images of more than 8 bits",
-        'A plain `convert("RGB")`, as most trainers have it, cuts off at 255 and makes the image white. This package '
-        "spreads the greys of each image from its smallest to its largest value.",
-        "Nothing has to be done here. For other programs write 8-bit copies, as `grounding-rewards prepare` does; CT "
-        "needs its --window.",
-        severity="note",
-        unit="images",
-    ),
-    Check(
-        "one-grey",
-        "Images of a single grey",
-        "There is nothing to be seen: a conversion that failed, or a placeholder.",
-        "Convert these images again, or drop the rows.",
-        severity="warning",
-        unit="images",
-    ),
-)
-_IMAGE_SCALE = Check(
-    "image-scale",
-    "Images of another size than declared, unlike the others",
-    "If the boxes were drawn on the image, or the image was cropped or padded, every box is moved.",
-    "Where the boxes were drawn on the image, give its size in width and height. Where they were drawn on a larger "
-    "original, nothing is wrong.",
-    severity="warning",
-    unit="images",
-)
-
 
 class RowExaminer(Examiner):
     """Missing and unreadable rows."""
 
-    checks = (_UNFINISHED, _UNREADABLE)
+    checks = named("unfinished-folder", "unreadable-row")
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
         if damage := row.damage or "; ".join(list_problems(row.columns)):
@@ -77,52 +26,16 @@ class RowExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         if unfinished := self.case.source.unfinished:
-            yield _UNFINISHED.defect(1, 0, unfinished)
+            yield CHECKS["unfinished-folder"].defect(1, 0, unfinished)
         yield from super().defects()
 
 
 class ImageExaminer(Examiner):
     """Missing images and sizes, and sizes that contradict the image. A smaller copy of the image does not."""
 
-    checks = (
-        Check(
-            "missing-image",
-            "Images that are missing or cannot be read",
-            "Training stops at such an image.",
-            "Restore the file, put a smaller copy in its place if it is too large, or drop the row.",
-            unit="images",
-        ),
-        *_PIXEL_CHECKS,
-        Check(
-            "outside-image",
-            "Images outside the folder of the dataset",
-            "A table from elsewhere may name any image of this machine; training and `prepare` refuse such an image.",
-            "Copy the images into the folder, or give --allow-outside if these images are meant.",
-            unit="images",
-        ),
-        Check(
-            "missing-size",
-            "Images of unknown size",
-            "Boxes can't be brought into the model's coordinates without the size of the image.",
-            "Add the columns width and height: the size in pixels on which the boxes were drawn.",
-            unit="images",
-        ),
-        Check(
-            "exchanged-size",
-            "Width and height exchanged",
-            "Sizes are [height, width] somewhere in the source; every relative coordinate is then wrong.",
-            "Exchange width and height in these rows: numpy and DICOM (Rows, Columns) give the height first.",
-            unit="images",
-        ),
-        Check(
-            "image-size",
-            "Width and height that are not of the image's shape",
-            "Boxes are then moved and stretched against what the model sees.",
-            "Give in width and height the size on which the boxes were drawn. A smaller copy of the image is no "
-            "mistake; a cropped, padded or squeezed one is, unless its boxes went with it.",
-            unit="images",
-        ),
-        _IMAGE_SCALE,
+    checks = named(
+        *("missing-image", "broken-image", "deep-image", "one-grey", "outside-image", "missing-size", "exchanged-size"),
+        *("image-size", "image-scale"),
     )
 
     def __init__(self, case: Case) -> None:
@@ -149,7 +62,7 @@ class ImageExaminer(Examiner):
                 yield Problem("exchanged-size" if is_exchanged else "image-size", detail)
 
     def unchecked(self) -> dict[str, str]:
-        return dict.fromkeys((check.name for check in _PIXEL_CHECKS), QUICK) if self.case.is_quick else {}
+        return dict.fromkeys(("broken-image", "deep-image", "one-grey"), QUICK) if self.case.is_quick else {}
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
@@ -164,7 +77,7 @@ class ImageExaminer(Examiner):
         buckets = [self._scales[kind] for kind, is_doubtful in doubtful.items() if is_doubtful and kind in self._scales]
         if buckets:
             count = sum(bucket.count for bucket in buckets)
-            yield _IMAGE_SCALE.defect(
+            yield CHECKS["image-scale"].defect(
                 count,
                 images,
                 f"{images - count} of {images} images are of the declared size or plain copies.",

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from grounding_rewards.data.checks import is_blank, label_count_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Examiner
-from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
+from grounding_rewards.doctor.defects import CHECKS, Defect, Example, Problem, named
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
@@ -35,55 +35,11 @@ _OPPOSITES = (
     ("hemo", "hydro"),
 )
 
-_SPELLING = Check(
-    "label-spelling",
-    "Several spellings of one label",
-    "Each spelling becomes a finding of its own in prompts, in label-aware rewards and in every table.",
-    "Map them to one: `grounding_rewards.labels.normalize_label`, or a table of your own.",
-    severity="warning",
-    unit="labels",
-)
-_WORDS = Check(
-    "label-words",
-    "Several words for one finding",
-    "By the shared vocabulary these are one finding; counted apart, each is rarer than it is.",
-    "Map them to one name with `grounding_rewards.labels.normalize_label`, or reward with "
-    "`label_matching: synonyms`. If the dataset means different things by them, leave them.",
-    severity="warning",
-    unit="labels",
-)
-
 
 class LabelExaminer(Examiner):
     """Missing and blank labels, and several labels for one finding."""
 
-    checks = (
-        Check(
-            "label-count",
-            "Labels that are not as many as the boxes",
-            "Nobody knows which label belongs to which box.",
-            "Give one label for each box, in the same order.",
-            unit="images",
-        ),
-        Check(
-            "blank-label",
-            "Boxes with a blank label",
-            "The right answer then names a finding without a name.",
-            'Name the finding, or call all of them "finding" if only places are of interest.',
-            severity="warning",
-        ),
-        Check(
-            "null-label",
-            "Labels that a program wrote for a missing value",
-            "A table that was read and written again turns an empty cell into text such as nan; the model is taught "
-            "to say "
-            "it.",
-            "Restore the name from the source; if the row had no finding, leave out box and label.",
-            severity="warning",
-        ),
-        _SPELLING,
-        _WORDS,
-    )
+    checks = named("label-count", "blank-label", "null-label", "label-spelling", "label-words")
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
         if wrong := list(label_count_problems(row.columns)):
@@ -101,8 +57,8 @@ class LabelExaminer(Examiner):
         yield from super().defects()
         labels = self.case.metrics.labels
         groups = label_variants(labels)
-        for check in (_SPELLING, _WORDS):
-            mine = [group for group in groups if (group.why == "words") == (check is _WORDS)]
+        for check in (CHECKS["label-spelling"], CHECKS["label-words"]):
+            mine = [group for group in groups if (group.why == "words") == (check is CHECKS["label-words"])]
             if mine:
                 found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
                 listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]

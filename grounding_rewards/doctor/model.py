@@ -10,7 +10,6 @@ from typing import Any
 from grounding_rewards.doctor.answer_length import estimated_tokens
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.images.resize import resized_size
-from grounding_rewards.metrics.signal_report import SignalReport
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 #: Largest area of an image in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
@@ -25,15 +24,13 @@ class Model:
         box_format: how it writes boxes; None takes the column `box_format`.
         processor: its `transformers` processor, for sizes and tokens; without it both are estimated.
         max_completion_length: tokens that a completion may have.
-        signal: what a reward makes of several of its answers to some images, where it was asked.
-        unasked: why it was not.
+        name: its path or id; empty where it is not known.
     """
 
     box_format: BoxFormat | None = None
     processor: Any = None
     max_completion_length: int = 256
-    signal: SignalReport | None = None
-    unasked: str = "no --model and --reward"
+    name: str = ""
 
     def format_of(self, row: ImageRow) -> BoxFormat | None:
         """The box format for the answer to a row; None if it is missing or unknown."""

@@ -10,7 +10,7 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Bucket, Case, Examiner, group
-from grounding_rewards.doctor.defects import Check, Defect, Problem
+from grounding_rewards.doctor.defects import CHECKS, Defect, Problem, named
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.overlap import pairwise_iou
 
@@ -20,23 +20,11 @@ _LEAST_OVERLAP, _MOST_OVERLAP = 0.3, 0.95
 # images of VinDr-CXR by one reader each, 4,290 of 4,365 with the boxes of all three together.
 _LEAST_SHARE, _FEWEST_IMAGES = 0.3, 5
 
-_UNMERGED = Check(
-    "unmerged-readers",
-    "Boxes of several readers that were not merged",
-    "Every finding stands there several times, each a little elsewhere: the right answer has to repeat it, and an "
-    "answer "
-    "that says it once is punished.",
-    "Say who drew what in reader_boxes and reader_labels (the readers of VinDr and PadChest do), and merge: "
-    "`grounding-rewards prepare … --readers consensus` (or majority, any-of).",
-    severity="error",
-    unit="images",
-)
-
 
 class ReaderExaminer(Examiner):
     """Images on which boxes of one label overlap, over many images."""
 
-    checks = (_UNMERGED,)
+    checks = named("unmerged-readers")
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
@@ -70,7 +58,7 @@ class ReaderExaminer(Examiner):
                 f"{_LEAST_OVERLAP} to {_MOST_OVERLAP}."
             )
             examples = [example for bucket in here for example in bucket.examples]
-            yield _UNMERGED.defect(count, self.case.totals["images"], found, examples)
+            yield CHECKS["unmerged-readers"].defect(count, self.case.totals["images"], found, examples)
 
 
 def label_overlaps(drawing: Drawing) -> list[tuple[int, int, float]] | None:

@@ -13,7 +13,7 @@ from grounding_rewards.data.patients import patient_in_name
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import QUICK, Case, Examiner
-from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
+from grounding_rewards.doctor.defects import CHECKS, Defect, Example, Problem, named
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.overlap import pairwise_iou
 
@@ -30,85 +30,12 @@ class _Seen(NamedTuple):
     prompt: int
 
 
-_COPY = Check(
-    "image-copy",
-    "The same image under another name",
-    "Copies, encoded again or resized, count twice; if their boxes differ, the model is punished for either answer.",
-    "Keep one of them, after a look at both.",
-    severity="note",
-    unit="images",
-)
-_COPY_LEAK = Check(
-    "copy-leak",
-    "Copies of an image in several splits",
-    "The model has seen the image, and mostly its answer too: every metric on this split is too good.",
-    "Take the copies out of the training split; `grounding-rewards prepare` keeps copies on one side.",
-    unit="images",
-)
-
-
 class RepeatExaminer(Examiner):
     """Repeated boxes, images and patients."""
 
-    checks = (
-        Check(
-            "duplicate-boxes",
-            "The same box twice",
-            "The right answer has to say the box as often as it is listed, and saying it once is punished.",
-            "Keep one of each box and label on an image.",
-            severity="warning",
-        ),
-        Check(
-            "near-duplicate-boxes",
-            "Almost the same box twice",
-            f"Boxes of one label with an IoU above {_NEAR_DUPLICATE} are one finding drawn by several readers; the "
-            "model would have to say it several times.",
-            "Merge the readers before training: `grounding-rewards prepare … --readers consensus` (or majority, "
-            "any-of).",
-            follows=True,
-            severity="warning",
-        ),
-        Check(
-            "repeated-id",
-            "The same id twice",
-            "A row per box or per reader teaches that each box is all there is on the image, and punishes the others.",
-            "Group the rows by image, so that one row has all boxes; give several questions about an image "
-            "their own ids.",
-            severity="warning",
-            unit="images",
-        ),
-        Check(
-            "repeated-image",
-            "The same image twice",
-            "The image counts twice, and if its boxes differ, the model is punished for either answer.",
-            "Keep one row of each image and prompt, with all boxes; if the boxes differ, find out which are right.",
-            severity="warning",
-            unit="images",
-        ),
-        Check(
-            "image-leak",
-            "Images in several splits",
-            "The model has seen the answers: every metric on this split is too good.",
-            "Take these images out of the training split.",
-            unit="images",
-        ),
-        _COPY,
-        _COPY_LEAK,
-        Check(
-            "patient-leak",
-            "Patients in several splits",
-            "Images of one patient look alike, findings included: every metric on the held-out split is too good.",
-            "Split by patient: `grounding-rewards prepare` does so wherever the source names patients.",
-            unit="patients",
-        ),
-        Check(
-            "patient-name-leak",
-            "Patients in several splits, by the names of their files",
-            "Names such as patient00003_study1.png tell the patient of rows without patient_id; such a leak is as bad.",
-            "Add patient_id to the rows, and split by it; `grounding-rewards prepare` goes by such names too.",
-            severity="warning",
-            unit="patients",
-        ),
+    checks = named(
+        *("duplicate-boxes", "near-duplicate-boxes", "repeated-id", "repeated-image", "image-leak", "image-copy"),
+        *("copy-leak", "patient-leak", "patient-name-leak"),
     )
 
     def __init__(self, case: Case) -> None:
@@ -164,20 +91,21 @@ class RepeatExaminer(Examiner):
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
-        found: dict[Check, dict[int, Example]] = {_COPY: {}, _COPY_LEAK: {}}
+        found: dict[str, dict[int, Example]] = {"image-copy": {}, "copy-leak": {}}
         for first, later in find_copies(self._signatures):
             before, example = self._first[first], self._first[later]
-            check = _COPY if before.split == example.split else _COPY_LEAK
             where = f"a copy of row {before.row} of {before.split} (id {before.id})"
-            found[check].setdefault(later, example._replace(detail=where))
+            name = "image-copy" if before.split == example.split else "copy-leak"
+            found[name].setdefault(later, example._replace(detail=where))
         # An image that leaks is not listed as a mere copy too.
-        copies = {place: one for place, one in found[_COPY].items() if place not in found[_COPY_LEAK]}
-        for check, examples in ((_COPY, copies), (_COPY_LEAK, found[_COPY_LEAK])):
+        for place in found["copy-leak"]:
+            found["image-copy"].pop(place, None)
+        for name, examples in found.items():
             if examples:
-                yield check.defect(len(examples), self.case.totals["images"], examples=list(examples.values()))
+                yield CHECKS[name].defect(len(examples), self.case.totals["images"], examples=list(examples.values()))
 
     def unchecked(self) -> dict[str, str]:
-        unchecked = dict.fromkeys((_COPY.name, _COPY_LEAK.name), QUICK) if self.case.is_quick else {}
+        unchecked = dict.fromkeys(("image-copy", "copy-leak"), QUICK) if self.case.is_quick else {}
         if len(self.case.metrics.images) < 2:
             leaks = ("image-leak", "copy-leak", "patient-leak", "patient-name-leak")
             return unchecked | dict.fromkeys(leaks, "there is one split only")
