@@ -185,8 +185,7 @@ def _write_page(
     evaluation: StoredEvaluation,
 ) -> None:
     from grounding_rewards.logs.run_log import read_entries
-    from grounding_rewards.report.diff_page import DiffPage, ImagePair, render_diff_page
-    from grounding_rewards.report.picture import draw_images
+    from grounding_rewards.report.diff_page import ImagePair, pairs_plot, render_diff_page
     from grounding_rewards.report.training_curves import training_plot
 
     in_b = {image.id: image for image in b}
@@ -195,18 +194,20 @@ def _write_page(
     load_image = _image_loader(b, evaluation.facts, options.b, options.allow_outside)
     path = options.log or _training_log(evaluation.facts)
     training = None if path is None else training_plot(read_entries(path))
-    page = DiffPage(
-        comparison=comparison,
+    matching = comparison.found.label_matching
+    page = render_diff_page(
+        comparison,
+        pairs,
         subtitle=_subtitle(comparison.found, evaluation.facts),
-        pairs=pairs,
         reward=reward,
         load_image=load_image,
-        label_matching=comparison.found.label_matching,
+        label_matching=matching,
         training=training,
     )
+    picture = pairs_plot(pairs, comparison.names, reward, load_image, label_matching=matching)
     with whole_folder(options.html.parent) as unfinished:
-        write_whole(unfinished / options.html.name, render_diff_page(page))
-        write_whole(unfinished / "images.png", draw_images(pairs, comparison.names, reward, load_image))
+        write_whole(unfinished / options.html.name, page)
+        picture.save(unfinished / "images.png", "png", dpi=110)
         if training is not None:
             training.save(unfinished / "curves.png", "png", dpi=130)
 

@@ -5,7 +5,7 @@ Reference boxes are dashed and predicted ones solid, in the colours that pages g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,12 +37,12 @@ _SIDE, _DPI = 4.8, 100
 _TITLE = 0.5
 
 
-def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:
+def answer_picture(annotated: AnsweredImage, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:
     """Draw an image with its reference boxes and the boxes of its answer.
 
     Args:
         annotated: with its answer; the first :data:`MOST_BOXES` boxes of each kind are drawn.
-        image: its pixels, of any size; black where there is none.
+        image: its pixels, of any size; black where there are none.
         label_matching: `"ignore"`, `"exact"` or `"synonyms"`: whether a box is right only under the finding's label.
 
     Returns:
@@ -51,7 +51,7 @@ def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: st
 
     Example:
         >>> image = AnsweredImage("a", 200, 100, gt=[[10, 10, 60, 60]], gt_labels=["mass"], pred=[[10, 10, 60, 50]])
-        >>> draw_image(image, None).shape
+        >>> answer_picture(image, None).shape
         (290, 480, 3)
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -62,9 +62,7 @@ def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: st
     # A strip of an image has a picture all the same.
     width, height = (max(1.0, side * scale) for side in (annotated.width, annotated.height))
     figure = Figure(figsize=(width, height + _TITLE), dpi=_DPI, facecolor="#16191d")
-    axis = figure.add_axes((0, 0, 1, height / (height + _TITLE)))
-    show_image(axis, annotated, image)
-    _draw_outcomes(axis, annotated, outcomes)
+    draw_answer(figure.add_axes((0, 0, 1, height / (height + _TITLE))), annotated, image, outcomes)
     title = f"{annotated.id}\n{image_summary(annotated, outcomes)}"
     figure.text(0.02, 0.99, title, color="#e6e8eb", fontsize=8, va="top", parse_math=False)
     canvas = FigureCanvasAgg(figure)
@@ -72,38 +70,21 @@ def draw_image(annotated: AnsweredImage, image: Image | None, label_matching: st
     return np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
 
-def show_image(axis: Axes, annotated: AnsweredImage, image: Image | None) -> None:
-    """Show the image in the coordinates of its boxes; black where there is none."""
-    axis.imshow(
-        np.zeros((1, 1)) if image is None else np.asarray(image),
-        cmap="gray",
-        extent=(0, annotated.width, annotated.height, 0),
-        aspect="auto",
-    )
-    axis.set_axis_off()
-
-
-def draw_boxes(axis: Axes, boxes: NDArray[np.float64], colour: str, **style: Any) -> None:
-    """Draw boxes that are finite, with a dark edge that keeps every line visible on white findings.
-
-    Args:
-        axis: that shows the image.
-        boxes: `(n, 4)` in pixels of the image.
-        colour: of their lines.
-        **style: of `matplotlib.patches.Rectangle`, `linewidth` among it.
-    """
+def draw_answer(axis: Axes, annotated: AnsweredImage, image: Image | None, outcomes: BoxOutcomes) -> None:
+    """Draw an image and its boxes by outcome; a dark edge keeps every line visible on white findings."""
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    edge = [withStroke(linewidth=style["linewidth"] + 1.6, foreground="#00000090")]
-    for x1, y1, x2, y2 in boxes[np.isfinite(boxes).all(axis=1)].tolist():
-        axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, path_effects=edge, **style))
-
-
-def _draw_outcomes(axis: Axes, image: AnsweredImage, outcomes: BoxOutcomes) -> None:
-    for box, outcome in zip(image.gt[:MOST_BOXES, None], outcomes.gt, strict=False):
-        missed = outcome == MISSED
-        dashes = (0, (4, 2)) if missed else (0, (2, 3))
-        draw_boxes(axis, box, REFERENCE[outcome], linestyle=dashes, linewidth=2.2 if missed else 1.4)
-    for box, outcome in zip(image.pred[:MOST_BOXES, None], outcomes.pred, strict=False):
-        draw_boxes(axis, box, PREDICTED[outcome], linestyle="solid", linewidth=1.6)
+    pixels = np.zeros((1, 1)) if image is None else np.asarray(image)
+    axis.imshow(pixels, cmap="gray", extent=(0, annotated.width, annotated.height, 0), aspect="auto")
+    axis.set_axis_off()
+    for boxes, found, colours, dashes in (
+        (annotated.gt, outcomes.gt, REFERENCE, (0, (2, 3))),
+        (annotated.pred, outcomes.pred, PREDICTED, "solid"),
+    ):
+        for (x1, y1, x2, y2), outcome in zip(boxes[:MOST_BOXES].tolist(), found, strict=False):
+            if np.isfinite((x1, y1, x2, y2)).all():
+                width, line = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, dashes)
+                edge = [withStroke(linewidth=width + 1.6, foreground="#00000090")]
+                style = {"edgecolor": colours[outcome], "linestyle": line, "linewidth": width, "path_effects": edge}
+                axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, **style))

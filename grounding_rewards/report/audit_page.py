@@ -10,7 +10,7 @@ from grounding_rewards.audit.play import FINDINGS, Audit, Played
 from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
 from grounding_rewards.metrics.estimates import counted, format_interval, format_value
-from grounding_rewards.report.page import Items, Page, Section, Tile
+from grounding_rewards.report.page import Page, Section, Tile
 from grounding_rewards.report.reward_plots import response_plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
@@ -66,7 +66,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
         verdict=verdict(done),
         tiles=tiles,
         sections=[
-            Section("What was found", found or [Items(["Nothing earns what it should not."])]),
+            Section("What was found", found or [["Nothing earns what it should not."]]),
             Section(
                 "What every policy earns",
                 [audit_table(done)],

@@ -125,15 +125,19 @@ def comparison_tables(comparison: Comparison) -> list[Table]:
 
 
 def _line(name: str, change: Change) -> list[str | Cell]:
-    kind = {1: "better", -1: "worse"}.get(change.shown_by_interval(), "")
     return [
         name,
         estimate_cell(change.a),
         estimate_cell(change.b),
-        estimate_cell(change.difference, signed=True, kind=kind),
+        estimate_cell(change.difference, signed=True, kind=kind_of(change.shown_by_interval())),
         " / ".join(map(str, change.units)) if any(change.units) else NOTHING,
         *map(p_cell, (change.p, change.holm)),
     ]
+
+
+def kind_of(sign: float) -> str:
+    """How a change is coloured."""
+    return "better" if sign > 0 else "worse" if sign < 0 else "soft"
 
 
 def print_difference(comparison: Comparison, console: Console) -> None:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from grounding_rewards.images.drawn_boxes import draw_answer
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.boxes_shown import MOST_BOXES, format_iou
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import box_outcomes
-from grounding_rewards.report.comparison_tables import Comparison, caption, comparison_tables
+from grounding_rewards.report.comparison_tables import Comparison, caption, comparison_tables, kind_of
 from grounding_rewards.report.page import (
     GUARD,
     Card,
     Cards,
     Choice,
-    Fold,
-    Items,
     Legend,
     Page,
-    Panel,
     Section,
-    Terms,
     Tile,
     answer_card,
     answer_panel,
@@ -34,7 +30,10 @@ from grounding_rewards.report.render import jpeg_uri
 from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from PIL.Image import Image
+
+    LoadImage = Callable[[AnsweredImage], Image | None]
 
 #: Longest side in pixels of an image on the page; with the number of images it bounds the size of the file.
 LONGEST_SIDE = 448
@@ -51,29 +50,6 @@ class ImagePair(NamedTuple):
 
     a: AnsweredImage
     b: AnsweredImage
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffPage:
-    """What the page of a comparison shows.
-
-    Attributes:
-        comparison: how the runs differ.
-        subtitle: on which images.
-        pairs: the images that both runs have.
-        reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
-        load_image: opens the image, None where there is none; called only for the images that are shown.
-        label_matching: by which boxes are called right, as in the metrics.
-        training: from :func:`grounding_rewards.report.training_curves.training_plot`.
-    """
-
-    comparison: Comparison
-    subtitle: str
-    pairs: Sequence[ImagePair]
-    reward: str
-    load_image: Callable[[AnsweredImage], Image | None]
-    label_matching: str = "ignore"
-    training: Plot | None = None
 
 
 def gallery(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
@@ -123,13 +99,30 @@ def _gain(pair: ImagePair, reward: str) -> float:
     return pair.b.rewards[reward] - pair.a.rewards[reward]
 
 
-def render_diff_page(page: DiffPage) -> str:
+def render_diff_page(
+    comparison: Comparison,
+    pairs: Sequence[ImagePair],
+    *,
+    subtitle: str,
+    reward: str,
+    load_image: LoadImage,
+    label_matching: str = "ignore",
+    training: Plot | None = None,
+) -> str:
     """Write the whole page.
+
+    Args:
+        comparison: how the runs differ.
+        pairs: the images that both runs have.
+        subtitle: on which images.
+        reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
+        load_image: opens an image, None where there is none; called only for those that are shown.
+        label_matching: by which boxes are called right, as in the metrics.
+        training: from :func:`grounding_rewards.report.training_curves.training_plot`.
 
     Returns:
         An HTML document that refers to nothing outside itself.
     """
-    comparison = page.comparison
     a, b = comparison.names
     found = comparison.found.metrics
     shown = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
@@ -138,59 +131,81 @@ def render_diff_page(page: DiffPage) -> str:
             one.metric.heading,
             f"{format_value(one.a.value)} → {format_value(one.b.value)}",
             f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
-            kind=_kind(one.shown_by_interval()),
+            kind=kind_of(one.shown_by_interval()),
         )
         for one in shown
         if is_measured(one.a) or is_measured(one.b)
     ]
     table, *parts = comparison_tables(comparison)
-    definitions = {
-        one.metric.heading: one.metric.definition for key in comparison.metrics if (one := found[key]).metric.definition
-    }
-    chosen = gallery(page.pairs, page.reward)
-    cards: list[Any] = [
-        Section(one.title, [Cards([_card(page, page.pairs[k]) for k in one.places])], one.note) for one in chosen
+    metrics = [found[key].metric for key in comparison.metrics]
+    definitions = {one.heading: one.definition for one in metrics if one.definition}
+    folded = {"What each metric is": definitions, **{one.title: one._replace(title="") for one in parts}}
+
+    def card(pair: ImagePair) -> Card:
+        image, gain = load_image(pair.b), _gain(pair, reward)
+        panels = []
+        for name, answered in zip((a, b), pair, strict=True):
+            outcomes = box_outcomes(answered, label_matching)
+            boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
+            lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
+            named = f"{name} {answered.rewards[reward]:.2f}"
+            text = answered.text[:_MOST_TEXT]
+            panels.append(answer_panel(answered, outcomes, named, lines=lines[:MOST_BOXES], text=text))
+        uri = jpeg_uri(image, LONGEST_SIDE) if image else ""
+        return answer_card(pair, panels, uri, Cell(format_value(gain, signed=True), kind=kind_of(gain)))
+
+    cards = [
+        Section(one.title, [Cards([card(pairs[k]) for k in one.places])], one.note) for one in gallery(pairs, reward)
     ]
     return Page(
         title=f"{b} compared with {a}",
-        subtitle=page.subtitle,
+        subtitle=subtitle,
         verdict=comparison.verdict,
         tiles=tiles[:_MOST_TILES],
         sections=[
             Section(
                 "Metrics",
-                [
-                    table,
-                    Fold("What each metric is", [Terms(definitions)]),
-                    *(Fold(one.title, [one._replace(title="")]) for one in parts),
-                ],
+                [table, *(Section(title, [block], kind="fold") for title, block in folded.items())],
                 caption(comparison),
             ),
-            Section("Training", [page.training] if page.training else []),
-            Section("Images", [Legend(page.label_matching), *cards] if cards else []),
-            Section("How it was compared", [Items(comparison.facts)]),
+            Section("Training", [training] if training else []),
+            Section("Images", [Legend(label_matching), *cards] if cards else []),
+            Section("How it was compared", [comparison.facts]),
         ],
         footer=GUARD,
     ).render()
 
 
-def _kind(sign: float) -> str:
-    return "better" if sign > 0 else "worse" if sign < 0 else "soft"
+def pairs_plot(
+    pairs: Sequence[ImagePair],
+    names: tuple[str, str],
+    reward: str,
+    load_image: LoadImage,
+    *,
+    label_matching: str = "ignore",
+    count: int = 5,
+) -> Plot:
+    """The first images in two rows, A above B, for a README or a slide.
 
+    The first images, not the best ones: nobody chose them.
 
-def _card(page: DiffPage, pair: ImagePair) -> Card:
-    image = page.load_image(pair.b)
-    gain = _gain(pair, page.reward)
-    panels = [_panel(annotated, name, page) for name, annotated in zip(page.comparison.names, pair, strict=True)]
-    uri = jpeg_uri(image, LONGEST_SIDE) if image else ""
-    return answer_card(pair, panels, uri, Cell(format_value(gain, signed=True), kind=_kind(gain)))
+    Args:
+        pairs: images that both runs have, in their own order.
+        names: of A and of B.
+        reward: name of the reward that is written above each image.
+        load_image: opens an image, None where there is none.
+        label_matching: by which boxes are called right.
+        count: number of images.
+    """
+    shown = pairs[:count]
 
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots(2, len(shown), squeeze=False)
+        for column, pair in enumerate(shown):
+            image = load_image(pair.b)
+            for axis, answered, name in zip(axes[:, column], pair, names, strict=True):
+                draw_answer(axis, answered, image, box_outcomes(answered, label_matching))
+                axis.set_aspect("equal")
+                axis.set_title(f"{name}: reward {answered.rewards[reward]:.2f}")
 
-def _panel(image: AnsweredImage, name: str, page: DiffPage) -> Panel:
-    outcomes = box_outcomes(image, page.label_matching)
-    lines = [
-        (f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}")
-        for label, outcome, iou in zip(image.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
-    ]
-    named = f"{name} {image.rewards[page.reward]:.2f}"
-    return answer_panel(image, outcomes, named, lines=lines[:MOST_BOXES], text=image.text[:_MOST_TEXT])
+    return Plot("images", "Images", "The first images.", draw, (2.1 * len(shown), 5.0))

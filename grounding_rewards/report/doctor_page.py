@@ -18,7 +18,7 @@ from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, Example
 from grounding_rewards.doctor.examine import Checkup
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent
-from grounding_rewards.report.page import GUARD, Card, Cards, Items, Page, Panel, Section, Terms, Tile
+from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile
 from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
 from grounding_rewards.report.render import data_uri
 from grounding_rewards.report.tables import Cell, Table
@@ -68,7 +68,7 @@ def render_doctor_page(checkup: Checkup) -> str:
             Tile("labels", f"{len(metrics.labels):,}", note=", ".join(name for name, _ in labels[:3])),
         ],
         sections=[
-            Section("Defects", defects if listed else [Items(["Nothing was found."])]),
+            Section("Defects", defects if listed else [["Nothing was found."]]),
             Section("Distributions", _histograms(metrics), "Sound boxes only."),
             Section(
                 "Labels",
@@ -79,9 +79,9 @@ def render_doctor_page(checkup: Checkup) -> str:
             ),
             Section("Where the boxes lie", list(_heat_maps(metrics))),
             Section("Images", [Cards(sample, small=True)] if sample else [], "Drawn at random. Blue: sound; red: not."),
-            Section("Assumed", [Items(checkup.assumptions)] if checkup.assumptions else []),
-            Section("Not looked for", [Terms(unchecked)] if unchecked else []),
-            Section("Looked for and not found", [Items([CHECKS[name].title for name in checkup.passed])]),
+            Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
+            Section("Not looked for", [unchecked] if unchecked else []),
+            Section("Looked for and not found", [[CHECKS[name].title for name in checkup.passed]]),
         ],
         footer=GUARD if sample else "",
     ).render()
@@ -129,8 +129,8 @@ def _defect(defect: Defect) -> Section:
     images = [_card(one.image, f"{place(one)}: {one.detail}") for one in defect.examples if one.image is not None]
     examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
-    blocks: list[Any] = [Terms({word: text for word, text in words.items() if text})]
-    blocks += [Cards(images, small=True)] if images else [Items(list(filter(None, examples)))] if any(examples) else []
+    blocks: list[Any] = [{word: text for word, text in words.items() if text}]
+    blocks += [Cards(images, small=True)] if images else [list(filter(None, examples))] if any(examples) else []
     return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
 
 

@@ -22,25 +22,16 @@ from grounding_rewards.metrics.boxes_shown import broken_count, format_iou, has_
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.outcomes import (
-    IGNORED,
-    MISSED,
-    WRONG_LABEL,
-    WRONG_PLACE,
-    BoxOutcomes,
-    outcomes_of,
-)
+from grounding_rewards.metrics.outcomes import IGNORED, MISSED, WRONG_LABEL, WRONG_PLACE, BoxOutcomes, outcomes_of
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report.evaluation_plots import plots
 from grounding_rewards.report.page import (
     GUARD,
     Choice,
-    Fold,
     Gallery,
     Legend,
     Page,
     Section,
-    Terms,
     Tile,
     choose_images,
     is_measured,
@@ -139,16 +130,16 @@ class _JudgedImage(NamedTuple):
     @property
     def tags(self) -> list[str]:
         """Status of the answer, what it is right or wrong about, and reasons for which boxes were rejected."""
-        boxes = [one for one in self.outcomes.pred if one != IGNORED]
-        has_box = bool(boxes) or broken_count(self.image) > 0
+        image, boxes = self.image, set(self.outcomes.pred) - {IGNORED}
+        has_box = bool(boxes) or broken_count(image) > 0
         found = {
-            HALLUCINATED: self.image.is_normal and has_box,
-            RIGHT_NORMAL: self.image.is_normal and not has_box and self.image.status == "empty",
+            HALLUCINATED: image.is_normal and has_box,
+            RIGHT_NORMAL: image.is_normal and not has_box and image.status == "empty",
             MISSED_FINDING: MISSED in self.outcomes.gt,
             MISLABELLED: WRONG_LABEL in boxes,
-            MISPLACED: not self.image.is_normal and WRONG_PLACE in boxes,
+            MISPLACED: not image.is_normal and WRONG_PLACE in boxes,
         }
-        return [self.image.status, *(tag for tag, holds in found.items() if holds), *self.image.rejected]
+        return [image.status, *(tag for tag, holds in found.items() if holds), *image.rejected]
 
 
 def gallery(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
@@ -194,51 +185,48 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         2
     """
     found = page.evaluation
-    judged = _judged(page)
     drawn = {plot.name: plot for plot in plots(found)}
     table = evaluation_table(found, page.reward_names)
 
     def some(*names: str) -> list[Any]:
         return [drawn[name] for name in names if name in drawn]
 
-    def folded(title: str, rows: Mapping[str, Any], headings: Mapping[str, str], first: str) -> list[Fold]:
-        made = metrics_table(rows, headings, first=first)
-        return [Fold(f"{title} as a table", [made])] if len(made.header) > 1 else []
+    def folded(title: str, rows: Mapping[str, Any], headings: Mapping[str, str]) -> list[Section]:
+        made = metrics_table(rows, headings, first=title)
+        return [Section(f"{title} as a table", [made], kind="fold")] if len(made.header) > 1 else []
 
     definitions = {one.heading: one.definition for one in found.metrics.values() if one.definition}
-    measured = [table._replace(note=_TABLE_NOTE), Fold("What each metric is", [Terms(definitions)])]
-    images: list[Any] = []
-    if judged:
-        data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP))
-        images = [Legend(page.label_matching), Gallery(data)]
-        told = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists "
-        told += f"{'all' if len(data['images']) == len(judged) else format(len(data['images']), ',')} of them."
+    meanings = Section("What each metric is", [definitions], kind="fold")
+    judged = _judged(page)
+    data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP))
+    listed = "all" if len(data["images"]) == len(judged) else f"{len(data['images']):,}"
+    shown = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists {listed} of them."
     facts = {name: str(value) for name, value in found.facts.items() if value != ""}
     return Page(
         title=page.title,
         subtitle=page.subtitle,
         tiles=_tiles(page),
         sections=[
-            Section("Metrics", [*(measured if table.rows else []), *some("systems")]),
+            Section("Metrics", [*([table, meanings] if table.rows else []), *some("systems")], _TABLE_NOTE),
             Section("Curves", some("precision_recall", "froc", "calibration", "iou_histogram")),
             Section(
                 "By label, size and source" if found.per_source else "By label and size",
                 [
                     *some("per_label", "per_size", "confusion"),
-                    *folded("Labels", group_rows(found.per_label), found.headings, "label"),
-                    *folded("Sizes", group_rows(found.per_size), found.headings, "size"),
-                    *folded("Sources", group_rows(found.per_source), found.headings, "source"),
+                    *folded("Labels", group_rows(found.per_label), found.headings),
+                    *folded("Sizes", group_rows(found.per_size), found.headings),
+                    *folded("Sources", group_rows(found.per_source), found.headings),
                 ],
             ),
             Section(
                 "Robustness",
                 [
                     *some("robustness_corruptions", "robustness_pgd"),
-                    *folded("Robustness", robustness_rows(found.robustness), ROBUSTNESS_METRICS, "change"),
+                    *folded("Robustness", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
                 ],
             ),
-            Section("Images", images, told if images else ""),
-            Section("How it was measured", [Terms(facts)] if facts else []),
+            Section("Images", [Legend(page.label_matching), Gallery(data)] if judged else [], shown),
+            Section("How it was measured", [facts] if facts else []),
         ],
         footer=GUARD,
         style="evaluation_page.css",
@@ -259,53 +247,31 @@ def _judged(page: EvaluationPage) -> list[_JudgedImage]:
 
 
 def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Choice]:
-    def having(tag: str) -> list[int]:
-        return [place for place in readable if tag in tags[place]]
-
-    def share(places: Sequence[int], of: int, what: str, having: str) -> str:
-        part = f" ({100 * len(places) / of:.1f} %)" if of else ""
-        return f"{len(places)} of {of} {what}{part} {having}; an even selection over the dataset."
-
     tags = [set(one.tags) for one in judged]
     unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
-    readable = [place for place, one in enumerate(judged) if not one.is_unreadable]
-    normal = sum(one.image.is_normal for one in judged)
-    ranked = sorted(
-        (place for place, one in enumerate(judged) if not one.image.is_normal),
-        key=lambda place: judged[place].part(reward),
-    )
-    missed, hallucinated, kept = having(MISSED_FINDING), having(HALLUCINATED), having(RIGHT_NORMAL)
+
+    def having(tag: str) -> list[int]:
+        return [place for place, one in enumerate(judged) if tag in tags[place] and not one.is_unreadable]
+
+    def share(title: str, places: Sequence[int], of: int, what: str) -> Choice:
+        part = f"{len(places)} ({100 * len(places) / of:.1f} %)" if of else "0"
+        return Choice(title, f"{part} of {of} {what}; an even selection over the dataset.", places)
+
+    ranked = [place for place, one in enumerate(judged) if not one.image.is_normal]
+    ranked.sort(key=lambda place: judged[place].part(reward))
+    missed, n, normal = having(MISSED_FINDING), len(ranked), len(judged) - len(ranked)
     mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
-    failed = {*missed, *mislabelled, *unreadable}
-    complete = [place for place in ranked if place not in failed]
-    n, half = len(ranked), len(complete) // 2
+    complete = [place for place in ranked if place not in {*missed, *mislabelled, *unreadable}]
+    found, half = f"{len(complete)} of {n} images with findings have every finding found", len(complete) // 2
     wanted = [
-        Choice("Missed", share(missed, n, "images with findings", "have a finding that no box is right about"), missed),
-        Choice(
-            "Wrong label",
-            share(mislabelled, n, "images with findings", "miss none, but call one something else"),
-            mislabelled,
-        ),
-        Choice(
-            "Hallucinated",
-            share(hallucinated, normal, "normal images", "have a box, where there is nothing to find"),
-            hallucinated,
-        ),
-        Choice(
-            "Unparseable",
-            share(unreadable, len(judged), "answers", "hold neither a complete box nor a no-finding statement"),
-            unreadable,
-        ),
-        Choice(
-            "Worst of the complete",
-            f"{len(complete)} of {n} images with findings have every finding found; here the lowest {reward}: loose "
-            "boxes, or some too many.",
-            complete[:half],
-            "first",
-        ),
-        Choice("Best", f"Every finding found, and the highest {reward}.", complete[half:][::-1], "first"),
+        share("Missed", missed, n, "images with findings have a finding that no box is right about"),
+        share("Wrong label", mislabelled, n, "images with findings miss none, but call one something else"),
+        share("Hallucinated", having(HALLUCINATED), normal, "normal images have a box, where nothing is to be found"),
+        share("Unparseable", unreadable, len(judged), "answers hold neither a complete box nor a no-finding statement"),
+        Choice("Worst of the complete", f"{found}; here the lowest {reward}: loose boxes.", complete[:half], "first"),
+        Choice("Best", f"{found}; here the highest {reward}.", complete[half:][::-1], "first"),
         Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
-        Choice("Right normal images", share(kept, normal, "normal images", "have no box, as it should be"), kept),
+        share("Right normal images", having(RIGHT_NORMAL), normal, "normal images have no box, as it should be"),
     ]
     return choose_images(wanted, count)
 
@@ -330,9 +296,6 @@ def _tiles(page: EvaluationPage) -> list[Tile]:
             said = f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}" if of else note
             tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), said))
     return tiles
-
-
-# Images, which evaluation_page.js draws from one block of JSON
 
 
 def _data(page: EvaluationPage, judged: Sequence[_JudgedImage], groups: Sequence[Choice]) -> dict[str, Any]:
@@ -371,50 +334,40 @@ def _pictures(page: EvaluationPage, judged: Sequence[_JudgedImage], chosen: Sequ
 
 def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
     most = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(judged))))
-    for one in judged:
-        image, outcomes = one.image, one.outcomes
+
+    def boxes(all_boxes: Any, *columns: Sequence[Any]) -> list[list[Any]]:
+        """For each box its corners, None for what is not finite, and what else is known of it, a column each."""
+        corners = ([_rounded(corner) for corner in box] for box in all_boxes[:MOST_BOXES].tolist())
+        return [[*box, *others] for box, *others in zip(corners, *columns, strict=False)]
+
+    for image, outcomes, overlap, ceilings in judged:
         scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
+        gt_ious, ious = (map(format_iou, one.tolist()) for one in (outcomes.gt_ious, outcomes.pred_ious))
+        others = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
         yield {
             "id": image.id,
             "patient": image.patient,
             "view": image.view,
             "sides": has_sides(image),
             "size": [_rounded(image.width), _rounded(image.height)],
-            "gt": _boxes(image.gt.tolist(), image.gt_labels, outcomes.gt, _ious(outcomes.gt_ious)),
-            "pred": _boxes(
-                image.pred.tolist(),
-                image.pred_labels,
-                outcomes.pred,
-                _ious(outcomes.pred_ious),
-                scores,
-                [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)],
-            ),
-            "ignore": _boxes(image.ignore.tolist()),
+            "gt": boxes(image.gt, image.gt_labels, outcomes.gt, gt_ious),
+            "pred": boxes(image.pred, image.pred_labels, outcomes.pred, ious, scores, others),
+            "ignore": boxes(image.ignore),
             "n": [len(image.gt), len(image.pred)],
-            "overlap": None if one.overlap is None else _rounded(one.overlap, 4),
-            "tags": one.tags,
+            "overlap": _rounded(overlap, 4),
+            "tags": _JudgedImage(image, outcomes, overlap, ceilings).tags,
             "summary": image_summary(image, outcomes),
             "reason": image.reason,
-            "rewards": [_rounded(image.rewards.get(name, math.nan), 4) for name in rewards],
-            "ceilings": [_rounded(one.ceilings.get(name, 1.0), 4) for name in rewards],
+            "rewards": [_rounded(image.rewards.get(name), 4) for name in rewards],
+            "ceilings": [_rounded(ceilings.get(name, 1.0), 4) for name in rewards],
             "sampled": [_rounded(reward, 4) for reward in image.sampled_rewards],
             "text": image.text[:most],
             "cut": max(0, len(image.text) - most),
         }
 
 
-def _boxes(boxes: Sequence[Sequence[float]], *columns: Sequence[Any]) -> list[list[Any]]:
-    """For each box its corners, None for what is not finite, and what else is known of it, a column each."""
-    corners = ([_rounded(corner) for corner in box] for box in boxes[:MOST_BOXES])
-    return [[*box, *others] for box, *others in zip(corners, *columns, strict=False)]
-
-
-def _ious(ious: Any) -> list[str]:
-    return [format_iou(iou) for iou in ious.tolist()]
-
-
-def _rounded(value: float, digits: int = 1) -> float | int | None:
-    if not math.isfinite(value):
+def _rounded(value: float | None, digits: int = 1) -> float | int | None:
+    if value is None or not math.isfinite(value):
         return None
     rounded = round(value, digits)
     return int(rounded) if rounded == int(rounded) else rounded

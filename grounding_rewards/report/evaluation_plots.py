@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
-from grounding_rewards.report.plots import DASHES, GRID, GROUND, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
+from grounding_rewards.report.plots import DASHES, GRID, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
 from grounding_rewards.report.tables import group_rows, measured_columns
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ _AT_A_GLANCE = (
     *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
     *("ap_50", "map_50", "froc", "dice", *(f"reward_R{k}" for k in range(1, 6))),
 )
+# The smallest rate of false positives that is shown.
+_LEAST_RATE = 1 / 16
 # Characters that fit into half the width of a narrow plot.
 _HALF_WIDTH = 20
 
@@ -56,14 +58,28 @@ def plots(evaluation: Evaluation) -> list[Plot]:
     found: list[Plot | None] = [
         # What no answer can better is 1 in nearly every line.
         _systems({name: row for name, row in systems.items() if name != REFERENCE}, glance),
-        _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
-        _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
+        _curves(
+            "precision_recall",
+            "Precision and recall",
+            "A curve, boxes in order of their confidence, ends at the recall that is reached. Pale lines: equal F1.",
+            [_reached(curve) for curve in evaluation.pr_curves if len(curve.x)],
+            _recall_frame,
+        ),
+        _curves(
+            "froc",
+            "Sensitivity and false positives",
+            "How many findings are found for how many false boxes an image is allowed; a curve ends where all boxes "
+            "are taken.",
+            [_steps(curve) for curve in evaluation.froc_curves if len(curve.x)],
+            _rate_frame,
+        ),
         _calibration(evaluation.calibration),
         _iou_histogram(evaluation.ious),
         _bars("per_label", "By label", group_rows(evaluation.per_label), evaluation.headings),
         _bars("per_size", "By size", group_rows(evaluation.per_size), evaluation.headings),
         _confusion(evaluation.confusion),
-        *_robustness(evaluation.robustness),
+        _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
+        _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
     return [plot for plot in found if plot is not None]
 
@@ -108,6 +124,12 @@ def _is_share(rows: Mapping[str, Metrics], key: str) -> bool:
     return bool(values) and min(values) >= 0 and max(values) <= 1
 
 
+def _values(estimates: Iterable[tuple[float, float, float] | None]) -> tuple[Any, Any]:
+    """Values, and how far their intervals reach to both sides; an unknown interval has no width."""
+    value, low, high = np.array([one or (math.nan,) * 3 for one in estimates], dtype=np.float64).T
+    return value, np.nan_to_num(np.maximum([value - low, high - value], 0))
+
+
 def _more(shown: int, all_of_them: int, what: str) -> str:
     return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
 
@@ -121,25 +143,11 @@ def _systems(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot |
 
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
-        step = 0.78 / max(1, len(rows))
         for number, (name, row) in enumerate(rows.items()):
-            at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * step
-            value, low, high = np.array([row.get(key) or (math.nan,) * 3 for key in shown], dtype=np.float64).T
-            colour, first = SERIES[number % len(SERIES)], number == 0
-            # An unknown interval is drawn without width.
-            low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
-            axis.hlines(at, low, high, color=colour, linewidth=1.8 if first else 1.0)
-            axis.plot(
-                value,
-                at,
-                linestyle="none",
-                marker=MARKERS[number % len(MARKERS)],
-                color=colour,
-                markersize=5 if first else 3.6,
-                markerfacecolor=colour if first else GROUND,
-                label=short(name),
-                clip_on=False,
-            )
+            value, reach = _values(row.get(key) for key in shown)
+            at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * 0.78 / len(rows)
+            colour, marker = SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
+            axis.errorbar(value, at, xerr=reach, fmt=marker, color=colour, markersize=4, label=short(name))
         share_axis(axis.xaxis)
         axis.set_yticks(range(len(shown)), [short(headings[key], 44) for key in shown])
         axis.set_ylim(len(shown) - 0.5, -0.5)
@@ -153,74 +161,48 @@ def _systems(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot |
     return Plot("systems", "At a glance", note, draw, (7.2, height))
 
 
-def _curves(
-    name: str, title: str, curves: Sequence[Curve], draw_axis: Callable[[Axes, Sequence[Curve]], None]
-) -> Plot | None:
+def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
     shown = [curve for curve in curves[:MOST_CURVES] if len(curve.x)]
     if not shown:
         return None
+    # Two long names side by side are wider than the plot.
+    columns = 2 if max(len(short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
 
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
-        draw_axis(axis, shown)
+        for number, curve in enumerate(shown):
+            _line(axis, curve, number)
+        frame(axis)
         figure.legend(loc="outside lower left", ncols=columns, columnspacing=1.2)
 
-    points = [len(curve.x) == 1 for curve in shown]
-    ordered = "Boxes are taken in order of their confidence."
-    note = {
-        "precision_recall": f"{'' if all(points) else f'{ordered} A curve ends at the recall that is reached. '}"
-        "Pale lines: equal F1.",
-        "froc": "How many findings are found for how many false boxes an image is allowed; a curve ends where "
-        "all boxes "
-        "are taken.",
-    }[name]
-    note += (
-        " A single mark is an operating point, all boxes together: answers without confidences have no curve."
-        * any(points)
-    )
+    if any(len(curve.x) == 1 for curve in shown):
+        note += " A single mark is an operating point, all boxes together: answers without confidences have no curve."
     if any(curve.low is not None for curve in shown):
-        note += f" {'Bars' if all(points) else 'Bands'}: 95 % intervals."
-    # Two long names side by side are wider than the plot.
-    columns = 2 if max(len(short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
-    rows = math.ceil(len(shown) / columns)
-    size = (3.6, 2.85 + 0.17 * rows)
+        note += " Bands and bars: 95 % intervals."
+    size = (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns))
     return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
 
 
-def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf, *, is_staircase: bool = False) -> None:
-    """One curve with its band; a single point gets a marker and a bar.
-
-    `floor` is the smallest x that can be shown. A staircase rises at its points, and ends with a mark at its last one.
-    """
-    first = max(0, int(np.sum(curve.x <= floor)) - 1)
-    keep = np.unique(np.linspace(first, len(curve.x) - 1, min(_POINTS, len(curve.x) - first)).round().astype(int))
-    x, y = np.maximum(np.asarray(curve.x, dtype=np.float64)[keep], floor), np.asarray(curve.y)[keep]
-    colour = SERIES[number % len(SERIES)]
-    band = None if curve.low is None or curve.high is None else (curve.low[keep], curve.high[keep])
-    step = "steps-post" if is_staircase else "default"
+def _line(axis: Axes, curve: Curve, number: int) -> None:
+    """One curve with its band; a single point gets a marker and a bar."""
+    keep = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
+    x, y = np.asarray(curve.x, dtype=np.float64)[keep], np.asarray(curve.y)[keep]
+    style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
     if len(x) == 1:
-        if band is not None:
-            axis.vlines(x, *band, color=colour, linewidth=1.2)
-        marker = MARKERS[number % len(MARKERS)]
-        axis.plot(
-            x, y, linestyle="none", marker=marker, color=colour, markersize=6, label=short(curve.name), clip_on=False
-        )
-        return
-    if band is not None:
-        axis.fill_between(x, *band, color=colour, alpha=0.16, linewidth=0, step="post" if is_staircase else None)
-    dashes = DASHES[number // len(SERIES) % len(DASHES)]
-    axis.plot(x, y, color=colour, linestyle=dashes, label=short(curve.name), drawstyle=step)
-    if is_staircase:
-        axis.plot(x[-1:], y[-1:], linestyle="none", marker=MARKERS[number % len(MARKERS)], color=colour, markersize=4)
+        style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
+    else:
+        style |= {"linestyle": DASHES[number // len(SERIES) % len(DASHES)]}
+    axis.plot(x, y, **style)
+    if curve.low is not None and curve.high is not None:
+        width = 1.2 if len(x) == 1 else 0
+        axis.fill_between(x, curve.low[keep], curve.high[keep], color=style["color"], alpha=0.16, linewidth=width)
 
 
-def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
+def _recall_frame(axis: Axes) -> None:
     for f1 in (0.2, 0.4, 0.6, 0.8):
         recall = np.linspace(f1 / (2 - f1), 1, 60)
-        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=(0, (2, 2)))
+        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=DASHES[1])
         axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=SOFT, fontsize=6)
-    for number, curve in enumerate(curves):
-        _line(axis, _reached(curve), number)
     share_axis(axis.xaxis, "recall")
     share_axis(axis.yaxis, "precision")
     axis.grid(visible=False)
@@ -229,25 +211,29 @@ def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
 def _reached(curve: Curve) -> Curve:
     """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
     end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
-    x, y = curve.x[:end], curve.y[:end]
-    if curve.low is None or curve.high is None or end == 1:
-        return Curve(curve.name, x, y, curve.low, curve.high)
-    # Where some resamples do not reach a recall, the band would fall to 0 like the curve.
-    low, high = (np.where(curve.low[:end] > 0, band[:end], math.nan) for band in (curve.low, curve.high))
-    return Curve(curve.name, x, y, low, high)
+    low, high = curve.low, curve.high
+    if low is not None and high is not None and end > 1:
+        # Where some resamples do not reach a recall, the band would fall to 0 like the curve.
+        low, high = (np.where(low[:end] > 0, band[:end], math.nan) for band in (low, high))
+    return Curve(curve.name, curve.x[:end], curve.y[:end], low, high)
 
 
-def _froc(axis: Axes, curves: Sequence[Curve]) -> None:
-    floor = 1 / 16
-    for number, curve in enumerate(curves):
-        _line(axis, curve, number, floor, is_staircase=True)
+def _steps(curve: Curve) -> Curve:
+    """The stairs of a FROC curve, which rises at its points, from the smallest rate that is shown."""
+    first = max(0, int(np.sum(curve.x <= _LEAST_RATE)) - 1)
+    x = np.maximum(np.asarray(curve.x, dtype=np.float64)[first:], _LEAST_RATE)
+    others = (None if one is None else np.repeat(one[first:], 2)[:-1] for one in curve[2:])
+    return Curve(curve.name, np.repeat(x, 2)[1:], *others)
+
+
+def _rate_frame(axis: Axes) -> None:
     axis.set_xscale("log", base=2)
-    furthest = max(float(np.max(curve.x)) for curve in curves)
+    furthest = max(float(np.max(line.get_xdata())) for line in axis.lines)
     # To the first mark at which no curve is left, and to 1 at least.
     marks = [2.0**power for power in range(-3, max(0, math.ceil(math.log2(max(furthest, 1)))) + 1)]
-    axis.set_xlim(floor, 1.06 * marks[-1])
+    axis.set_xlim(_LEAST_RATE, 1.06 * marks[-1])
     names = [f"{mark:g}" if mark >= 1 else f"1/{1 / mark:g}" for mark in marks]
-    axis.set_xticks([floor, *marks], [f"≤1/{1 / floor:g}", *names])
+    axis.set_xticks([_LEAST_RATE, *marks], [f"≤1/{1 / _LEAST_RATE:g}", *names])
     axis.minorticks_off()
     axis.xaxis.grid(visible=True)
     axis.set_xlabel("false positives per image")
@@ -259,22 +245,20 @@ def _calibration(calibration: Calibration | None) -> Plot | None:
         return None
 
     def draw(figure: Figure) -> None:
-        axis, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        axis.plot([0, 1], [0, 1], color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
-        axis.plot(calibration.confidence, calibration.precision, color=SERIES[0], marker="o", markersize=4)
+        axis = figure.subplots()
+        axis.plot([0, 1], [0, 1], color=SOFT, linewidth=0.8, linestyle=DASHES[1])
+        axis.plot(calibration.confidence, calibration.precision, color=SERIES[0])
+        sizes = 100 * calibration.counts / calibration.counts.max()
+        axis.scatter(calibration.confidence, calibration.precision, sizes, SERIES[0])
         share_axis(axis.yaxis, "boxes that are right")
-        axis.xaxis.grid(visible=True)
-        below.bar(calibration.confidence, calibration.counts, width=0.03, color=SERIES[0])
-        share_axis(below.xaxis, "stated confidence")
-        below.set_ylabel("boxes")
-        below.yaxis.get_major_locator().set_params(integer=True, nbins=2)
+        share_axis(axis.xaxis, "stated confidence")
 
-    boxes = int(np.sum(calibration.counts))
     note = (
-        f"{boxes:,} boxes with a stated confidence. Expected calibration error {calibration.error:.3f}. "
-        "On the dashed line a confidence is what it says; below it is too high."
+        f"{int(np.sum(calibration.counts)):,} boxes with a stated confidence; a mark's area is their number. Expected "
+        f"calibration error {calibration.error:.3f}. On the dashed line a confidence is what it says; below it is too "
+        "high."
     )
-    return Plot("calibration", "Calibration", note, draw, (3.6, 3.2))
+    return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
 
 
 def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
@@ -287,7 +271,7 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
         axis.bar(np.arange(20) / 20 + 0.025, counts, width=0.044, color=SERIES[0])
         axis.bar(-0.15, np.sum(ious <= 0), width=0.044, color=SERIES[1])
         for threshold in (0.5, 0.75):
-            axis.axvline(threshold, color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+            axis.axvline(threshold, color=SOFT, linewidth=0.8, linestyle=DASHES[1])
         axis.set_xticks([-0.15, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
         axis.set_xlabel("IoU of a reference box with its partner")
         axis.set_ylabel("reference boxes")
@@ -295,33 +279,27 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
         axis.yaxis.get_major_locator().set_params(integer=True)
 
     shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
-    note = (
-        f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. "
-        f"Mean {np.mean(ious):.3f}."
-    )
+    none = f"{100 * np.mean(ious <= 0):.1f} % have no partner"
+    note = f"{len(ious):,} reference boxes: {shares}; {none}. Mean {np.mean(ious):.3f}."
     return Plot("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
 
 
 def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
     """A panel of bars for each of the first metrics that are shares."""
-    columns = measured_columns(rows, headings)
-    keys = [key for key in columns if _is_share(rows, key)][:MOST_PANELS]
-    shown = list(rows.items())[:MOST_BARS]
+    keys = [key for key in measured_columns(rows, headings) if _is_share(rows, key)][:MOST_PANELS]
+    shown = list(rows)[:MOST_BARS]
     if not keys:
         return None
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
-        at = np.arange(len(shown))
         for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
-            metrics = [row.get(key, (math.nan,) * 3) for _, row in shown]
-            value, low, high = np.array(metrics, dtype=np.float64).T
-            axis.barh(at, value, height=0.62, color=SERIES[number], alpha=0.45)
-            axis.hlines(at, low, high, color=INK, linewidth=1)
+            value, reach = _values(rows[row].get(key) for row in shown)
+            axis.barh(range(len(shown)), value, xerr=reach, height=0.62, color=SERIES[number], alpha=0.45, ecolor=INK)
             share_axis(axis.xaxis, short(headings[key]))
             axis.set_xlim(0, 1)
             axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(at, [short(row, 40) for row, _ in shown])
+        axes[0].set_yticks(range(len(shown)), [short(row, 40) for row in shown])
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
 
     note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")
@@ -331,76 +309,63 @@ def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[
 def _confusion(confusion: Confusion | None) -> Plot | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
-    gt, pred, counts = confusion.gt, confusion.pred, confusion.counts
-    rows, columns = _commonest(counts.sum(axis=1)), _commonest(counts.sum(axis=0))
-    counts = counts[np.ix_(rows, columns)]
+
+    def commonest(totals: NDArray[np.int64]) -> list[int]:
+        """The labels that occur most often, in their own order, and the last one, `nothing`."""
+        return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
+
+    rows, columns = commonest(confusion.counts.sum(axis=1)), commonest(confusion.counts.sum(axis=0))
+    counts = confusion.counts[np.ix_(rows, columns)]
+    gt, pred = [confusion.gt[i] for i in rows], [confusion.pred[j] for j in columns]
 
     def draw(figure: Figure) -> None:
         from matplotlib.colors import to_rgba
 
         axis = figure.subplots()
-        same = np.array([[gt[i] == pred[j] for j in columns] for i in rows])
+        same = np.array(gt)[:, None] == np.array(pred)
         cells = np.where(same[..., None], to_rgba(SERIES[0]), to_rgba(SERIES[1]))
         cells[..., 3] = 0.8 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         axis.imshow(cells, aspect="auto")
         for (i, j), count in np.ndenumerate(counts):
-            if count:
-                axis.text(j, i, f"{count}", ha="center", va="center_baseline", fontsize=7)
-        axis.set_xticks(range(len(columns)), [short(pred[j], 22) for j in columns], rotation=40, ha="right")
-        axis.set_yticks(range(len(rows)), [short(gt[i], 22) for i in rows])
+            axis.text(j, i, f"{count or ''}", ha="center", va="center_baseline", fontsize=7)
+        axis.set_xticks(range(len(pred)), [short(label, 22) for label in pred], rotation=40, ha="right")
+        axis.set_yticks(range(len(gt)), [short(label, 22) for label in gt])
         axis.tick_params(length=0)
         axis.set_xlabel("predicted")
         axis.set_ylabel("reference")
-        for spine in axis.spines.values():
-            spine.set_visible(False)
+        axis.spines[:].set_visible(False)
 
-    left = max(len(gt) - len(rows), len(pred) - len(columns))
+    left = max(len(confusion.gt) - len(gt), len(confusion.pred) - len(pred))
     note = (
         "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
         "right: reference boxes without a partner; below: predicted boxes without one."
         + (f" The {left} rarest labels are left out." if left else "")
     )
-    size = (1.5 + 0.38 * len(columns), 1.3 + 0.27 * len(rows))
-    return Plot("confusion", "Confusion of labels", note, draw, (max(3.6, size[0]), max(2.6, size[1])))
+    size = max(3.6, 1.5 + 0.38 * len(pred)), max(2.6, 1.3 + 0.27 * len(gt))
+    return Plot("confusion", "Confusion of labels", note, draw, size)
 
 
-def _commonest(totals: NDArray[np.int64]) -> list[int]:
-    """The labels that occur most often, in their own order, and the last one, `nothing`."""
-    labels = np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()
-    return [*sorted(labels), len(totals) - 1]
-
-
-def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Plot]:
+def _robustness(
+    all_points: Sequence[RobustnessPoint], family: str, title: str, x_label: str, scale: float = 1.0
+) -> Plot | None:
     """A panel for each change, from the image as it is to the strongest."""
-    for family, title, x_label, scale in (
-        ("corruptions", "Robustness to changes of the image", "strength", 1),
-        ("pgd", "Robustness to an attack", "ε, parts of 255", 255),
-    ):
-        own = sorted((point for point in points if point.family == family), key=lambda point: point.strength)
-        names = list(dict.fromkeys(point.name for point in points if point.family == family and point.strength > 0))
-        # The image as it is stands once for all changes, or once for each.
-        panels = {
-            name: [*own[: own[0].strength == 0], *(one for one in own if one.name == name and one.strength > 0)]
-            for name in names
-        }
-        if panels:
-            yield _robustness_plot(f"robustness_{family}", title, x_label, scale, panels)
-
-
-def _robustness_plot(
-    name: str, title: str, x_label: str, scale: float, panels: Mapping[str, Sequence[RobustnessPoint]]
-) -> Plot:
-    columns = min(4, len(panels))
-    rows = math.ceil(len(panels) / columns)
+    points = sorted((point for point in all_points if point.family == family), key=lambda point: point.strength)
+    changes = list(dict.fromkeys(point.name for point in all_points if point in points and point.strength > 0))
+    if not changes:
+        return None
+    columns = min(4, len(changes))
+    rows = math.ceil(len(changes) / columns)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axis in axes.flat[len(panels) :]:
+        for axis in axes.flat[len(changes) :]:
             axis.remove()
-        for axis, (change, points) in zip(axes.flat, panels.items(), strict=False):
-            x = scale * np.array([point.strength for point in points])
+        for axis, change in zip(axes.flat, changes, strict=False):
+            # The image as it is stands once for all changes, or once for each.
+            own = [*points[: points[0].strength == 0], *(p for p in points if p.name == change and p.strength > 0)]
+            x = scale * np.array([point.strength for point in own])
             for number, (key, label) in enumerate(ROBUSTNESS_METRICS.items()):
-                value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
+                value, low, high = np.array([getattr(point, key) for point in own], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
             axis.set_title(short(change.replace("_", " "), 26), loc="left")
@@ -412,9 +377,8 @@ def _robustness_plot(
 
     note = (
         "Robust accuracy: share of the images with a right answer, every finding with a box and no box more. Attack "
-        "success rate: share of all images with another answer than to the image as it is. Right answers lost: "
-        "share of "
-        "the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
+        "success rate: share of all images with another answer than to the image as it is. Right answers lost: share "
+        "of the answers that were right before. At 0 the image is as it is. Bands: 95 % intervals."
     )
-    width = {1: 3.6, 2: 5.4}.get(columns, 7.2)
-    return Plot(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))
+    size = {1: 3.6, 2: 5.4}.get(columns, 7.2), 0.5 + 1.65 * rows if rows > 1 else 2.9
+    return Plot(f"robustness_{family}", title, note, draw, size)

@@ -34,7 +34,11 @@ class Tile(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A part of the page: tables, plots, lists, images or further sections, under a heading."""
+    """A part of the page under a heading.
+
+    blocks: tables, plots, cards and further sections; a dict of words and what they mean; a list of sentences.
+    kind: `fold` for what is shown on a click, or a class of `page.css`.
+    """
 
     title: str
     blocks: Sequence[Any]
@@ -42,31 +46,6 @@ class Section(NamedTuple):
     kind: str = ""
 
     block = "section"
-
-
-class Fold(NamedTuple):
-    """Blocks that are shown on a click."""
-
-    title: str
-    blocks: Sequence[Any]
-
-    block = "fold"
-
-
-class Terms(NamedTuple):
-    """Words and what they mean."""
-
-    items: Mapping[str, str]
-
-    block = "terms"
-
-
-class Items(NamedTuple):
-    """A list."""
-
-    items: Sequence[str]
-
-    block = "items"
 
 
 class Panel(NamedTuple):

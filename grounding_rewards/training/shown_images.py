@@ -20,7 +20,7 @@ from transformers.integrations import TensorBoardCallback
 from trl.models.utils import unwrap_model_for_generation
 
 from grounding_rewards.images.decoding import rows_without_images
-from grounding_rewards.images.drawn_boxes import draw_image
+from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_each
 from grounding_rewards.metrics.boxes_shown import MOST_BOXES, image_summary
@@ -136,7 +136,7 @@ class ShownImages(TrainerCallback):
         pictures: list[NDArray[np.uint8]] = []
         if boards or "trackio" in asked:
             pictures = [
-                draw_image(annotated, image, matching)
+                answer_picture(annotated, image, matching)
                 for annotated, image in zip(annotated_images, images, strict=True)
             ]
         for board in boards:

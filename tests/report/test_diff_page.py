@@ -17,7 +17,7 @@ from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import DiffPage, ImagePair, gallery, render_diff_page
+from grounding_rewards.report.diff_page import ImagePair, gallery, pairs_plot, render_diff_page
 from grounding_rewards.report.training_curves import training_plot
 
 BOX = (10.0, 10.0, 60.0, 40.0)
@@ -64,7 +64,7 @@ def page(pairs: list[ImagePair], **values: Any) -> str:
         "load_image": lambda image: Image.new("L", (100, 80), 40),
         "training": training_plot([{"step": 1, "reward": 0.5}]),
     }
-    return render_diff_page(DiffPage(comparison=Comparison(**compared), **{**shown, **values}))
+    return render_diff_page(Comparison(**compared), **{**shown, **values})
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
@@ -270,3 +270,11 @@ def test_without_curves_and_baselines_there_is_none() -> None:
     text = page([pair("a", 0.1, 0.9)], training=None, baselines={})
     assert "Training" not in text
     assert "nothing found" not in text
+
+
+@pytest.mark.parametrize("image", [Image.new("L", (100, 80), 40), None])
+def test_the_first_images_are_drawn_with_their_boxes(image: Image.Image | None) -> None:
+    plot = pairs_plot([pair(name, 0.1, 0.9) for name in "abc"], ("before", "$after"), "R4", lambda _: image, count=2)
+    axes = plot.figure().axes
+    assert [axis.get_title() for axis in axes] == ["before: reward 0.10"] * 2 + ["$after: reward 0.90"] * 2
+    assert all(len(axis.patches) == 2 for axis in axes)
