@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +23,7 @@ SYNTHETIC = "synthetic"
 """The name of the images that `grounding_rewards.synthetic` draws."""
 
 _DEFAULT_SYNTHETIC_IMAGES = 1024
+_SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
 
 
 def load_split(
@@ -31,7 +33,8 @@ def load_split(
 
     Args:
         dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
-            `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
+            `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder of parquet files whose names
+            begin with their split, or one such file; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
         split: name of the split, for example `"train"`; `"all"` is every image. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
@@ -61,7 +64,7 @@ def load_split(
     if Path(dataset).is_dir():
         loaded = _load_folder(Path(dataset), split, allow_outside, bad_rows)
     else:
-        loaded = _load_from_hub(dataset, split)
+        loaded = _split_of(dataset_parts(dataset), split, dataset)
     loaded = with_image_column(loaded)
     return loaded if images is None else loaded.select(range(min(images, loaded.num_rows)))
 
@@ -90,36 +93,69 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
 
 
 def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -> Dataset:
-    from datasets import Dataset, DatasetDict, load_from_disk
+    from datasets import Dataset
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
         return load_images(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
-    try:
-        loaded = load_from_disk(str(folder))
-    except FileNotFoundError:
-        raise ValueError(
-            f"Expected annotations.jsonl, a prepared or a saved dataset in the folder for dataset, got {str(folder)!r} "
-            "without any. Point to the folder that holds annotations.jsonl, or that `grounding-rewards prepare` wrote."
-        ) from None
-    if isinstance(loaded, DatasetDict):
-        return _split_of(dict(loaded), split, str(folder))
-    return _split_of({TRAIN if loaded.split is None else str(loaded.split): loaded}, split, str(folder))
+    return _split_of(dataset_parts(str(folder)), split, str(folder))
 
 
-def _load_from_hub(name: str, split: str) -> Dataset:
-    from datasets import load_dataset
+def parquet_shards(path: str | Path) -> dict[str, list[str]]:
+    """The parquet files of every split, below a folder or one file; `train-00000.parquet` is of the split train.
 
-    try:
-        loaded = load_dataset(name)
-    except (FileNotFoundError, ConnectionError, ValueError) as error:
-        raise ValueError(
-            f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
-            f"{name!r} ({error}). Check the path and the spelling."
-        ) from error
-    return _split_of(dict(loaded), split, name)
+    Example:
+        >>> parquet_shards("no such folder")
+        {}
+    """
+    path = Path(path)
+    shards: dict[str, list[str]] = {}
+    for file in [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet")):
+        named = _SHARD.fullmatch(file.stem)
+        shards.setdefault(named["split"] if named else file.stem, []).append(str(file))
+    return shards
+
+
+def dataset_parts(dataset: str, *, streaming: bool = False) -> dict[str, Any]:
+    """The splits of a dataset as it holds them: drawn images, parquet files, a saved dataset, or one on the hub.
+
+    Args:
+        dataset: as for :func:`load_split`.
+        streaming: whether a dataset on the hub is read row by row instead of downloaded.
+
+    Raises:
+        ValueError: the dataset cannot be found.
+
+    Example:
+        >>> sorted(dataset_parts("synthetic"))
+        ['test', 'train', 'validation']
+    """
+    from datasets import Dataset, load_dataset, load_from_disk
+
+    if dataset.partition(":")[0] == SYNTHETIC:
+        return {split: load_split(dataset, split) for split in (TRAIN, "validation", "test")}
+    if shards := parquet_shards(dataset):
+        return {split: Dataset.from_parquet(files) for split, files in shards.items()}
+    if Path(dataset).is_dir():
+        try:
+            loaded = load_from_disk(dataset)
+        except FileNotFoundError:
+            raise ValueError(
+                f"Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for dataset, "
+                f"got {dataset!r} without any. Point to the folder that holds annotations.jsonl, or that "
+                "`grounding-rewards prepare` wrote."
+            ) from None
+    else:
+        try:
+            loaded = load_dataset(dataset, **({"streaming": True} if streaming else {}))
+        except (FileNotFoundError, ConnectionError, ValueError) as error:
+            raise ValueError(
+                f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
+                f"{dataset!r} ({error}). Check the path and the spelling."
+            ) from error
+    return dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or TRAIN): loaded}
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:

@@ -6,8 +6,7 @@ Training loads its images with `grounding_rewards.data.load`, which refuses what
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
+from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
+from grounding_rewards.data.load import dataset_parts, parquet_shards
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
 from grounding_rewards.images.image_paths import image_path
@@ -24,14 +24,11 @@ from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
 
-#: The split of rows whose dataset has no splits.
-NO_SPLIT = "all"
 #: The name of the drawing that holds the regions to ignore.
 IGNORED = "ignore_boxes"
 
 # Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
 _BATCH = 64
-_SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
 
 
 class Drawing(NamedTuple):
@@ -78,7 +75,7 @@ class ImageRow:
     """One row of a dataset.
 
     Attributes:
-        split: the name of its split; :data:`NO_SPLIT` where it has none.
+        split: the name of its split.
         number: of the row in its split, from 0.
         columns: everything else, without the image.
         image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
@@ -244,8 +241,7 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     """Find a dataset; its rows are read one by one when the source is opened.
 
     Args:
-        dataset: a folder with `annotations.jsonl`; a folder written by `save_to_disk`; a folder of parquet files whose
-            names begin with their split, such as `train-00000.parquet`; a parquet file; or a dataset on the hub.
+        dataset: what :func:`grounding_rewards.data.load.load_split` takes.
         splits: only these; all without.
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
@@ -264,12 +260,10 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     path = Path(dataset)
     if (path / ANNOTATIONS).is_file():
         return _jsonl_source(path, splits, allow_outside)
-    shards = _shards(path)
-    if shards:
-        return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
-    if unfinished := _why_unfinished(path):
-        return RowSource(dataset, lambda: iter(()), 0, unfinished=unfinished)
-    return _datasets_source(dataset, splits)
+    unfinished = _why_unfinished(path)
+    if shards := parquet_shards(path):
+        return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
+    return RowSource(dataset, lambda: iter(()), 0, unfinished) if unfinished else _datasets_source(dataset, splits)
 
 
 def _texts(given: Any) -> Iterator[str]:
@@ -283,59 +277,35 @@ def _texts(given: Any) -> Iterator[str]:
 
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
-    path = root / ANNOTATIONS
+    lines = [
+        (line, {} if no_object else image_row(content), no_object)
+        for line, content, no_object in json_lines(root / ANNOTATIONS)
+    ]
     assigned = assign_splits(
-        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
+        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in lines), str(root)
     )
     # Images that training draws come from one source: what is wrong with them is clearest together.
     of_images = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
-    known = in_usual_order(of_images)
-    _check_splits(splits, known, str(root))
-    chosen = splits or known
+    chosen = _chosen(splits, of_images, str(root))
 
     def rows() -> Iterator[ImageRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path, of_images, allow_outside) if row.split == split)
+            mine = (one for one, own in zip(lines, of_images, strict=True) if own == split)
+            for number, (line, columns, no_object) in enumerate(mine):
+                image, outside = None, ""
+                if isinstance(file := columns.get("file"), str):
+                    try:
+                        image = {"bytes": None, "path": str(image_path(root, file, allow_outside=allow_outside))}
+                    except ValueError as error:
+                        outside = str(error)
+                # Faults of boxes, sizes, images and prompts are found by checks of their own.
+                faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
+                damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
+                yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
     drawn = assigned.said if assigned.drawn else ""
     return RowSource(str(root), rows, sum(map(of_images.count, chosen)), drawn=drawn)
-
-
-def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
-    for line, content, no_object in json_lines(path):
-        yield line, {} if no_object else image_row(content), no_object
-
-
-def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[ImageRow]:
-    """The rows of the file, whose splits training takes them to be in."""
-    numbers: dict[str, int] = {}
-    for (line, columns, no_object), split in zip(_lines(path), splits, strict=True):
-        number = numbers[split] = numbers.get(split, -1) + 1
-        file = columns.get("file")
-        image, outside = None, ""
-        if isinstance(file, str):
-            try:
-                found = image_path(path.parent, file, allow_outside=allow_outside)
-                image = {"bytes": None, "path": str(found)}
-            except ValueError as error:
-                outside = str(error)
-        # Faults of boxes, sizes, images and prompts are found by checks of their own.
-        faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
-        damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-        yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
-
-
-def _shards(path: Path) -> dict[str, list[Path]]:
-    """The parquet files of every split."""
-    if path.is_file() and path.suffix == ".parquet":
-        return {_split_of(path): [path]}
-    if not path.is_dir():
-        return {}
-    shards: dict[str, list[Path]] = {}
-    for file in sorted(path.glob("**/*.parquet")):
-        shards.setdefault(_split_of(file), []).append(file)
-    return shards
 
 
 def _why_unfinished(folder: Path) -> str:
@@ -355,93 +325,57 @@ def _why_unfinished(folder: Path) -> str:
     return f"{len(lost)} of {len(files)} shards are missing, the first is {lost[0]}." if lost else ""
 
 
-def _split_of(path: Path) -> str:
-    named = _SHARD.fullmatch(path.stem)
-    return named["split"] if named else path.stem
-
-
-def _parquet_source(name: str, shards: Mapping[str, Sequence[Path]], splits: Sequence[str]) -> RowSource:
+def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
+    """The rows straight from the files: nothing is unpacked into a cache, as training does."""
     import pyarrow.parquet as pq
 
-    _check_splits(splits, list(shards), name)
-    chosen = {split: shards[split] for split in splits or in_usual_order(shards)}
+    chosen = {split: shards[split] for split in _chosen(splits, shards, name)}
     total = 0
-    for files in chosen.values():
+    for file in (file for files in chosen.values() for file in files):
+        metadata = pq.ParquetFile(file)
+        _check_columns(metadata.schema_arrow.names, file)
+        total += metadata.metadata.num_rows
+
+    def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
         for file in files:
-            metadata = pq.ParquetFile(file)
-            _check_columns(metadata.schema_arrow.names, str(file))
-            total += metadata.metadata.num_rows
+            for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
+                yield from batch.to_pylist()
 
-    def rows() -> Iterator[ImageRow]:
-        for split, files in chosen.items():
-            number = 0
-            for file in files:
-                for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
-                    for columns in batch.to_pylist():
-                        yield _image_row(split, number, columns)
-                        number += 1
-
-    return RowSource(name, rows, total)
+    return RowSource(name, lambda: _image_rows((split, rows_of(files)) for split, files in chosen.items()), total)
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
-    from datasets import DatasetDict, Image, IterableDatasetDict, load_dataset, load_from_disk
+    from datasets import Image, IterableDataset
 
-    if Path(name).is_dir():
-        try:
-            loaded = load_from_disk(name)
-        except FileNotFoundError:
-            raise ValueError(
-                f"Expected {ANNOTATIONS}, parquet files or a saved dataset in the folder for dataset, got {name!r} "
-                "without any. Point to the folder that holds them."
-            ) from None
-    else:
-        try:
-            loaded = load_dataset(name, streaming=True)
-        except (FileNotFoundError, ConnectionError, ValueError) as error:
-            raise ValueError(
-                f"Expected an existing folder or the name of a dataset on the hub for dataset, got {name!r} ({error}). "
-                "Check the path and the spelling."
-            ) from error
-    parts: dict[str, Any] = (
-        dict(loaded)
-        if isinstance(loaded, DatasetDict | IterableDatasetDict)
-        else {str(loaded.split or NO_SPLIT): loaded}
-    )
-    _check_splits(splits, list(parts), name)
-    chosen = {split: parts[split] for split in splits or in_usual_order(parts)}
+    parts = dataset_parts(name, streaming=True)
+    chosen = {split: parts[split] for split in _chosen(splits, parts, name)}
     for split, part in chosen.items():
         if part.column_names is not None:
             _check_columns(part.column_names, f"{name}, split {split}")
-        if part.features is not None and "image" in part.features and isinstance(part.features["image"], Image):
+        if part.features is not None and isinstance(part.features.get("image"), Image):
             chosen[split] = part.cast_column("image", Image(decode=False))
-
-    def rows() -> Iterator[ImageRow]:
-        for split, part in chosen.items():
-            for number, columns in enumerate(part):
-                yield _image_row(split, number, columns)
-
-    streams = isinstance(loaded, IterableDatasetDict)
-    return RowSource(name, rows, None if streams else sum(part.num_rows for part in chosen.values()))
+    streams = any(isinstance(part, IterableDataset) for part in chosen.values())
+    total = None if streams else sum(part.num_rows for part in chosen.values())
+    return RowSource(name, lambda: _image_rows(chosen.items()), total)
 
 
-def _image_row(split: str, number: int, columns: Mapping[str, Any]) -> ImageRow:
-    image = columns.get("image")
-    others = {name: value for name, value in columns.items() if name != "image"}
-    return ImageRow(
-        split, number, others, image if isinstance(image, Mapping) else None, expects_image="image" in columns
-    )
+def _image_rows(parts: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> Iterator[ImageRow]:
+    for split, rows in parts:
+        for number, columns in enumerate(rows):
+            image = columns.get("image")
+            others = {name: value for name, value in columns.items() if name != "image"}
+            stored = image if isinstance(image, Mapping) else None
+            yield ImageRow(split, number, others, stored, expects_image="image" in columns)
 
 
-def _check_splits(wanted: Sequence[str], known: Sequence[str], name: str) -> None:
-    missing = [split for split in wanted if split not in known]
-    if missing:
-        raise ValueError(
-            f"Expected one of {', '.join(known)} for the split of {name!r}, got {missing[0]!r}. "
-            "Choose one of the dataset's own splits."
-        )
+def _chosen(wanted: Sequence[str], given: Iterable[str], name: str) -> list[str]:
+    """The splits to go through: those that are wanted, or all."""
+    known = in_usual_order(given)
     if not known:
         raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
+    for split in wanted:
+        check_known(split, known, name, "Choose one of the dataset's own splits.")
+    return known if not wanted or ALL in wanted else list(wanted)
 
 
 def _check_columns(columns: Sequence[str], name: str) -> None:

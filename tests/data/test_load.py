@@ -66,7 +66,7 @@ def test_drawn_images(name):
 
 
 def test_an_empty_folder(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected annotations\.jsonl, a prepared or a saved dataset"):
+    with pytest.raises(ValueError, match=r"Expected annotations\.jsonl, parquet files, a prepared or a saved dataset"):
         load_split(str(tmp_path), "train")
 
 
@@ -82,3 +82,16 @@ def test_images_that_are_no_files_have_no_path():
     dataset = load_split("synthetic", "test", images=1)
     assert "image_path" not in light_rows(dataset)[0]
     assert load_dataset_image(dataset.remove_columns("image"), 0) is None
+
+
+def test_training_and_the_doctor_open_the_same_datasets(tmp_path):
+    from grounding_rewards.doctor.raw_rows import open_rows
+
+    rows = datasets.Dataset.from_list(
+        [{**{name: values[0] for name, values in ROWS.items()}, "id": str(number)} for number in range(3)]
+    )
+    for split in ("train", "test"):
+        rows.to_parquet(tmp_path / f"{split}-00000.parquet")
+    for name, split in ((str(tmp_path), "test"), (str(tmp_path / "test-00000.parquet"), "all"), ("synthetic", "test")):
+        drawn = load_split(name, split)
+        assert [row.id for row in open_rows(name, [split]).open()] == [str(one) for one in drawn["id"]]
