@@ -34,8 +34,6 @@ FLOORS = (
     ("commands",),
     ("cli",),
 )
-# What still points upwards after rooms were divided, and has to turn.
-UPWARDS = {("common", "logs"), ("data", "prepare"), ("data", "sources"), ("data", "synthetic")}
 FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
 # The loader opens by name what the rooms above it write or draw.
 UPWARDS = {
