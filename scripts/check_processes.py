@@ -36,8 +36,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 #: Steps of `same_steps`, and the share of the largest change of a weight by which two trainings may differ.
 STEPS, FLOAT_NOISE = 6, 0.01
-#: Seconds within which the processes that are left have ended after one was killed.
-SECONDS = 30
+#: Seconds within which the processes that are left have ended after one was killed: the launcher asks them to end after
+#: their step, and kills them 30 seconds later.
+SECONDS = 60
 OPTIONS = {
     "model_name_or_path": REPOSITORY / "assets" / "tiny_vlm",
     "train_images": 24,
@@ -245,7 +246,7 @@ def train_words(folder: Path, **values: object) -> list[str]:
 
 
 def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
-    """kill -9 of one process ends all within SECONDS and names it; the same command resumes."""
+    """kill -9 of one process ends all within SECONDS, by the launcher; the same command resumes."""
     import psutil
 
     folder.mkdir(parents=True)
@@ -260,10 +261,7 @@ def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
     [killed] = [one for one in children if one.environ().get("RANK") == str(rank)]
     killed.send_signal(signal.SIGKILL)
     seconds = finish(started, log, SECONDS)
-    printed = log.read_text(errors="replace")
     assert started.returncode != 0
-    named = f"got the end of process {rank} (pid {killed.pid}) after step"
-    assert (printed.count(named), printed.count("grounding-rewards: ")) == (1, 1), printed[-3000:]
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children)
     steps = _last_step(run) + 1
     again = train_words(run, max_steps=steps, resume_from_checkpoint="last")

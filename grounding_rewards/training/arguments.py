@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
-import yaml
 from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
@@ -87,7 +85,7 @@ BOX_FORMAT_HELP = (
 # What switches an option off that a file has on.
 _OFF = (["false"], ["null"])
 
-# The one key of a file that is no option: TRL sets the environment variables that it names.
+# The one key of a file that is no option: as in TRL's own files it names environment variables.
 _ENVIRONMENT = "env"
 
 _SAVE_DTYPES = ("float32", "float16", "bfloat16")
@@ -424,14 +422,15 @@ def _parse(
     known = {_ENVIRONMENT, *(action.dest for action in parser._actions)}
     check_known(options or {}, known, command)
     given = {**(options or {}), **read_config(files, known=known, command=command)}
-    values = {name: None if value is False and name in parser.with_an_off else value for name, value in given.items()}
-    if not values:
-        return parser.parse_args_and_config(words)
-    # TRL reads a file only; this one has no base.
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "resolved.yaml")
-        file.write_text(yaml.safe_dump(values), encoding="utf-8")
-        return parser.parse_args_and_config(["--config", str(file), *words])
+    environment = given.pop(_ENVIRONMENT, {})
+    if not isinstance(environment, Mapping):
+        raise ValueError(f"Expected a mapping for {_ENVIRONMENT}, got {environment!r}. Write NAME: value below it.")
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    off = parser.with_an_off
+    parser.set_defaults_with_config(
+        **{name: None if value is False and name in off else value for name, value in given.items()}
+    )
+    return parser.parse_args_into_dataclasses(args=words)
 
 
 def _split_config(args: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -35,7 +35,6 @@ from grounding_rewards.training.model import (
     model_init_kwargs,
 )
 from grounding_rewards.training.option_values import AUGMENTATION
-from grounding_rewards.training.processes import ending_together
 from grounding_rewards.training.rewards import build_rewards, reward_name
 from grounding_rewards.training.run_folder import (
     ADAPTER,
@@ -205,7 +204,7 @@ def _train(
     trainer.accelerator.wait_for_everyone()
     checkpoint = None if start.checkpoint is None else str(start.checkpoint)
     try:
-        with ending_together(trainer.accelerator, lambda: trainer.state.global_step), told_of_full_disk(folder):
+        with told_of_full_disk(folder):
             trainer.train(resume_from_checkpoint=checkpoint)
     except (ValueError, OSError, ImportError) as error:
         if str(error).startswith("Expected"):

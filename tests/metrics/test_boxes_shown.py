@@ -37,8 +37,8 @@ def test_an_iou_never_looks_right_where_it_is_wrong(iou: float) -> None:
         ({"gt": [BOX], "gt_labels": ["bright spot"]}, False),
     ],
 )
-def test_sides_are_marked_only_where_they_are_known(answered: dict, expected: bool) -> None:
-    assert has_sides(AnsweredImage("a", 100, 100, **answered)) is expected
+def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool) -> None:
+    assert has_sides(AnsweredImage("a", 100, 100, **image)) is expected
 
 
 @pytest.mark.parametrize(

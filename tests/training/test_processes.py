@@ -6,19 +6,14 @@ import errno
 import os
 import resource
 import shutil
-import subprocess
-import sys
-import time
 
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.training import processes
-from grounding_rewards.training.processes import Process, lost
 from grounding_rewards.training.run_folder import last_complete_checkpoint, told_of_full_disk
 from tests.test_scripts import script
 from tests.training.forks import to_the_end
-from tests.training.runs import ENVIRONMENT, grpo, history, same_weights, weights
+from tests.training.runs import grpo, history, same_weights, weights
 
 
 def called(words):
@@ -46,81 +41,8 @@ class TestTwoProcesses:
         """Also where nothing can be read, where answers are empty, and with images that do not fill the batches."""
         checks.check_same_steps(tmp_path / "run", 2)
 
-    def test_a_killed_process_ends_the_run_and_is_named(self, checks, tmp_path):
+    def test_a_killed_process_ends_the_run_which_goes_on_from_its_checkpoint(self, checks, tmp_path):
         checks.check_killed(tmp_path / "run", 2)
-
-
-class TestTheEndOfAProcess:
-    @pytest.fixture
-    def other(self):
-        started = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-        yield started
-        started.kill()
-        started.wait()
-
-    def test_it_is_seen_also_before_it_was_collected(self, other):
-        import psutil
-
-        seen = Process(1, "here", other.pid, psutil.Process(other.pid).create_time())
-        assert seen.lives()
-        other.kill()
-        deadline = time.monotonic() + 30
-        while seen.lives():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert other.returncode is None
-
-    def test_another_process_with_its_number_is_not_taken_for_it(self, other):
-        assert not Process(1, "here", other.pid, 0.0).lives()
-
-    def test_who_hangs_is_ended_with_exit_code_1(self, other):
-        """As in NCCL, where a process waits for the dead one without an error; no launcher looks after it."""
-        code = (
-            "import sys, threading, psutil\n"
-            "from grounding_rewards.training import processes\n"
-            "processes.PATIENCE = processes._SOON = processes._PERIOD = 0.1\n"
-            "other = int(sys.argv[1])\n"
-            "dead = processes.Process(0, 'here', other, psutil.Process(other).create_time())\n"
-            "watched = [dead, processes.Process.this(1)]\n"
-            "processes._word(watched).mkdir()\n"
-            "args = (watched, threading.Event(), lambda: 7)\n"
-            "threading.Thread(target=processes._watch, args=args).start()\n"
-            "print('waits', flush=True)\n"
-            "threading.Event().wait()\n"
-        )
-        waits = subprocess.Popen(
-            [sys.executable, "-c", code, str(other.pid)],
-            env=ENVIRONMENT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert waits.stdout.readline() == "waits\n"
-        other.kill()
-        _, printed = waits.communicate(timeout=100)
-        assert waits.returncode == 1
-        assert f"got the end of process 0 (pid {other.pid}) after step 7" in printed
-
-    @pytest.mark.parametrize(
-        ("error", "speaks"),
-        [
-            # as gloo of torch 2.14 says it
-            (
-                RuntimeError("[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer"),
-                True,
-            ),
-            (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), True),
-            (RuntimeError("CUDA out of memory"), False),
-            (OSError(errno.ENOSPC, "No space left on device"), False),
-        ],
-    )
-    def test_errors_of_connections(self, error, speaks):
-        assert processes._of_connections(error) is speaks
-
-    def test_several_are_named(self):
-        said = lost([Process(1, "", 11, 0.0), Process(3, "", 13, 0.0)], 4, 5)
-        assert "got the end of process 1 (pid 11), process 3 (pid 13) after step 5" in said
-        assert "--resume_from_checkpoint last" in said
 
 
 @pytest.mark.training
