@@ -57,11 +57,29 @@ def test_every_option_that_is_checked_exists(config, names):
     assert {name for name in names if name not in config.__dataclass_fields__} == set()
 
 
-def test_completions_are_bought_and_used_in_the_loop_that_resuming_restores():
+@pytest.mark.parametrize(
+    ("owner", "names"),
+    [
+        # training/grpo.py and training/resume.py: what is bought, logged and decoded, and how far a run has come
+        (GRPOTrainer, ["_buffered_inputs", "_step", "_metrics", "_tokenizer", "_logs", "_pending_extra_logs"]),
+        # assigned to: TRL would go on without a word if it read another name
+        (GRPOTrainer, ["num_completions_to_print", "_total_train_tokens"]),
+        (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
+        (SFTTrainer, ["_metrics", "_total_train_tokens"]),
+    ],
+)
+def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
+    source = inspect.getsource(owner)
+    assert [name for name in names if f"self.{name}" not in source] == []
+
+
+def test_the_token_of_a_video_has_no_other_name():
     source = inspect.getsource(GRPOTrainer)
-    for name in ("_buffered_inputs", "_step", "_metrics", "_tokenizer"):
-        assert f"self.{name}" in source
-    assert "_metrics" in inspect.getsource(SFTTrainer)
+    assert "self._video_pad_token_id" in source or "video_pad" not in source
+
+
+def test_cards_name_the_method():
+    assert GRPOTrainer._tag_names and SFTTrainer._tag_names
 
 
 def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
