@@ -79,7 +79,8 @@ def test_the_token_of_a_video_has_no_other_name():
 
 
 def test_cards_name_the_method():
-    assert GRPOTrainer._tag_names and SFTTrainer._tag_names
+    assert GRPOTrainer._tag_names
+    assert SFTTrainer._tag_names
 
 
 def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
