@@ -156,12 +156,12 @@ def print_audit(done: Audit, console: Console) -> None:
     """
     from rich.text import Text
 
-    from grounding_rewards.report.audit_page import audit_table, found_sentences
+    from grounding_rewards.report.audit_page import audit_table, found_tables
 
     title = f"Mean reward of each policy, {done.images} images, {done.negatives} of them without a finding"
     caption = f"Written in {done.box_format}. ! marks what should not be, said below."
     console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
-    for line in found_sentences(done):
-        console.print(Text(line))
+    for found in found_tables(done):
+        console.print(found.rich(small=False))
     if not done.found:
         console.print(Text("Nothing earns what it should not.", style="bold green"))

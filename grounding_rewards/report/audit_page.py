@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from itertools import groupby
+from collections.abc import Mapping
 
 from grounding_rewards.audit.play import FINDINGS, Audit, Played
 from grounding_rewards.audit.policies import KINDS
@@ -34,31 +33,11 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    why = {policy.name: policy.why for policy in done.policies}
     tiles = []
     for name in done.rewards:
         kinds = [one.finding for one in done.found if one.reward == name]
         told = ", ".join(dict.fromkeys(kinds)) or "nothing earns what it should not"
         tiles.append(Tile(name, str(len(kinds) or "none"), note=told))
-    header = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
-    found = [
-        Table(
-            header,
-            [
-                [
-                    one.reward,
-                    Cell(one.policy, why[one.policy], "words"),
-                    estimate_cell(one.mean),
-                    "" if one.gain != one.gain else format_value(one.gain, signed=True),
-                    Cell(one.against, kind="words"),
-                ]
-                for one in group
-            ],
-            finding,
-            f"A policy {FINDINGS[finding]}.",
-        )
-        for finding, group in _by_finding(done)
-    ]
     return Page(
         title="Can it be gamed?",
         subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
@@ -66,7 +45,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
         verdict=verdict(done),
         tiles=tiles,
         sections=[
-            Section("What was found", found or [["Nothing earns what it should not."]]),
+            Section("What was found", found_tables(done) or [["Nothing earns what it should not."]]),
             Section(
                 "What every policy earns",
                 [audit_table(done)],
@@ -117,32 +96,27 @@ def verdict(done: Audit) -> str:
     return f"Of {len(done.policies)} policies, {count} earn what they should not under at least one of {rewards}."
 
 
-def found_sentences(done: Audit) -> list[str]:
-    """What was found, a line for each reward and kind of finding.
+def found_tables(done: Audit) -> list[Table]:
+    """What was found, a table for each kind of finding.
 
     Example:
-        >>> found_sentences(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
+        >>> found_tables(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         []
     """
-    lines = []
-    for finding, group in _by_finding(done):
-        lines.append(f"{finding}: {FINDINGS[finding]}")
-        for reward, own in groupby(group, key=lambda one: one.reward):
-            lines.append(f"  {reward}: {'; '.join(_short(one) for one in own)}")
-    return lines
-
-
-def _by_finding(done: Audit) -> Iterator[tuple[str, list[Played]]]:
-    for finding in FINDINGS:
-        if group := [one for one in done.found if one.finding == finding]:
-            yield finding, group
-
-
-def _short(one: Played) -> str:
-    if one.finding == "raises":
-        return f"{one.policy} ({one.against})"
-    if one.finding == "pays":
-        return f"{one.policy} ({format_value(one.gain, signed=True)})"
-    if one.finding in ("beats honest", "worse pays"):
-        return f"{one.policy} (more than {one.against.removeprefix('honest: ')})"
-    return one.policy
+    why = {policy.name: policy.why for policy in done.policies}
+    header = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
+    tables = []
+    for finding, meaning in FINDINGS.items():
+        rows = [
+            [
+                one.reward,
+                Cell(one.policy, why[one.policy], "words"),
+                estimate_cell(one.mean),
+                "" if math.isnan(one.gain) else format_value(one.gain, signed=True),
+                Cell(one.against, kind="words"),
+            ]
+            for one in done.found
+            if one.finding == finding
+        ]
+        tables += [Table(header, rows, f"{finding}: {meaning}")] if rows else []
+    return tables

@@ -6,7 +6,7 @@ The file loads nothing: everything is inside it. Where it shows images, guard it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,7 +69,7 @@ def render_doctor_page(checkup: Checkup) -> str:
         ],
         sections=[
             Section("Defects", defects if listed else [["Nothing was found."]]),
-            Section("Distributions", _histograms(metrics), "Sound boxes only."),
+            Section("Distributions", [_histograms(metrics)]),
             Section(
                 "Labels",
                 [Table(["label", "boxes", *(f"images, {split}" for split in metrics.images)], counts)]
@@ -77,7 +77,7 @@ def render_doctor_page(checkup: Checkup) -> str:
                 else [],
                 f"{left:,} rarer labels are not shown." if left else "",
             ),
-            Section("Where the boxes lie", list(_heat_maps(metrics))),
+            Section("Where the boxes lie", [_heat_maps(metrics)] if None in metrics.centres else []),
             Section("Images", [Cards(sample, small=True)] if sample else [], "Drawn at random. Blue: sound; red: not."),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
             Section("Not looked for", [unchecked] if unchecked else []),
@@ -135,87 +135,61 @@ def _defect(defect: Defect) -> Section:
 
 
 def _card(image: ImagePicture, caption: str) -> Card:
-    size = image.width, image.height
+    width, height = size = image.width, image.height
     labels = [*image.labels, *[""] * len(image.boxes)]
-    boxes = [
-        (_corners(box), "sound" if box_defect(box, size) is None else "bad", str(label))
-        for box, label in zip(image.boxes, labels, strict=False)
-        if is_box(box)
-    ]
+    drawn = [(box, str(label)) for box, label in zip(image.boxes, labels, strict=False) if is_box(box)]
+    boxes = []
+    for (x1, y1, x2, y2), label in drawn:
+        # Also of a box whose corners are swapped.
+        corners = min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)
+        boxes.append((corners, "sound" if box_defect((x1, y1, x2, y2), size) is None else "bad", label))
+    # The image, and up to half an image on every side where boxes lie outside it.
+    corner, end = ((0.0, 0.0), size)
+    if boxes:
+        lowest, highest = (
+            np.array([box for box, *_ in boxes]).min(axis=0),
+            np.array([box for box, *_ in boxes]).max(axis=0),
+        )
+        corner = np.clip(lowest[:2], (-width / 2, -height / 2), 0)
+        end = np.clip(highest[2:], size, (1.5 * width, 1.5 * height))
+    view = " ".join(f"{number:.6g}" for number in (*corner, end[0] - corner[0], end[1] - corner[1]))
     uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
-    return Card("", image.title, uri, size, [Panel(boxes, "", caption, view=_view(image))])
+    return Card("", image.title, uri, size, [Panel(boxes, "", caption, view=view)])
 
 
-def _view(image: ImagePicture) -> str:
-    """The `viewBox`: the image, and up to half an image on every side where boxes lie outside it."""
-    drawn = [box for box in image.boxes if is_box(box)]
-    xs = [0.0, image.width, *(box[k] for box in drawn for k in (0, 2))]
-    ys = [0.0, image.height, *(box[k] for box in drawn for k in (1, 3))]
-    x1, x2 = max(min(xs), -image.width / 2), min(max(xs), 1.5 * image.width)
-    y1, y2 = max(min(ys), -image.height / 2), min(max(ys), 1.5 * image.height)
-    return f"{x1:.6g} {y1:.6g} {x2 - x1:.6g} {y2 - y1:.6g}"
-
-
-def _corners(box: Sequence[float]) -> tuple[float, float, float, float]:
-    """The top left and the bottom right, also of a box whose corners are swapped."""
-    x1, x2 = sorted((box[0], box[2]))
-    y1, y2 = sorted((box[1], box[3]))
-    return x1, y1, x2, y2
-
-
-def _histograms(metrics: Metrics) -> list[Plot]:
-    """How large and how many the boxes are."""
+def _histograms(metrics: Metrics) -> Plot:
+    """How large and how many the boxes are; ticks stand at edges of bins, counted from the left."""
     most = max((n for n, count in metrics.per_image.items() if count), default=0)
     shown = range(max(most + 1, 6))
-    smallest = float(np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES))))
-    return [
-        _histogram(
-            *("areas", "Area of boxes", "Share of the image, logarithmic.", metrics.areas),
-            {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, len(AREA_EDGES), 4)},
-        ),
-        _histogram(
-            *("sides", "Shorter side of boxes"),
-            f"Pixels that the model sees, logarithmic; under {LEAST_SIDE:g}, the dashed line, nothing is learned.",
-            metrics.sides,
-            {k: f"{SIDE_EDGES[k]:g}" for k in range(0, len(SIDE_EDGES), 4)},
-            smallest,
-        ),
-        _histogram(
-            *("per_image", "Boxes per image", "Number of images.", [metrics.per_image[n] for n in shown]),
+    panels: list[tuple[str, Any, Mapping[float, str]]] = [
+        ("area, share of the image", metrics.areas, {k: f"{100 * AREA_EDGES[k]:.4g} %" for k in range(4, 25, 4)}),
+        ("shorter side, pixels that the model sees", metrics.sides, {k: f"{SIDE_EDGES[k]:g}" for k in range(0, 23, 4)}),
+        (
+            "boxes per image",
+            [metrics.per_image[n] for n in shown],
             {n + 0.5: f"{n}{'+' if n == MOST_BOXES else ''}" for n in shown},
         ),
-        _histogram(
-            *("aspects", "Shape of boxes", "Width through height, logarithmic.", metrics.aspects),
-            {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, len(ASPECT_EDGES), 2)},
-        ),
+        ("width through height", metrics.aspects, {k: f"{ASPECT_EDGES[k]:.3g}" for k in range(2, 17, 2)}),
     ]
 
-
-def _histogram(
-    name: str,
-    title: str,
-    note: str,
-    counts: Sequence[int] | np.ndarray,
-    ticks: Mapping[float, str],
-    limit: float | None = None,
-) -> Plot:
-    """Counts of bins; ticks and limit are edges of bins, counted from the left."""
-
     def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        axis.bar(np.arange(len(counts)) + 0.5, counts, width=0.9, color=SERIES[0])
-        if limit is not None:
-            axis.axvline(limit, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
-        axis.set_xticks(list(ticks), list(ticks.values()))
-        axis.yaxis.get_major_locator().set_params(integer=True)
+        axes = figure.subplots(2, 2)
+        for axis, (title, counts, ticks) in zip(axes.flat, panels, strict=True):
+            axis.bar(np.arange(len(counts)) + 0.5, counts, width=0.9, color=SERIES[0])
+            axis.set_title(title, loc="left")
+            axis.set_xticks(list(ticks), list(ticks.values()))
+            axis.yaxis.get_major_locator().set_params(integer=True)
+        smallest = np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES)))
+        axes[0, 1].axvline(smallest, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
 
-    return Plot(name, title, note, draw, (4.0, 1.9))
+    note = (
+        f"Of sound boxes, sizes and shapes logarithmic. Left of the dashed line, under {LEAST_SIDE:g} pixels, nothing "
+    )
+    return Plot("boxes", "Boxes", note + "is learned.", draw, (7.2, 3.8))
 
 
-def _heat_maps(metrics: Metrics) -> Iterator[Plot]:
+def _heat_maps(metrics: Metrics) -> Plot:
     """The map of all boxes and, where there are several labels, of the most frequent ones."""
-    if None not in metrics.centres:
-        return
     labels = [label for label, _ in metrics.labels.most_common() if label in metrics.centres][: _HEAT_MAPS - 1]
     shown = [None, *(labels if len(labels) > 1 else ())]
     columns = min(6, len(shown))
@@ -236,7 +210,7 @@ def _heat_maps(metrics: Metrics) -> Iterator[Plot]:
             axis.set_yticks([])
 
     note = "Centres of the boxes, every image stretched to a square. The left of an image is the right of the patient."
-    yield Plot("centres", "Centres of boxes", note, draw, (1.5 * columns, 1.75 * rows))
+    return Plot("centres", "Centres of boxes", note, draw, (1.5 * columns, 1.75 * rows))
 
 
 def _content(image: ImagePicture) -> str:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-import numpy as np
 from datasets import Dataset
-from numpy.typing import NDArray
 from transformers import TrainerCallback
 from transformers.integrations import TensorBoardCallback
 from trl.models.utils import unwrap_model_for_generation
@@ -23,8 +22,6 @@ from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_each
-from grounding_rewards.metrics.boxes_shown import MOST_BOXES, image_summary
-from grounding_rewards.metrics.outcomes import FOUND, IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, box_outcomes
 from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
 from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -35,8 +32,6 @@ TRACKERS = ("tensorboard", "trackio", "wandb")
 _NOT_SENDING = ("offline", "dryrun", "disabled")
 # Of an answer where the trainer has no limit.
 _MOST_TOKENS = 1024
-_PREDICTED = (RIGHT, WRONG_LABEL, WRONG_PLACE, IGNORED)
-_REFERENCE = (FOUND, WRONG_LABEL, MISSED)
 
 
 def keep_images_here(trackers: Sequence[str], config: Any) -> list[str]:
@@ -85,8 +80,7 @@ class ShownImages(TrainerCallback):
     """Lets the model answer a fixed set of images before the first step, every so many steps and after the last one.
 
     The answers are greedy, so that steps compare, and leave the random state of the training as it was: a run with
-    shown images is the same run. TensorBoard and trackio get pictures with boxes drawn in, wandb the image and boxes
-    that it draws itself, by outcome.
+    shown images is the same run. Boxes are drawn in by outcome.
 
     Args:
         trainer: TRL's GRPO trainer, one of whose rewards is a grounding reward: the first of them reads the answers.
@@ -132,64 +126,13 @@ class ShownImages(TrainerCallback):
         callbacks = self.trainer.callback_handler.callbacks
         boards = [one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback) and one.tb_writer]
         asked = self.trainer.args.report_to
-        by_step = {"train/global_step": step}
-        pictures: list[NDArray[np.uint8]] = []
-        if boards or "trackio" in asked:
-            pictures = [
-                answer_picture(annotated, image, matching)
-                for annotated, image in zip(annotated_images, images, strict=True)
-            ]
+        pictures = [answer_picture(*one, matching) for one in zip(annotated_images, images, strict=True)]
         for board in boards:
             for name, picture in zip(names, pictures, strict=True):
                 board.add_image(name, picture, step, dataformats="HWC")
             board.flush()
-        if "trackio" in asked:
-            import trackio
-
-            trackio.log({**by_step, **{name: trackio.Image(one) for name, one in zip(names, pictures, strict=True)}})
-        if "wandb" in asked:
-            import wandb
-
-            drawn = [
-                _wandb_image(annotated, image, matching)
-                for annotated, image in zip(annotated_images, images, strict=True)
-            ]
-            wandb.log({**by_step, **dict(zip(names, drawn, strict=True))})
-
-
-def _wandb_image(annotated: AnsweredImage, image: Any, matching: str) -> Any:
-    """The image with boxes that wandb draws, coloured by outcome; a click hides those of one."""
-    import wandb
-
-    outcomes = box_outcomes(annotated, matching)
-    groups = {
-        "prediction": _wandb_boxes(
-            annotated, annotated.pred, annotated.pred_labels, outcomes.pred, outcomes.pred_ious, _PREDICTED
-        ),
-        "reference": _wandb_boxes(
-            annotated, annotated.gt, annotated.gt_labels, outcomes.gt, outcomes.gt_ious, _REFERENCE
-        ),
-    }
-    return wandb.Image(image, caption=f"{annotated.id}: {image_summary(annotated, outcomes)}", boxes=groups)
-
-
-def _wandb_boxes(
-    image: AnsweredImage, boxes: Any, labels: Any, outcomes: Sequence[str], ious: Any, known: Sequence[str]
-) -> dict[str, Any]:
-    # wandb refuses a box without an area.
-    drawn = [
-        {
-            "position": {
-                name: float(side) / size
-                for name, side, size in zip(
-                    ("minX", "minY", "maxX", "maxY"), box, (image.width, image.height) * 2, strict=True
-                )
-            },
-            "class_id": known.index(outcome),
-            "box_caption": f"{label or 'box'}, {outcome}",
-            "scores": {"IoU": float(iou)},
-        }
-        for box, label, outcome, iou in zip(boxes[:MOST_BOXES], labels, outcomes, ious, strict=False)
-        if np.isfinite(box).all() and (box[2:] > box[:2]).all()
-    ]
-    return {"box_data": drawn, "class_labels": dict(enumerate(known))}
+        for name in ("trackio", "wandb"):
+            if name in asked:
+                tracker = import_module(name)
+                shown = [tracker.Image(picture) for picture in pictures]
+                tracker.log({"train/global_step": step, **dict(zip(names, shown, strict=True))})

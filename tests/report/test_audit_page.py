@@ -12,7 +12,7 @@ from grounding_rewards.audit.play import audit
 from grounding_rewards.audit.policies import POLICIES
 from grounding_rewards.audit.response import response
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.report.audit_page import found_sentences, render_audit_page, verdict
+from grounding_rewards.report.audit_page import found_tables, render_audit_page, verdict
 from grounding_rewards.report.reward_plots import response_plot
 
 FMT = get_box_format("qwen3-vl")
@@ -52,9 +52,9 @@ def test_it_loads_nothing_and_escapes_names(page):
 
 
 def test_a_reward_that_raises_is_said_with_its_error(done):
-    lines = found_sentences(done)
-    assert "raises: ends the run: the reward raised an exception" in lines
-    assert any("ZeroDivisionError" in line for line in lines)
+    (table,) = (one for one in found_tables(done) if one.title.startswith("raises: "))
+    assert {row[0] for row in table.rows} == {"<script>"}
+    assert "ZeroDivisionError" in table.rows[0][4].text
 
 
 def test_without_rewards_to_draw_there_is_no_plot(done):
