@@ -117,9 +117,15 @@ class Plot:
         A page shows a plot as an image rather than as part of itself: so ids and styles of several never meet, and no
         text in one can become markup.
         """
-        light = self.svg()
+        # A browser may hold the policy of the page, which forbids styles, against the image: attributes say the same.
+        light = re.sub(r' style="([^"]*)"', lambda found: _attributes(found[1]), self.svg())
         dark = re.sub("|".join(_ON_DARK), lambda found: _ON_DARK[found[0]], light)
         return data_uri(light.encode(), "image/svg+xml"), data_uri(dark.encode(), "image/svg+xml")
+
+
+def _attributes(style: str) -> str:
+    pairs = (one.partition(":") for one in style.split(";"))
+    return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs if value)
 
 
 def share_axis(axis: Any, label: str | None = None) -> None:

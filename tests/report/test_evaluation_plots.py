@@ -77,6 +77,7 @@ def test_on_a_dark_ground_a_plot_has_other_colours() -> None:
     for colour in (INK, SERIES[0]):
         assert colour in light
         assert colour not in dark
+    assert " style=" not in light
 
 
 def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_drawn() -> None:
