@@ -10,20 +10,14 @@ from __future__ import annotations
 
 import argparse
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import yaml
 
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.page import plots
-from grounding_rewards.study.report import render_markdown
+from grounding_rewards.study.report import plots, render_markdown
 from grounding_rewards.study.results import read_study
-
-#: Plots of the page, in order.
-SHOWN = ("differences", "changes", "matrix", "learning", "frac_reward_zero_std", "profiles")
 
 _PAGE = """\
 # Which reward? Studies
@@ -34,8 +28,7 @@ favours precision, soft_f1 recall. SFT gained more in distribution and lost 0.11
 nothing. On the lungs, from the weak start, no run beat a constant box. Untested at 3B.
 
 Trainings with GRPO that differ in the reward alone: the same start, images, steps and settings, several seeds each, and
-controls that nobody expects to teach. What follows is written by a script from the results in `docs/study/`, sentences
-among it: no number here was typed. Made by
+controls that nobody expects to teach. What follows is written by a script from the results in `docs/study/`. Made by
 
     python scripts/write_study.py
 
@@ -70,7 +63,6 @@ def main() -> None:
     parts = []
     for folder in folders:
         found = find(read_study(folder), on_progress=lambda what, name=folder.name: print(f"{name}: {what}"))
-        found = replace(found, audited=audit_arms(found.study))
         parts.append(study_part(found, folder, arguments.output.parent))
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
     write_whole(arguments.output, _PAGE.format(studies="\n\n".join(parts), limits=limits))
@@ -78,11 +70,9 @@ def main() -> None:
 
 def study_part(found: Findings, folder: Path, beside: Path) -> str:
     """One study as a part of the page; its plots go into its folder."""
-    drawn = {name: one for name, one in plots(found).items() if name in SHOWN}
     lines = [f"## {found.study.name}", render_markdown(found, level=3).rstrip()]
-    for name in filter(drawn.__contains__, SHOWN):
-        one = drawn[name]
-        file = folder / f"{name}.png"
+    for one in plots(found):
+        file = folder / f"{one.name}.png"
         one.save(file, "png", dpi=150)
         lines.append(f"![{one.title}]({file.relative_to(beside).as_posix()})\n\n{one.note}")
     settings = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))

@@ -36,7 +36,6 @@ examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --only R3 soft_f1
   grounding-rewards study configs/study/lungs.yaml --dataset path/to/images --out runs/lungs
-  grounding-rewards study configs/study/vindr_qwen.yaml --out runs/vindr --array   # a script for sbatch
   grounding-rewards study --report-only --out runs/drawn --report page        # without any training
 
 exit code:
@@ -58,7 +57,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked = parser.add_mutually_exclusive_group()
     asked.add_argument("--dry-run", action="store_true", help="list the runs with their cost, and start nothing")
     asked.add_argument("--report-only", action="store_true", help="report on the runs that are finished, start nothing")
-    asked.add_argument("--array", action="store_true", help="print a script for SLURM with a job for each run")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -67,7 +65,6 @@ def run(options: argparse.Namespace) -> int:
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.run import FAILED, run_study
-    from grounding_rewards.study.slurm import array_script
 
     if options.report_only:
         _report(options)
@@ -75,11 +72,8 @@ def run(options: argparse.Namespace) -> int:
     if options.config is None:
         raise ValueError("Expected the YAML of a study, got none. configs/study/ has some; --report-only needs none.")
     hide_name_warnings()
-    plan = read_plan(options.config, dataset=options.dataset, elsewhere=options.array or options.dry_run)
+    plan = read_plan(options.config, dataset=options.dataset, elsewhere=options.dry_run)
     folder = Folder(options.out)
-    if options.array:
-        say(array_script(plan, options.config, options.out, options.dataset))
-        return 0
     runs = _chosen(plan, options.only, options.index)
     if options.dry_run:
         _list(plan, runs, folder)
@@ -119,8 +113,8 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.report.tables import plain_table
+    from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.run import estimate
-    from grounding_rewards.study.words import reward_text
 
     table = plain_table(
         *("", "run", "role", "reward", "steps", "state"),

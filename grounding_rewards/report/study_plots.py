@@ -1,4 +1,4 @@
-"""The plots of a study: differences, learning curves, the matrix of arms and rulers, and profiles."""
+"""The plots of a study: differences with their intervals, and curves over steps."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
-from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, format_value
+from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.report.plots import DASHES, SERIES, Plot
 
 if TYPE_CHECKING:
@@ -81,9 +78,7 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
     return Plot(name, title, note, draw, (_WIDTH, 0.75 + _ROW * lines))
 
 
-def curves(
-    name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str, share: bool = False
-) -> Plot:
+def curves(name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str) -> Plot:
     """Curves with bands, a panel for each heading; the same name has the same line in all panels.
 
     Args:
@@ -93,7 +88,6 @@ def curves(
         panels: curves by heading.
         x: label.
         y: label.
-        share: whether the values end at 0 and 1, both shown.
     """
     names = list(dict.fromkeys(one.name for several in panels.values() for one in several))
     columns = min(2, len(panels))
@@ -112,46 +106,10 @@ def curves(
             axis.set_xlabel(x)
             axis.set_ylabel(y)
             axis.grid(axis="y")
-            if share:
-                axis.set_ylim(-0.02, 1.02)
         figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=4)
 
     size = _WIDTH if columns == 2 else _PANEL[0] + 1.4, _PANEL[1] * rows + _LEGEND * legend + 0.1
     return Plot(name, title, note, draw, size)
-
-
-def matrix(
-    name: str, title: str, note: str, rows: Sequence[str], columns: Sequence[str], values: Array, shades: Array
-) -> Plot:
-    """Values as cells, shaded by how much better or worse they are than the reference.
-
-    Args:
-        name: of the files.
-        title: of the plot.
-        note: its caption.
-        rows: names of arms.
-        columns: names of rulers.
-        values: ``(rows, columns)``.
-        shades: ``(rows, columns)`` in [-1, 1], worse to better; NaN without a shade.
-    """
-
-    def draw(figure: Figure) -> None:
-        from matplotlib.colors import LinearSegmentedColormap
-
-        axis = figure.subplots()
-        tones = LinearSegmentedColormap.from_list("", ["#e9b58f", "#f7f7f7", "#8fbfe0"]).with_extremes(bad="#f7f7f7")
-        axis.imshow(np.ma.masked_invalid(shades), cmap=tones, vmin=-1, vmax=1, aspect="auto")
-        for (row, column), value in np.ndenumerate(values):
-            # On tones that are light on any ground.
-            axis.text(column, row, format_value(value), ha="center", va="center", color="#1b1f25", fontsize=7)
-        axis.set_xticks(range(len(columns)), columns, rotation=40, ha="left", rotation_mode="anchor")
-        axis.xaxis.tick_top()
-        axis.set_yticks(range(len(rows)), rows)
-        axis.tick_params(length=0)
-        for side in axis.spines.values():
-            side.set_visible(False)
-
-    return Plot(name, title, note, draw, (2.2 + 0.5 * len(columns), 1.3 + 0.22 * len(rows)))
 
 
 def _line(axis: Axes, curve: Curve, number: int) -> Any:

@@ -24,9 +24,6 @@ from grounding_rewards.logs.run_log import CHECKPOINT
 from grounding_rewards.study.plan import Plan, Run, Start, fingerprint, settings_of
 from grounding_rewards.study.results import SCHEMA
 
-# Bytes of each file of weights that enter the fingerprint of a start, from its beginning and from its end.
-_PROBE = 1 << 20
-
 
 class Folder:
     """Paths in the folder of a study."""
@@ -61,8 +58,12 @@ class Folder:
 
 
 def fingerprint_of_start(start: Start) -> str:
-    """A digest of the weights that are given, or of the recipe that makes them."""
-    return fingerprint(_weights(start.model), None if start.sft is None else settings_of(start.sft))
+    """A digest of the weights that are given, or of the recipe that makes them; of a name on the hub, the name."""
+    from grounding_rewards.models.place import digest_of_weights
+
+    place = find_shipped(start.model)
+    weights = digest_of_weights(place) if Path(place).is_dir() else start.model
+    return fingerprint(weights, None if start.sft is None else settings_of(start.sft))
 
 
 def fingerprint_of_run(plan: Plan, run: Run) -> str:
@@ -181,14 +182,3 @@ def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
     had, have = settings(before), settings(now)
     changed = [key for key in dict.fromkeys([*had, *have]) if had.get(key) != have.get(key)]
     return ", ".join(f"{key} {have.get(key)!r} instead of {had.get(key)!r}" for key in changed) or "another start"
-
-
-def _weights(model: str) -> list[Any]:
-    """What tells the weights in a folder from others; of a name on the hub, the name."""
-    found: list[Any] = []
-    for path in sorted(Path(find_shipped(model)).glob("*.safetensors")):
-        with path.open("rb") as file:
-            begins = file.read(_PROBE)
-            file.seek(max(0, path.stat().st_size - _PROBE))
-            found.append([path.name, path.stat().st_size, fingerprint(begins.hex(), file.read().hex())])
-    return found or [model]

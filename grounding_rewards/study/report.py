@@ -1,46 +1,34 @@
-"""The report of a study: tables, text, plots and a page, all from the files that its runs left."""
+"""The report of a study, all from the files that its runs left: a page, the same in Markdown, CSV and JSON."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.metrics.estimates import NOTHING, estimate_as_json, finite_or_none, format_value
-from grounding_rewards.report.study_page import render_study_page
-from grounding_rewards.report.tables import markdown_table, plain_table
-from grounding_rewards.study.audited import audit_arms
-from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.page import plots, study_page
-from grounding_rewards.study.results import Study, read_study
+from grounding_rewards.metrics.comparison import p_cell
+from grounding_rewards.metrics.estimates import counted, format_value, percent
+from grounding_rewards.report.page import Items, Page, Section
+from grounding_rewards.report.plots import Plot
+from grounding_rewards.report.study_plots import ForestRow, curves, forest
+from grounding_rewards.report.tables import Cell, Table, estimate_cell
+from grounding_rewards.study.findings import NO_SPREAD, ArmFound, Findings, find
+from grounding_rewards.study.results import read_study
 from grounding_rewards.study.rulers import RULERS
-from grounding_rewards.study.statistics import RESAMPLES
-from grounding_rewards.study.tables import (
-    ARMS_HEADER,
-    arm_rows,
-    arms_note,
-    arms_title,
-    matrix_header,
-    matrix_note,
-    matrix_rows,
-    signal_header,
-    signal_note,
-    signal_rows,
-)
-from grounding_rewards.study.words import detectable, summary
+from grounding_rewards.study.statistics import ALPHA, POWER, RESAMPLES
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
     from rich.console import Console
 
 #: Files of a report.
-PAGE, TEXT, LATEX, NUMBERS, PLOTS = "study.html", "study.md", "study.tex", "findings.json", "plots"
-# Images of the declared set that are drawn again for the page.
-_REDRAWN = 24
+PAGE, TEXT, ROWS, NUMBERS, PLOTS = "study.html", "study.md", "findings.csv", "findings.json", "plots"
+# Missing runs that are named.
+_NAMED = 5
 
 
 def write_report(
@@ -55,7 +43,7 @@ def write_report(
 
     Args:
         folder: of the study.
-        out: where to write `study.html`, `study.md`, `study.tex`, `findings.json` and `plots/`.
+        out: where to write `study.html`, `study.md`, `findings.csv`, `findings.json` and `plots/`.
         resamples: draws of patients.
         seed: of all draws.
         on_progress: called with the name of each step before it is taken.
@@ -68,165 +56,211 @@ def write_report(
         OSError: a file cannot be written.
     """
     found = find(read_study(folder), resamples=resamples, seed=seed, on_progress=on_progress)
-    on_progress("auditing rewards")
-    found = replace(found, audited=audit_arms(found.study))
     on_progress("drawing")
     drawn = plots(found)
-    page = render_study_page(study_page(found, drawn, drawn_images(found.study)))
+    page = render_page(found, drawn)
     with whole_folder(Path(out)) as unfinished:
         write_whole(unfinished / PAGE, page)
         (unfinished / PLOTS).mkdir()
-        for one in drawn.values():
+        for one in drawn:
             for file_format in ("png", "pdf"):
                 one.save(unfinished / PLOTS / f"{one.name}.{file_format}", file_format)
         write_whole(unfinished / TEXT, render_markdown(found))
-        write_whole(unfinished / LATEX, render_latex(found))
-        write_whole(unfinished / NUMBERS, json.dumps(as_json(found), indent=1, allow_nan=False) + "\n")
+        write_whole(unfinished / ROWS, _csv(found))
+        write_whole(unfinished / NUMBERS, json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")
     return found
 
 
-def drawn_images(study: Study) -> dict[str, Image]:
-    """The images of the declared set by id, where they are drawn ones that can be drawn again; empty otherwise."""
-    from grounding_rewards.data.load import SYNTHETIC, load_split
-
-    on = study.plan.get("sets", {}).get(study.declared.on, {})
-    if str(on.get("dataset")).partition(":")[0] != SYNTHETIC or on.get("changes"):
-        return {}
-    rows = study.sets[study.declared.on]
-    images = load_split(on["dataset"], on["split"], images=min(_REDRAWN, len(rows)))
-    return {str(image["id"]): image["image"] for image in images}
-
-
-def print_report(found: Findings, console: Console) -> None:
-    """Print the table of arms, the matrix and the summary."""
-    from rich.text import Text
-
-    for title, header, rows in (
-        (arms_title(found), ARMS_HEADER, arm_rows(found)),
-        (f"Means by every ruler, {found.on}", matrix_header(), matrix_rows(found)),
-    ):
-        table = plain_table(*header, title=title, unbroken=(0,))
-        for row in rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
-    for sentence in summary(found):
-        console.print(Text(sentence))
+def render_page(found: Findings, drawn: Sequence[Plot]) -> str:
+    """The page: at most five sentences, the table of arms, plots, and every ruler on every set."""
+    said = sentences(found)
+    matrices = [matrix_table(found, on) for on in found.study.sets]
+    return Page(
+        title=f"Which reward? {found.study.name}",
+        subtitle=said[0],
+        sections=[
+            Section("What was found", [Items(said[1:]), arms_table(found)], _ARMS_NOTE),
+            Section("Plots", list(drawn)),
+            Section("By every ruler", matrices, _MATRIX_NOTE),
+        ],
+        footer="The training run is the unit. Standard errors: between the runs of an arm, and over patients drawn "
+        f"with replacement, {found.resamples:,} times, for all models together. Intervals and p are Student's.",
+    ).render()
 
 
 def render_markdown(found: Findings, *, level: int = 2) -> str:
-    """Summary, table of arms, matrix and cost as Markdown.
+    """The same without plots as Markdown.
 
     Args:
         found: of :func:`grounding_rewards.study.findings.find`.
         level: of its headings.
     """
     mark = "#" * level
-    sentences = summary(found)
-    parts = [
-        *sentences[:1],
-        "\n".join(f"- {sentence}" for sentence in sentences[1:]),
-        f"{mark} {arms_title(found)}",
-        arms_note(found),
-        markdown_table(ARMS_HEADER, arm_rows(found)),
-        detectable(found),
-        f"{mark} By every ruler",
-        matrix_note(found),
-    ]
-    for on in found.study.sets:
-        parts += [f"On {on}:", markdown_table(matrix_header(), matrix_rows(found, on))]
-    parts += [f"{mark} Signal, audit and cost", signal_note(), markdown_table(signal_header(), signal_rows(found))]
+    first, *others = sentences(found)
+    tables = [arms_table(found), *(matrix_table(found, on) for on in found.study.sets)]
+    arms, *matrices = (f"{mark} {table.title}\n\n{table.markdown()}" for table in tables)
+    parts = [first, "\n".join(f"- {one}" for one in others), arms, _ARMS_NOTE, *matrices, _MATRIX_NOTE]
     return "\n\n".join(parts) + "\n"
 
 
-def render_latex(found: Findings) -> str:
-    """The table of arms for a paper; it needs booktabs."""
-    lines = [
-        "% \\usepackage{booktabs}",
-        "\\begin{tabular}{lrrrr}",
-        "\\toprule",
-        f"arm & {_tex(RULERS[found.primary].heading)} & vs.\\ {_tex(found.study.declared.reference)}"
-        " & $p$ (Holm) & vs.\\ start \\\\",
+def print_report(found: Findings, console: Console) -> None:
+    """Print the tables and the sentences."""
+    from rich.text import Text
+
+    for table in (arms_table(found), matrix_table(found, found.on)):
+        console.print(table.rich(small=False))
+    for sentence in sentences(found):
+        console.print(Text(sentence))
+
+
+def sentences(found: Findings) -> list[str]:
+    """What a reader must know, in at most five sentences."""
+    study, metric = found.study, RULERS[found.primary].heading
+    rows = counted(len(study.sets[found.on]), "image")
+    first = (
+        f"{counted(len(study.runs()), 'run')} of {counted(len(found.arms), 'arm')}; declared before them: {metric} on "
+        f"the set {found.on} ({rows} of {counted(found.patients[found.on], 'patient')}, none trained on), each arm "
+        f"against {study.declared.reference}, p adjusted by Holm for {counted(found.family, 'comparison')}."
+    )
+    said = [first, *(_compared(found, start=start) for start in (False, True))]
+    size = format_value(found.detectable(found.seeds))
+    said.append(
+        f"With {found.seeds} seeds, a true difference of {size} is found with a probability of {percent(POWER)}; what "
+        "is not shown is not shown to be equal."
+    )
+    if missing := [*study.missing, *(f"enough runs of {key.arm} from {key.start}" for key in study.alone)]:
+        said.append(f"Not there yet: {', '.join(missing[:_NAMED])}{', …' if len(missing) > _NAMED else ''}.")
+    return said
+
+
+def _compared(found: Findings, *, start: bool) -> str:
+    """Which arms are shown to differ from the reference, or from their start; controls among them."""
+    sign = RULERS[found.primary].sign
+    parts = []
+    for name in found.starts:
+        clauses = []
+        for word, wanted in (("better", sign), ("worse", -sign)):
+            shown = []
+            for arm in found.of_start(name):
+                one = found.primary_difference(arm, start=start)
+                if one is not None and _p(arm, start=start) < ALPHA and one.value * wanted > 0:
+                    shown.append(f"{_marked(arm)} ({format_value(one.value, signed=True)})")
+            clauses += [f"{word} {', '.join(shown)}"] if shown else []
+        parts.append(f"from {found.start_name(name)} {' and '.join(clauses) or 'none'}")
+    other = "its start" if start else found.study.declared.reference
+    return f"Shown to differ from {other}: {'; '.join(parts)}."
+
+
+_ARMS_NOTE = (
+    "Means over seeds with 95 % intervals over seeds and patients. ◦: controls. Holm: p, adjusted. Groups without "
+    "spread, all completions of an image earning alike, teach nothing. Minutes are of one run."
+)
+
+
+def arms_table(found: Findings) -> Table:
+    """Starts and arms by the declared metric."""
+    metric = RULERS[found.primary].heading
+    header = [
+        *("arm", Cell("reward", kind="words"), metric, f"less {found.study.declared.reference}", "Holm"),
+        *("since the start", "Holm", "groups without spread", "minutes"),
     ]
-    for start in found.starts:
-        lines.append("\\midrule")
-        at = found.starts[start][found.on][found.primary]
-        lines.append(f"{_tex(found.start_name(start))} & {_tex_interval(at)} & & & \\\\")
+    rows: list[Sequence[str | Cell]] = []
+    for start, tables in found.starts.items():
+        rows.append([found.start_name(start), "", estimate_cell(tables[found.on][found.primary]), *[""] * 6])
         for arm in found.of_start(start):
-            against, change = found.primary_difference(arm), found.primary_difference(arm, start=True)
-            name = _tex(arm.key.arm) + ("$^\\circ$" if arm.is_control else "")
-            cells = [
-                name,
-                _tex_interval(found.primary_of(arm)),
-                _tex_interval(against.estimate, signed=True) if against else "reference",
-                _tex_p(arm.holm_reference) if against else "",
-                _tex_interval(change.estimate, signed=True) if change else "",
-            ]
-            lines.append(" & ".join(cells) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+            against, change = (found.primary_difference(arm, start=which) for which in (False, True))
+            spread = arm.curves.get(NO_SPREAD)
+            rows.append(
+                [
+                    _marked(arm),
+                    Cell(reward_text(arm.reward), kind="words"),
+                    estimate_cell(arm.metrics[found.on][found.primary]),
+                    estimate_cell(against.estimate, signed=True) if against else "reference",
+                    p_cell(arm.holm_reference) if against else "",
+                    estimate_cell(change.estimate, signed=True) if change else "",
+                    p_cell(arm.holm_start),
+                    "" if spread is None else percent(float(spread.y.mean())),
+                    f"{arm.compute.get('seconds', math.nan) / 60:.1f}",
+                ]
+            )
+    return Table(header, rows, f"{metric[:1].upper()}{metric[1:]} on {found.on}")
 
 
-def as_json(found: Findings) -> dict[str, Any]:
-    """All numbers as plain values; null where there is nothing to measure."""
-
-    def compared(table: Any) -> Any:
-        return (
-            None
-            if table is None
-            else {
-                on: {
-                    key: {**estimate_as_json(one.estimate), "p": finite_or_none(one.p)} for key, one in metrics.items()
-                }
-                for on, metrics in table.items()
-            }
-        )
-
-    def plain(table: Any) -> Any:
-        return {on: {key: estimate_as_json(one) for key, one in metrics.items()} for on, metrics in table.items()}
-
-    return {
-        "study": found.study.name,
-        "declared": {"metric": found.primary, "set": found.on, "reference": found.study.declared.reference},
-        "summary": summary(found),
-        "seed_variance": finite_or_none(found.seed_variance),
-        "patient_variance": finite_or_none(found.patient_variance),
-        "detectable": {str(n): finite_or_none(found.detectable(n)) for n in (found.seeds, 5, 10, 20)},
-        "family": found.family,
-        "patients": dict(found.patients),
-        "resamples": found.resamples,
-        "starts": {start: plain(tables) for start, tables in found.starts.items()},
-        "arms": [
-            {
-                "start": arm.key.start,
-                "arm": arm.key.arm,
-                "control": arm.is_control,
-                "reward": arm.reward,
-                "seeds": list(arm.seeds),
-                "runs": list(map(finite_or_none, arm.runs)),
-                "metrics": plain(arm.metrics),
-                "against_reference": compared(arm.against_reference),
-                "against_start": compared(arm.against_start),
-                "holm_reference": finite_or_none(arm.holm_reference),
-                "holm_start": finite_or_none(arm.holm_start),
-                "interquartile_mean": estimate_as_json(arm.interquartile),
-                "probability_of_improvement": arm.improvement and estimate_as_json(arm.improvement),
-                "seeds_to_settle": arm.settled_by,
-                "audit": [one._asdict() for one in found.audited.get(arm.key, ())],
-                "groups_without_spread": finite_or_none(arm.signal.whole),
-                "compute": dict(arm.compute),
-            }
-            for arm in found.arms
-        ],
-    }
+_MATRIX_NOTE = (
+    "Means over seeds. +, -: higher or lower than the reference by an interval of its own, not adjusted for how many "
+    "there are. R1 to soft f1 are the rewards with their default parameters."
+)
 
 
-def _tex(text: str) -> str:
-    return "".join({"_": "\\_", "%": "\\%", "&": "\\&", "#": "\\#", "$": "\\$"}.get(one, one) for one in text)
+def matrix_table(found: Findings, on: str) -> Table:
+    """Starts and arms by every ruler on one set."""
+    header = ["arm", *(ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in RULERS.values())]
+    rows: list[list[str]] = []
+    for start, tables in found.starts.items():
+        rows.append([found.start_name(start), *(format_value(tables[on][key].value) for key in RULERS)])
+        for arm in found.of_start(start):
+            cells = []
+            for key in RULERS:
+                one = None if arm.against_reference is None else arm.against_reference[on][key]
+                mark = "" if one is None else " +" if one.low > 0 else " -" if one.high < 0 else ""
+                cells.append(format_value(arm.metrics[on][key].value) + mark)
+            rows.append([_marked(arm), *cells])
+    return Table(header, rows, f"Every ruler on {on}")
 
 
-def _tex_interval(estimate: Sequence[float], *, signed: bool = False) -> str:
-    value, low, high = (format_value(end, signed=signed) for end in estimate)
-    return NOTHING if math.isnan(estimate[0]) else f"${value}$ [${low}$, ${high}$]"
+def reward_text(reward: Mapping[str, Any] | None) -> str:
+    """A reward with its parameters, on one line; a supervised run has none.
+
+    >>> reward_text({"name": "R3", "kwargs": {"beta": 1}}), reward_text(None)
+    ('R3 {"beta": 1}', 'supervised')
+    """
+    if reward is None:
+        return "supervised"
+    name, options = reward.get("name"), reward.get("kwargs") or {}
+    names = name if isinstance(name, str) else " + ".join(map(str, name or ()))
+    return f"{names} {json.dumps(options)}" if options else names
 
 
-def _tex_p(p: float) -> str:
-    return "--" if math.isnan(p) else "$<0.001$" if p < 0.001 else f"${p:.3f}$"
+def plots(found: Findings) -> list[Plot]:
+    """Differences from the reference and from the start, learning curves, and groups without spread."""
+    metric, reference = RULERS[found.primary].heading, found.study.declared.reference
+    made = []
+    for name, other, start in (("differences", reference, False), ("changes", "the start", True)):
+        groups = {}
+        for of_start in found.starts:
+            rows = []
+            for arm in found.of_start(of_start):
+                one = found.primary_difference(arm, start=start)
+                if one is not None and not math.isnan(one.value):
+                    rows.append(ForestRow(arm.key.arm, one.estimate, arm.is_control, _p(arm, start=start) < ALPHA))
+            groups[f"from {found.start_name(of_start)}"] = rows
+        note = f"{metric} on {found.on}; blue: stays after Holm (p < {ALPHA:g}). Circles: controls."
+        if any(groups.values()):
+            made.append(forest(name, f"Differences from {other}", note, f"{metric}, less that of {other}", groups))
+    for name, label in (("learning", metric), (NO_SPREAD, "share of groups without spread")):
+        panels = {}
+        for of_start in found.starts:
+            several = [(arm.key.arm, arm.curves[name]) for arm in found.of_start(of_start) if name in arm.curves]
+            if several:
+                panels[f"from {found.start_name(of_start)}"] = [one._replace(name=arm) for arm, one in several]
+        if panels:
+            note = "Mean over seeds, lowest and highest seed."
+            made.append(curves(name, f"{label} in training", note, panels, x="step", y=label))
+    return made
+
+
+def _csv(found: Findings) -> str:
+    rows = list(found.rows())
+    text = io.StringIO()
+    writer = csv.DictWriter(text, max(rows, key=len), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _p(arm: ArmFound, *, start: bool) -> float:
+    return arm.holm_start if start else arm.holm_reference
+
+
+def _marked(arm: ArmFound) -> str:
+    return arm.key.arm + (" ◦" if arm.is_control else "")

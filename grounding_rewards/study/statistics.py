@@ -18,13 +18,7 @@ are few, and what a run does on a patient by chance thrice, because S and P hold
 analysis of variance gives. Intervals and p are Student's, with Satterthwaite's degrees of freedom: n - 1 for the seeds
 of each arm, and the number of patients less one for the rest. docs/simulated_study.md has how often they hold.
 
-Interquartile mean, probability of improvement and performance profiles are those of Agarwal et al., with intervals from
-draws of runs and patients; as the percentiles of few runs are too narrow, they are taken further out, at
-``Φ(± t √(n/(n-1)))`` (Hesterberg).
-
-Sources: Agarwal et al., Deep Reinforcement Learning at the Edge of the Statistical Precipice, NeurIPS 2021; Owen, The
-Pigeonhole Bootstrap, Annals of Applied Statistics 2007; Hesterberg, What Teachers Should Know About the Bootstrap, The
-American Statistician 2015; Satterthwaite, Biometrics 1946.
+Sources: Owen, The Pigeonhole Bootstrap, Annals of Applied Statistics 2007; Satterthwaite, Biometrics 1946.
 """
 
 from __future__ import annotations
@@ -34,7 +28,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.bootstrap import resampling_counts
@@ -45,8 +38,6 @@ RESAMPLES = 2000
 #: Chance to find a difference of the detectable size.
 POWER = 0.8
 ALPHA = 0.05
-#: More seeds than this are no answer to how many would settle a question.
-MOST_SEEDS = 200
 
 # Below this, differences are rounding.
 _ROUNDING = 1e-12
@@ -139,109 +130,6 @@ def mean_of_runs(own: Array, *, patients: int) -> Estimate:
     return difference(own, nothing, patients=patients).estimate
 
 
-def interquartile_mean(scores: ArrayLike) -> float:
-    """The mean of the middle half of all scores; of n a quarter, rounded down, is left out at either end.
-
-    Args:
-        scores: ``(runs, tasks)``, or ``(runs,)`` of one task.
-
-    Example:
-        >>> interquartile_mean([0.0, 0.4, 0.5, 0.6, 9.0])
-        0.5
-    """
-    return float(_trimmed(np.asarray(scores, dtype=np.float64).ravel()))
-
-
-def probability_of_improvement(own: ArrayLike, other: ArrayLike) -> float:
-    """How likely a run of one arm has a higher score than one of another, equal ones counting half.
-
-    Args:
-        own: ``(n, tasks)``, or ``(n,)`` of one task.
-        other: ``(m, tasks)``; the mean over tasks is taken.
-
-    Example:
-        >>> probability_of_improvement([0.5, 0.7], [0.6, 0.4])
-        0.75
-    """
-    one, two = (np.asarray(scores, dtype=np.float64) for scores in (own, other))
-    return float(_improvement(one[:, None], two[None, :]).mean())
-
-
-def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> Array:
-    """The share of the scores above each threshold.
-
-    Args:
-        scores: ``(runs, tasks)``; NaN where a task has no score.
-        thresholds: ``(k,)``.
-
-    Returns:
-        ``(k,)``, not rising.
-
-    Example:
-        >>> performance_profile([[0.2, 0.6], [0.4, 0.8]], [0.0, 0.4, 0.7])
-        array([1.  , 0.5 , 0.25])
-    """
-    every = np.asarray(scores, dtype=np.float64).ravel()
-    every = np.sort(every[~np.isnan(every)])
-    above = len(every) - np.searchsorted(every, np.asarray(thresholds, dtype=np.float64), side="right")
-    return above / max(1, len(every))
-
-
-def interquartile_estimate(own: Array, *, seed: int = 0) -> Estimate:
-    """The interquartile mean over the runs of an arm, with a 95 % interval over runs and patients.
-
-    Args:
-        own: ``(draws + 1, n)`` as for :func:`difference`.
-        seed: of the draws of runs.
-    """
-    drawn = _drawn_runs(own[1:], np.random.default_rng(seed))
-    return Estimate(interquartile_mean(own[0]), *_expanded(_trimmed(drawn), own.shape[1]))
-
-
-def improvement_estimate(own: Array, other: Array, *, seed: int = 0) -> Estimate:
-    """The probability of improvement over the runs of another arm, with a 95 % interval over runs and patients.
-
-    Args:
-        own: ``(draws + 1, n)`` as for :func:`difference`.
-        other: ``(draws + 1, m)``.
-        seed: of the draws of runs.
-    """
-    rng = np.random.default_rng(seed)
-    one, two = _drawn_runs(own[1:], rng), _drawn_runs(other[1:], rng)
-    drawn = _improvement(one[:, :, None], two[:, None, :]).mean(axis=(1, 2))
-    low, high = _expanded(drawn, own.shape[1] + other.shape[1] - 1)
-    return Estimate(probability_of_improvement(own[0], other[0]), low, high)
-
-
-def profile_band(
-    scores: Array, thresholds: Array, groups: Sequence[int], *, resamples: int = 200, seed: int = 0
-) -> Array:
-    """A 95 % band around a performance profile, ``(2, k)``, over runs and patients, point by point.
-
-    Args:
-        scores: ``(runs, images)``; NaN where an image has no score.
-        thresholds: ``(k,)``.
-        groups: the patient of each image, a number from 0.
-        resamples: draws of runs and patients.
-        seed: of them.
-    """
-    rng = np.random.default_rng(seed)
-    n, patients = len(scores), int(max(groups, default=-1)) + 1
-    above = (scores[:, :, None] > thresholds).astype(np.float64)
-    there = ~np.isnan(scores)
-    by_patient = np.zeros((n, patients, len(thresholds)))
-    counted = np.zeros((n, patients))
-    for image, group in enumerate(groups):
-        by_patient[:, group] += above[:, image]
-        counted[:, group] += there[:, image]
-    runs = rng.multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
-    drawn = rng.multinomial(patients, np.full(patients, 1 / patients), size=resamples).astype(np.float64)
-    hits = np.einsum("bn,bp,npk->bk", runs, drawn, by_patient, optimize=True)
-    total = np.einsum("bn,bp,np->b", runs, drawn, counted, optimize=True)
-    shares = hits / np.maximum(total, 1.0)[:, None]
-    return np.array([_expanded(column, n) for column in shares.T]).T
-
-
 def detectable_difference(
     seed_variance: float, seeds: int, *, patient_variance: float = 0.0, alpha: float = ALPHA, power: float = POWER
 ) -> float:
@@ -264,25 +152,6 @@ def detectable_difference(
     return (_t(1 - alpha / 2, freedom) + _t(power, freedom)) * math.sqrt(2 * seed_variance / seeds + patient_variance)
 
 
-def seeds_to_settle(
-    value: float, seed_variance: float, *, patient_variance: float = 0.0, alpha: float = ALPHA, power: float = POWER
-) -> int | None:
-    """How many seeds an arm find a true difference of this size; None where :data:`MOST_SEEDS` do not.
-
-    Arguments as for :func:`detectable_difference`.
-
-    Example:
-        >>> seeds_to_settle(0.0202, 0.01**2), seeds_to_settle(0.01, 0.01**2, patient_variance=0.01**2)
-        (6, None)
-    """
-    for seeds in range(2, MOST_SEEDS + 1):
-        if detectable_difference(
-            seed_variance, seeds, patient_variance=patient_variance, alpha=alpha, power=power
-        ) <= abs(value):
-            return seeds
-    return None
-
-
 def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:
     """Degrees of freedom of a sum of variances, each with its own."""
     known = [(variance, freedom) for variance, freedom in parts if variance > 0]
@@ -303,32 +172,3 @@ def _two_sided(statistic: float, freedom: float) -> float:
     from scipy.stats import t
 
     return float(2 * t.sf(abs(statistic), freedom))
-
-
-def _trimmed(scores: Array) -> Array:
-    """The interquartile mean along the last axis."""
-    n = scores.shape[-1]
-    cut = n // 4
-    return np.sort(scores, axis=-1)[..., cut : n - cut].mean(axis=-1)
-
-
-def _improvement(own: Array, other: Array) -> Array:
-    return (own > other) + 0.5 * (own == other)
-
-
-def _drawn_runs(metrics: Array, rng: np.random.Generator) -> Array:
-    """Of each row as many runs as it has, with replacement; which run is which plays no part."""
-    n = metrics.shape[1]
-    return np.take_along_axis(np.sort(metrics, axis=1), rng.integers(0, n, metrics.shape), axis=1)
-
-
-def _expanded(drawn: Array, n: int) -> tuple[float, float]:
-    """The percentiles of a 95 % interval of n runs, further out than 2.5 and 97.5 because n is small."""
-    from scipy.special import ndtr
-
-    measured = drawn[~np.isnan(drawn)]
-    if not len(measured):
-        return math.nan, math.nan
-    tail = float(ndtr(-_t(1 - ALPHA / 2, n - 1) * math.sqrt(n / (n - 1))))
-    low, high = np.quantile(measured, [tail, 1 - tail])
-    return float(low), float(high)

@@ -33,19 +33,6 @@ def test_a_dry_run_starts_nothing(file, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_an_array_has_a_job_for_each_run(file, tmp_path, capsys):
-    assert main(["study", str(file), "--out", str(tmp_path / "out"), "--array", "--dataset", "my images"]) == 0
-    script = capsys.readouterr().out
-    assert script.startswith("#!/bin/bash\n")
-    assert "#SBATCH --array=0-3%8" in script
-    assert f"study {file} --out {tmp_path / 'out'} --dataset 'my images' --index" in script
-
-
-def test_an_array_for_gpus_is_written_without_one(tmp_path, capsys):
-    assert main(["study", "configs/study/vindr_qwen.yaml", "--out", str(tmp_path / "out"), "--array"]) == 0
-    assert "#SBATCH --array=0-119%8" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -44,6 +44,15 @@ def _right(images):
     return matched, [one.pred for one in images]
 
 
+@pytest.mark.parametrize("study", ["drawn", "lungs"])
+def test_the_page_has_the_metrics_of_the_answers(study):
+    page = (REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8")
+    table = page[page.index(f"## {study}\n") :].partition("| the strong start |")[2].partition("| the weak start |")[0]
+    rows = {row.split(" | ")[0]: row.split(" | ")[2] for row in table.split("\n| ")[1:]}
+    for arm in ("R1", "R3", "R5", "soft_f1", "sft ◦"):
+        assert rows[arm].split()[0] == f"{runs(study, 'strong', arm.split()[0]).mean():.3f}"
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
 def test_the_advice_is_in_both_pages(page):
     assert SAID in " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
