@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.estimates import counted, format_value, percent
-from grounding_rewards.report.page import Items, Page, Section
+from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.study_plots import ForestRow, curves, forest
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
@@ -79,7 +79,7 @@ def render_page(found: Findings, drawn: Sequence[Plot]) -> str:
         title=f"Which reward? {found.study.name}",
         subtitle=said[0],
         sections=[
-            Section("What was found", [Items(said[1:]), arms_table(found)], _ARMS_NOTE),
+            Section("What was found", [said[1:], arms_table(found)], _ARMS_NOTE),
             Section("Plots", list(drawn)),
             Section("By every ruler", matrices, _MATRIX_NOTE),
         ],
