@@ -31,7 +31,7 @@ _LABEL_RULES = {
 }
 
 
-class Metric(NamedTuple):
+class CardMetric(NamedTuple):
     """A metric of an evaluation: its key and heading, the value and the ends of its 95 % interval."""
 
     key: str
@@ -41,7 +41,7 @@ class Metric(NamedTuple):
     high: float | None
 
 
-def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> list[Metric]:
+def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> list[CardMetric]:
     """The metrics of one system of an evaluation; what was not measured is left out.
 
     Args:
@@ -54,7 +54,7 @@ def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> lis
     Example:
         >>> metrics = {"mean_iou": Estimate(0.7, 0.65, 0.75), "froc": Estimate(math.nan, math.nan, math.nan)}
         >>> card_metrics(StoredEvaluation(systems={"model": metrics}, headings={"mean_iou": "mean IoU"}))
-        [Metric(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
+        [CardMetric(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
     """
     systems = evaluation.systems
     if not systems:
@@ -143,7 +143,7 @@ def table_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _table(metrics: Sequence[Metric], systems: Mapping[str, Metrics], system: str | None) -> list[str]:
+def _table(metrics: Sequence[CardMetric], systems: Mapping[str, Metrics], system: str | None) -> list[str]:
     """The metrics of a system with their intervals, beside those of the other systems."""
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
@@ -177,14 +177,14 @@ def _value(value: float | None) -> str:
     return "–" if value is None else f"{value:.{_DIGITS}f}"
 
 
-def _measured(metrics: Metrics, headings: Mapping[str, str]) -> Iterator[Metric]:
+def _measured(metrics: Metrics, headings: Mapping[str, str]) -> Iterator[CardMetric]:
     for key, estimate in metrics.items():
         value, low, high = map(finite_or_none, estimate)
         if value is not None:
-            yield Metric(key, headings.get(key, key.replace("_", " ")), value, low, high)
+            yield CardMetric(key, headings.get(key, key.replace("_", " ")), value, low, high)
 
 
-def _eval_result(metric: Metric, facts: Mapping[str, Any]) -> EvalResult:
+def _eval_result(metric: CardMetric, facts: Mapping[str, Any]) -> EvalResult:
     from huggingface_hub import EvalResult
 
     dataset = _last_part(facts.get("dataset"), "dataset")
@@ -206,7 +206,7 @@ def _last_part(name: Any, otherwise: str) -> str:
     return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
 
 
-def _interval(metric: Metric) -> str:
+def _interval(metric: CardMetric) -> str:
     if metric.low is None or metric.high is None:
         return "–"
     return f"{metric.low:.{_DIGITS}f} to {metric.high:.{_DIGITS}f}"

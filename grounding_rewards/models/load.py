@@ -91,12 +91,15 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     check_place(path)
     adapter = adapter_config(path)
     if choose_backend(backend) == "vllm":
-        return _load_vllm(path, adapter)
+        from grounding_rewards.models.vllm_backend import load_vllm
+
+        _check_for_vllm(path, adapter)
+        with _without_code_of_its_own(path):
+            return load_vllm(str(path)), _processor(path, path)
     import torch
 
     gpu = torch.cuda.is_available()
-    dtype = torch.bfloat16 if gpu else torch.float32
-    model, processor = _load_checkpoint(path, dtype) if adapter is None else _load_adapter(path, adapter, dtype)
+    model, processor = _load_with_transformers(path, adapter, torch.bfloat16 if gpu else torch.float32)
     if not gpu and model.num_parameters() < _SMALL_MODEL:
         # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
@@ -189,36 +192,30 @@ def _without_code_of_its_own(path: str | Path) -> Iterator[None]:
         ) from error
 
 
-def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    with _without_code_of_its_own(path):
-        model = AutoModelForImageTextToText.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
-        )
-        return model, AutoProcessor.from_pretrained(path, trust_remote_code=False)
-
-
-def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
-    from peft import PeftModel
+def _load_with_transformers(path: str | Path, adapter: dict[str, Any] | None, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText
 
-    base = _base_of(path, adapter)
+    place = path if adapter is None else _base_of(path, adapter)
     try:
-        with _without_code_of_its_own(base):
+        with _without_code_of_its_own(place):
             model = AutoModelForImageTextToText.from_pretrained(
-                base, dtype=dtype, use_safetensors=True, trust_remote_code=False
+                place, dtype=dtype, use_safetensors=True, trust_remote_code=False
             )
     except OSError as error:
+        if adapter is None:
+            raise
         raise ValueError(
-            f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
+            f"Expected the model under the adapter {str(path)!r} at {place!r}, got none. Put it there, or correct "
             f"`base_model_name_or_path` in {ADAPTER}."
         ) from error
-    model = PeftModel.from_pretrained(model, path)
-    # Prompt tuning and the like change no weights and cannot be merged.
-    if hasattr(model.base_model, "merge_and_unload"):
-        model = model.merge_and_unload()
-    return model, _processor(path, base)
+    if adapter is not None:
+        from peft import PeftModel
+
+        model = PeftModel.from_pretrained(model, path)
+        # Prompt tuning and the like change no weights and cannot be merged.
+        if hasattr(model.base_model, "merge_and_unload"):
+            model = model.merge_and_unload()
+    return model, _processor(path, place)
 
 
 def _processor(path: str | Path, base: str | Path) -> Any:
@@ -230,16 +227,6 @@ def _processor(path: str | Path, base: str | Path) -> Any:
     place = path if own else base
     with _without_code_of_its_own(place):
         return AutoProcessor.from_pretrained(place, trust_remote_code=False)
-
-
-def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, Any]:
-    from transformers import AutoProcessor
-
-    from grounding_rewards.models.vllm_backend import load_vllm
-
-    _check_for_vllm(path, adapter)
-    with _without_code_of_its_own(path):
-        return load_vllm(str(path)), AutoProcessor.from_pretrained(path, trust_remote_code=False)
 
 
 def _check_for_vllm(path: str | Path, adapter: dict[str, Any] | None) -> None:

@@ -100,13 +100,24 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
     """
     width, height = image.size
     moved, kept = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
-    image = _eight_bits(image)
+    if image.mode[0] in "IF":
+        raise ValueError(
+            f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
+            "Bring it to 8 bits before: the strengths are parts of the range of intensities."
+        )
+    image = image.copy() if image.mode in ("L", "RGB") else image.convert("RGB")
     if strength == 0:
-        return Corrupted(image.copy(), moved, kept)
-    kind, amount, rng = CORRUPTIONS[name], CORRUPTIONS[name].amounts[strength - 1], np.random.default_rng(seed)
+        return Corrupted(image, moved, kept)
+    kind = CORRUPTIONS[name]
     if kind.pixels is not None:
-        return Corrupted(kind.pixels(image, amount, rng), moved, kept)
-    return Corrupted(_warp(image, _matrix(name, strength, width, height, seed)), moved, kept)
+        changed = kind.pixels(image, kind.amounts[strength - 1], np.random.default_rng(seed))
+        return Corrupted(changed, moved, kept)
+    from PIL.Image import Resampling, Transform
+
+    # Pillow wants the matrix from the result to the source; uncovered parts are black.
+    back = np.linalg.inv(np.vstack([_matrix(name, strength, width, height, seed), [0.0, 0.0, 1.0]]))[:2]
+    warped = image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
+    return Corrupted(warped, moved, kept)
 
 
 def corrupt_boxes(
@@ -137,7 +148,12 @@ def corrupt_boxes(
         (array([25., 25.]), array([ True, False]))
     """
     given = as_box_array(boxes)
-    _check(name, strength)
+    check_word("name", name, CORRUPTIONS)
+    if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
+        raise ValueError(
+            f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
+            "Use 0 for the image as it is."
+        )
     if strength == 0 or CORRUPTIONS[name].matrix is None:
         return given.copy(), np.ones(len(given), dtype=bool)
     matrix = _matrix(name, strength, width, height, seed)
@@ -154,24 +170,6 @@ def corrupt_boxes(
     return np.where(valid[:, None], clipped, given), kept
 
 
-def _check(name: str, strength: int) -> None:
-    check_word("name", name, CORRUPTIONS)
-    if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
-        raise ValueError(
-            f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
-            "Use 0 for the image as it is."
-        )
-
-
-def _eight_bits(image: Image) -> Image:
-    if image.mode[0] in "IF":
-        raise ValueError(
-            f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
-            "Bring it to 8 bits before: the strengths are parts of the range of intensities."
-        )
-    return image if image.mode in ("L", "RGB") else image.convert("RGB")
-
-
 def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -> Matrix:
     kind = CORRUPTIONS[name]
     assert kind.matrix is not None
@@ -185,15 +183,6 @@ def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
         moved_x = matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2]
         moved_y = matrix[1, 0] * x + matrix[1, 1] * y + matrix[1, 2]
     return np.stack([moved_x.min(1), moved_y.min(1), moved_x.max(1), moved_y.max(1)], axis=1)
-
-
-def _warp(image: Image, matrix: Matrix) -> Image:
-    """The image moved by a matrix; uncovered parts are black."""
-    from PIL.Image import Resampling, Transform
-
-    # Pillow wants the matrix from the result to the source.
-    back = np.linalg.inv(np.vstack([matrix, [0.0, 0.0, 1.0]]))[:2]
-    return image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
 
 
 def _intensities(image: Image) -> NDArray[np.float64]:

@@ -205,7 +205,18 @@ def project_gradient(
         with torch.enable_grad():
             x.requires_grad_(True)
             values = x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
-            gradient = _gradient(loss(values), x)
+            value = loss(values)
+            gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
+        if gradient is None:
+            raise ValueError(
+                "Expected a model that passes gradients on to its pixel values, got none. Load it in a floating-point "
+                "type and without a compiled or quantised vision tower that has no backward pass."
+            )
+        if not torch.isfinite(gradient).all():
+            raise ValueError(
+                "Expected finite gradients with regard to the pixel values, got NaN or infinity. "
+                "Load the model in float32 or bfloat16."
+            )
         x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
     return x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
 
@@ -225,23 +236,6 @@ def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
     nearest = given.to(dtype)
     above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
     return torch.where(nearest.to(given.dtype) < given, above, nearest).to(values)
-
-
-def _gradient(loss: Tensor, x: Tensor) -> Tensor:
-    import torch
-
-    gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
-    if gradient is None:
-        raise ValueError(
-            "Expected a model that passes gradients on to its pixel values, got none. Load it in a floating-point type "
-            "and without a compiled or quantised vision tower that has no backward pass."
-        )
-    if not torch.isfinite(gradient).all():
-        raise ValueError(
-            "Expected finite gradients with regard to the pixel values, got NaN or infinity. "
-            "Load the model in float32 or bfloat16."
-        )
-    return gradient
 
 
 def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_token_id: int) -> Callable[..., Tensor]:
@@ -327,7 +321,10 @@ class AttackingProcessor:
         # The bound holds for what the model sees.
         pixel_values = pixel_values.to(self._model.dtype)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
-        answers = [self._tokens(tokenizer, next(self._answers)) for _ in conversations]
+        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        answers = [
+            [*tokenizer(next(self._answers), add_special_tokens=False)["input_ids"], *end] for _ in conversations
+        ]
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
             pixel_values,
@@ -336,9 +333,3 @@ class AttackingProcessor:
             self._rng,
         )
         return inputs
-
-    @staticmethod
-    def _tokens(tokenizer: Any, answer: str) -> list[int]:
-        """The tokens of the answer and the one that ends it."""
-        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
-        return [*tokenizer(answer, add_special_tokens=False)["input_ids"], *end]
