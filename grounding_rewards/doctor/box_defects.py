@@ -47,6 +47,8 @@ _FILLED = 0.85
 _NEXT_SIDE = 1.05
 _LEAST_OUTSIDE = 0.3
 _MUCH_LARGER, _MOST_FAR = 1.5, 0.6
+# Images that are counted together.
+_IMAGES_AT_ONCE = 256
 _LOOK = "Look at the images; if the findings lie elsewhere, find out on which size the boxes were drawn."
 _REACHES = np.linspace(0, 20, 201)
 
@@ -225,6 +227,8 @@ class BoxFit:
     kept: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 4), dtype=np.int64))
     kept_boxes: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 2, dtype=np.int64))
     kept_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 2), dtype=np.int64))
+    # Boxes, sizes and resized sizes of images that are not counted yet.
+    waiting: list[tuple[list[Any], tuple[float, float], tuple[float, float]]] = field(default_factory=list)
 
     def add(
         self,
@@ -241,80 +245,81 @@ class BoxFit:
             resized: width and height at which the model sees the image, if known.
             labels: of the boxes.
         """
-        array = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
-        if not len(array):
+        sound = [box for box in boxes if is_box(box)]
+        if not sound:
             return
-        corner = np.array([*size, *size])
-        fit = _on_image(array, corner)
+        if len(self.labels) < _CERTAIN_LABELS:
+            self.labels |= {label for label in labels if isinstance(label, str)}
+        self.waiting.append((sound, size, resized or (math.nan, math.nan)))
+        if len(self.waiting) >= _IMAGES_AT_ONCE:
+            self.count()
+
+    def count(self) -> None:
+        """Count the images that wait; many at once, which is far faster than one by one."""
+        if not self.waiting:
+            return
+        per_image, sizes, resized = zip(*self.waiting, strict=True)
+        self.waiting.clear()
+        numbers = np.array([len(boxes) for boxes in per_image])
+        image, first = np.repeat(np.arange(len(numbers)), numbers), np.cumsum(numbers) - numbers
+        array = np.array([box for boxes in per_image for box in boxes], dtype=np.float64)
+        size = np.array(sizes, dtype=np.float64)
+        corner = np.concatenate([size, size], axis=1)[image]
+        parts = array / corner
         turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
         others = _on_image(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
         self.boxes += len(array)
-        self.images += 1
-        if len(self.labels) < _CERTAIN_LABELS:
-            self.labels |= {label for label in labels if isinstance(label, str)}
-        self.quarters += _in_quarters(array / corner)
-        self.unfit += int((~fit).sum())
+        self.images += len(numbers)
+        self.quarters += _in_quarters(parts)
+        self.unfit += int((~_on_image(array, corner)).sum())
         self.turned += int(turned.sum())
         self.turned_y += int((turned & (array[:, 0] < array[:, 2])).sum())
         self.fits += others.sum(axis=1)
-        reach = array[:, 2:] / corner[:2]
+        reach = parts[:, 2:]
         self.reaches += np.bincount(np.searchsorted(_REACHES[:-1], reach.max(axis=1)), minlength=len(_REACHES))
         self.in_corner += int((reach <= _CORNER).all(axis=1).sum())
         self.beyond += int(((reach > 1.02).any(axis=1) & (array.min(axis=1) >= 0)).sum())
-        sides = np.array([[side, side] for side in _SIDES] + [resized or (math.nan, math.nan)])
-        parts = array[:, None, 2:] / sides
-        within = (parts <= 1.002).all(axis=-1)
+        # Width and height of the usual frames and of the resized image, (images, frames, 2).
+        usual = np.broadcast_to(np.array(_SIDES)[:, None], (len(size), len(_SIDES), 2))
+        sides = np.concatenate([usual, np.array(resized, dtype=np.float64)[:, None]], axis=1)
         # The shorter side of the image first: a plain copy does not fill the shorter side of a square.
-        filling = within[..., None] & (parts >= _FILLED)[..., :: 1 if size[0] <= size[1] else -1]
+        lies = (size[:, 0] > size[:, 1])[:, None, None]
+        in_frame = array[:, None, 2:] / sides[image]
+        within = (in_frame <= 1.002).all(axis=-1)
+        filling = within[..., None] & (in_frame >= _FILLED)
+        filling = np.where(lies[image], filling[..., ::-1], filling)
         self.within += within.sum(axis=0)
         self.filling += filling.sum(axis=0)
-        self._add_image(array, size, sides, turned, others, within, filling)
-
-    def _add_image(
-        self,
-        boxes: Boxes,
-        size: tuple[float, float],
-        sides: np.ndarray,
-        turned: np.ndarray,
-        others: np.ndarray,
-        within: np.ndarray,
-        filling: np.ndarray,
-    ) -> None:
-        """Count what the boxes of an image show together.
-
-        Args:
-            boxes: xyxy in pixels, (n, 4).
-            size: width and height of the image.
-            sides: width and height of the usual frames and of the resized image, (frames, 2).
-            turned: which boxes have x2 < x1 or y2 < y1, (n,).
-            others: which fit in each of :data:`OTHER_ORDERS`, (orders, n).
-            within: which end within each frame, (n, frames).
-            filling: which of these reach its edge on the image's shorter and its longer side, (n, frames, 2).
-        """
-        parts = boxes / np.array([*size, *size])
-        # With a quarter of the image as the last.
-        frames = np.concatenate([sides / np.array(size), [[0.5, 0.5]]])
-        over = max(-parts.min(), parts.max() - 1)
-        if turned.any() or over > _OVER:
-            self.unfit_images += 1
-            self.fitting_images += others.all(axis=1)
-        if parts.max() - 1 > _FAR_OVER and parts.min() >= 0 and not turned.any():
-            self.far_images += 1
-            self.far_within += within.all(axis=0)
-            self.far_filling += np.where(within.all(axis=0, keepdims=True).T, filling.any(axis=0), False)
-        elif not turned.any():
-            near, far = parts[:, :2].min(axis=0), parts[:, 2:].max(axis=0)
-            start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
-            # Upper left; upper right, lower left, lower right.
-            kept = np.stack([start.all(1), end[:, 0] & start[:, 1], start[:, 0] & end[:, 1], end.all(1)], axis=1)
-            kept[(frames > _SMALLER).any(axis=1)] = False
-            self.kept += kept
-            self.kept_boxes += kept[:, 0] * len(parts)
-            shorter_first = 1 if size[0] <= size[1] else -1
-            self.kept_filling += kept[:, :1] & (far >= _FILLED * frames)[:, ::shorter_first]
+        # From here on images, not boxes.
+        lowest, highest = np.minimum.reduceat(parts.min(axis=1), first), np.maximum.reduceat(parts.max(axis=1), first)
+        has_turned = np.logical_or.reduceat(turned, first)
+        unfit = has_turned | (np.maximum(-lowest, highest - 1) > _OVER)
+        self.unfit_images += int(unfit.sum())
+        self.fitting_images += np.logical_and.reduceat(others, first, axis=1)[:, unfit].sum(axis=1)
+        over = (highest - 1 > _FAR_OVER) & (lowest >= 0) & ~has_turned
+        all_within = np.logical_and.reduceat(within, first)
+        self.far_images += int(over.sum())
+        self.far_within += all_within[over].sum(axis=0)
+        self.far_filling += (all_within[..., None] & np.logical_or.reduceat(filling, first))[over].sum(axis=0)
+        # With a quarter of the image as the last frame.
+        frames = np.concatenate([sides / size[:, None], np.full((len(size), 1, 2), 0.5)], axis=1)
+        near = np.minimum.reduceat(parts[:, :2], first)[:, None]
+        far = np.maximum.reduceat(parts[:, 2:], first)[:, None]
+        start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
+        # Upper left; upper right, lower left, lower right.
+        crossed = end[..., 0] & start[..., 1], start[..., 0] & end[..., 1]
+        kept = np.stack([start.all(axis=-1), *crossed, end.all(axis=-1)], axis=-1)
+        kept[(frames > _SMALLER).any(axis=-1)] = False
+        kept[has_turned | over] = False
+        self.kept += kept.sum(axis=0)
+        self.kept_boxes += (kept[..., 0] * numbers[:, None]).sum(axis=0)
+        reaching = far >= _FILLED * frames
+        self.kept_filling += (kept[..., :1] & np.where(lies, reaching[..., ::-1], reaching)).sum(axis=0)
 
     def __add__(self, other: BoxFit) -> BoxFit:
         """The counts of both."""
+        self.count()
+        other.count()
         return BoxFit(**{one.name: _joined(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)})
 
     @property
@@ -338,6 +343,7 @@ class BoxFit:
 
     def other_order(self) -> Diagnosis | None:
         """Another order in which nearly all boxes fit, where many do not as xyxy."""
+        self.count()
         if self.unfit < max(2, _LEAST_UNFIT * self.boxes):
             return None
         k = int(self.fits.argmax())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.raw_rows import ImageRow
 
@@ -20,6 +20,7 @@ SIDE_EDGES = np.logspace(0, 11, 23, base=2)
 #: Images with this many boxes or more share one bin.
 MOST_BOXES = 20
 
+_AREAS, _ASPECTS, _SIDES = AREA_EDGES.tolist(), ASPECT_EDGES.tolist(), SIDE_EDGES.tolist()
 _HEAT = 32
 _MOST_HEAT_LABELS = 64
 _MOST_LABELS = 5000
@@ -96,28 +97,23 @@ class Metrics:
         if size is None:
             return
         for drawing in row.answers:
-            sound = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) is None]
-            if sound:
-                boxes = as_box_array([drawing.boxes[k] for k in sound])
-                self._measure(boxes, [drawing.label(k) for k in sound], size, seen)
+            for index, box in enumerate(drawing.boxes):
+                if box_defect(box, size) is None:
+                    self._measure(box, drawing.label(index), size, seen)
 
-    def _measure(
-        self, boxes: Boxes, labels: Sequence[Any], size: tuple[float, float], seen: tuple[float, float]
-    ) -> None:
-        """Count sound boxes, (n, 4), into the histograms."""
-        parts = boxes / np.array([*size, *size])
-        sides = parts[:, 2:] - parts[:, :2]
-        pixels = (boxes[:, 2:] - boxes[:, :2]) * np.array(seen) / np.array(size)
-        self.areas += _histogram(sides.prod(axis=1), AREA_EDGES)
-        self.aspects += _histogram((boxes[:, 2] - boxes[:, 0]) / (boxes[:, 3] - boxes[:, 1]), ASPECT_EDGES)
-        self.sides += _histogram(pixels.min(axis=1), SIDE_EDGES)
-        cells = np.clip((parts[:, :2] + parts[:, 2:]) / 2 * _HEAT, 0, _HEAT - 1).astype(int)
-        for (x, y), label in zip(cells, labels, strict=True):
-            for key in (None, label) if isinstance(label, str) else (None,):
-                if key not in self.centres and len(self.centres) <= _MOST_HEAT_LABELS:
-                    self.centres[key] = np.zeros((_HEAT, _HEAT), dtype=np.int64)
-                if key in self.centres:
-                    self.centres[key][y, x] += 1
+    def _measure(self, box: Sequence[float], label: Any, size: tuple[float, float], seen: tuple[float, float]) -> None:
+        """Count a sound box into the histograms."""
+        x1, y1, x2, y2 = box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]
+        shorter = min((box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1])
+        _count(self.areas, _AREAS, (x2 - x1) * (y2 - y1))
+        _count(self.aspects, _ASPECTS, (box[2] - box[0]) / (box[3] - box[1]))
+        _count(self.sides, _SIDES, shorter)
+        x, y = (min(max(int((low + high) / 2 * _HEAT), 0), _HEAT - 1) for low, high in ((x1, x2), (y1, y2)))
+        for key in (None, label) if isinstance(label, str) else (None,):
+            if key not in self.centres and len(self.centres) <= _MOST_HEAT_LABELS:
+                self.centres[key] = np.zeros((_HEAT, _HEAT), dtype=np.int64)
+            if key in self.centres:
+                self.centres[key][y, x] += 1
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -134,5 +130,6 @@ class Metrics:
         }
 
 
-def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]
+def _count(counts: np.ndarray, edges: Sequence[float], value: float) -> None:
+    """Add one to the bin of a value; what lies beyond the ends counts in the first or last. Few values: no numpy."""
+    counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1

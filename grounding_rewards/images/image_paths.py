@@ -50,8 +50,10 @@ def is_below(roots: Sequence[str | Path], path: str | Path) -> bool:
         (True, False, False)
     """
     try:
-        real = Path(os.path.realpath(path))
+        # Texts rather than paths: a dataset has many images.
+        real = os.path.realpath(path)
     # A zero byte ends no path.
     except ValueError:
         return False
-    return any(real.is_relative_to(os.path.realpath(root)) for root in roots)
+    folders = [os.path.join(os.path.realpath(root), "") for root in roots]
+    return any(os.path.join(real, "").startswith(folder) for folder in folders)
