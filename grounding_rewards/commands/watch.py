@@ -33,8 +33,9 @@ examples:
 #: Logged steps whose mean stands beside the latest value.
 RECENT = 10
 
-# Of a reward, with what stands before the name of each in the log.
-_PARTS = {
+# What rows are called; of a reward, without its name, which stands before the key in the log.
+_TITLES = {
+    "reward": "reward",
     "f_beta": "F-beta",
     "quality": "quality",
     "mean_iou": "mean IoU",
@@ -42,8 +43,7 @@ _PARTS = {
     "status/unparseable": "unparseable",
     "status/truncated": "cut off",
     "hallucination_rate": "hallucination rate",
-}
-_OF_RUN = {
+    "signal/effective_group_size": "answers per image that teach",
     "completions/mean_length": "tokens per answer",
     "kl": "KL to the start",
     "entropy": "entropy",
@@ -87,46 +87,34 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _frame(options: argparse.Namespace) -> Any:
-    log = options.run / LOG
-    found = read_run(options.run, answers=options.answers > 0)
-    quiet = time.time() - log.stat().st_mtime if log.is_file() else 0.0
-    return frame(found, options.run.name or str(options.run), answers=options.answers, quiet=quiet)
-
-
-def frame(found: RunSoFar, name: str, *, answers: int = 3, quiet: float = 0.0) -> Any:
-    """How a run stands, as one thing that rich prints.
-
-    Args:
-        found: from :func:`read_run`.
-        name: of the run.
-        answers: how many of the latest answers to show.
-        quiet: seconds since the last logged step.
-    """
+    """How the run stands, as one thing that rich prints."""
     from rich.console import Group
     from rich.text import Text
 
-    parts: list[Any] = [Text(_heading(found, name, quiet), style="bold")]
+    log, name = options.run / LOG, printable(options.run.name or str(options.run), lines=False)
+    found = read_run(options.run, answers=options.answers > 0)
     if not found.entries:
-        return Group(*parts)
-    if (metrics := _metrics(found)) is not None:
-        parts.append(metrics)
-    parts += [Text(line) for line in _signal_lines(found)]
-    parts += [Text(line) for line in _last_evaluation(found)]
-    if answers and found.answers:
-        parts += _answer_lines(found.answers, answers)
-    elif answers and not found.answers and not found.ended:
+        return Text(f"{name}: no step is logged yet", style="bold")
+    of = "" if found.steps is None else f" of {found.steps}"
+    quiet = time.time() - log.stat().st_mtime
+    late = f", nothing new for {quiet / 60:.0f} minutes" if quiet > _QUIET else ""
+    parts: list[Any] = [Text(f"{name}: step {found.step}{of}{', ended' if found.ended else late}", style="bold")]
+    table = plain_table("", "now", f"last {RECENT}", "from the first step to the last", words=(0, 3), unbroken=range(4))
+    for title, values in _rows(found):
+        recent = values[-RECENT:]
+        numbers = _number(values[-1]), _number(sum(recent) / len(recent))
+        table.add_row(Text(printable(title, lines=False)), *numbers, course(values))
+    parts += [table] if table.row_count else []
+    parts += map(Text, _signal_lines(found))
+    evaluated = next((one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {})
+    values = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
+    if shown := [f"{key[5:]} {_number(one)}" for key, one in values.items() if isinstance(one, int | float)]:
+        parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
+    if found.answers and options.answers:
+        parts += _answer_lines(found.answers, options.answers)
+    elif options.answers and not found.ended:
         parts.append(Text("No answers are logged: `log_completions: true` would show the last ones here.", style="dim"))
     return Group(*parts)
-
-
-def _heading(found: RunSoFar, name: str, quiet: float) -> str:
-    if not found.entries:
-        return f"{printable(name, lines=False)}: no step is logged yet"
-    of = "" if found.steps is None else f" of {found.steps}"
-    state = ", ended" if found.ended else ""
-    if not found.ended and quiet > _QUIET:
-        state = f", nothing new for {quiet / 60:.0f} minutes"
-    return f"{printable(name, lines=False)}: step {found.step}{of}{state}"
 
 
 def reward_names(keys: Sequence[str]) -> list[str]:
@@ -165,39 +153,18 @@ def _keys(found: RunSoFar) -> list[str]:
     return list(dict.fromkeys(key for entry in found.entries for key in entry))
 
 
-def _rows(keys: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """What each row is called, and its key."""
+def _rows(found: RunSoFar) -> Iterator[tuple[str, list[float]]]:
+    """What each row is called, and its values."""
+    keys = _keys(found)
     names = reward_names(keys)
-    yield "reward", "reward"
-    if len(names) > 1:
-        yield from ((name, f"rewards/{name}/mean") for name in names)
     # What answers are like hardly depends on the reward: of the first one that reads boxes.
-    first = next((name for name in names if f"{name}/mean_iou" in keys), None)
-    if first is not None:
-        yield from ((title, f"{first}/{part}") for part, title in _PARTS.items())
-        yield "answers per image that teach", f"{first}/signal/effective_group_size"
-    yield from ((title, key) for key, title in _OF_RUN.items())
+    first = next((name for name in names if f"{name}/mean_iou" in keys), "")
+    titles = {key: title for part, title in _TITLES.items() for key in (part, f"{first}/{part}")}
+    titles |= {f"rewards/{name}/mean": name for name in names if len(names) > 1}
     for kind in ("source", "label"):
-        prefix = f"{first}/{kind}/"
-        for key in keys:
-            if key.startswith(prefix):
-                name, _, metric = key.removeprefix(prefix).rpartition("/")
-                yield f"{name}, {metric}", key
-
-
-def _metrics(found: RunSoFar) -> Any:
-    headings = ("", "now", f"last {RECENT}", "from the first step to the last")
-    table = plain_table(*headings, words=(0, 3), unbroken=range(4))
-    for title, key in _rows(_keys(found)):
-        if values := found.series(key):
-            recent = values[-RECENT:]
-            table.add_row(
-                printable(title.replace("[", r"\["), lines=False),
-                _number(values[-1]),
-                _number(sum(recent) / len(recent)),
-                course(values),
-            )
-    return table if table.row_count else None
+        own = [key for key in keys if key.startswith(f"{first}/{kind}/")]
+        titles |= {key: ", ".join(key.split("/", 2)[2].rsplit("/", 1)) for key in own}
+    yield from ((title, values) for key, title in titles.items() if (values := found.series(key)))
 
 
 def _number(value: float) -> str:
@@ -219,14 +186,6 @@ def _signal_lines(found: RunSoFar) -> Iterator[str]:
         cause = main_cause(means)
         if cause is not None and means["no_spread"] >= 0.5:
             yield f"  Most often {CAUSES[cause].meaning}. {CAUSES[cause].remedy}"
-
-
-def _last_evaluation(found: RunSoFar) -> Iterator[str]:
-    last = next((entry for entry in reversed(found.entries) if "eval_reward" in entry or "eval_loss" in entry), None)
-    if last is not None:
-        shown = {key: last[key] for key in ("eval_reward", "eval_loss") if isinstance(last.get(key), int | float)}
-        metrics = ", ".join(f"{key.removeprefix('eval_')} {_number(value)}" for key, value in shown.items())
-        yield f"Last evaluation, step {last.get('step', NOTHING)}: {metrics}"
 
 
 def _answer_lines(rows: Sequence[Mapping[str, Any]], count: int) -> list[Any]:

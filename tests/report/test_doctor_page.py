@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import re
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +19,7 @@ from grounding_rewards.commands.doctor import add_arguments, print_checkup, run 
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
+from tests.report.documents import Document, check_self_contained  # noqa: E402
 
 NASTY = '<script>alert("x")</script>'
 IMAGES = 16
@@ -66,35 +65,6 @@ def shown(checkup: Checkup) -> str:
     out = io.StringIO()
     print_checkup(checkup, Console(file=out, width=120))
     return out.getvalue()
-
-
-class _Tags(HTMLParser):
-    """Collects tags and checks that they are closed in order."""
-
-    VOID = frozenset(("meta", "img", "source"))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.seen: list[str] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append(tag)
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.seen.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def tags(page: str) -> list[str]:
-    parser = _Tags()
-    parser.feed(page)
-    assert parser.open == []
-    return parser.seen
 
 
 OFF_IMAGE = {"boxes": [[290, 20, 400, 90]]}
@@ -157,18 +127,18 @@ def test_markup_in_a_label_is_no_markup(write):
     page = render_doctor_page(checkup)
     assert "<script" not in page
     assert "&lt;script&gt;" in page
-    tags(page)
+    Document(page)
 
 
 def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     out = tmp_path / "report.html"
     command(write(images(**OFF_IMAGE)), "--out", str(out))
     page = out.read_text(encoding="utf-8")
-    assert not re.search(r'(?:src|srcset|href)="(?!data:|#)', page)
+    check_self_contained(Document(page))
     assert "http" not in page.replace("http-equiv=", "")
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in page
     assert "script-src 'none'" in page
-    assert {"svg", "image", "table", "img"} <= set(tags(page))
+    assert {"svg", "image", "table", "img"} <= set(Document(page).tags)
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page
 
@@ -216,7 +186,7 @@ def test_an_image_that_cannot_be_read_is_no_end(write, tmp_path):
     (tmp_path / "1.png").write_bytes(b"no image")
     checkup = examine(open_rows(root), thumbnails=32)
     assert [defect.name for defect in checkup.defects] == ["missing-image"]
-    tags(render_doctor_page(checkup))
+    Document(render_doctor_page(checkup))
 
 
 def test_json_holds_the_defects(write, tmp_path):
@@ -232,7 +202,7 @@ def test_a_dataset_without_a_single_sound_box_has_a_page(write):
     made = images()
     for image in made:
         image["boxes"], image["labels"] = [], []
-    tags(render_doctor_page(examine(open_rows(write(made)), thumbnails=16)))
+    Document(render_doctor_page(examine(open_rows(write(made)), thumbnails=16)))
 
 
 def test_images_of_readers_have_boxes_on_the_page(write):

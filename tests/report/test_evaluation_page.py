@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -31,6 +30,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
 )
 from grounding_rewards.report.metric_groups import group_metrics  # noqa: E402
 from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
+from tests.report.documents import Document, check_self_contained  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
 from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
 
@@ -53,51 +53,8 @@ def document() -> str:
     return render_evaluation_page(page())
 
 
-class _Reader(HTMLParser):
-    """Collects elements, attributes and text, and checks that every element is closed in order."""
-
-    VOID = frozenset(("meta", "img", "br", "source"))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in self.VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-
-def read(document: str) -> _Reader:
-    reader = _Reader()
-    reader.feed(document)
-    reader.close()
-    return reader
-
-
 def test_it_is_one_well_formed_document_that_refers_to_nothing_outside(document: str) -> None:
-    reader = read(document)
-    assert reader.open == []
-    assert {"link", "iframe", "form", "base"}.isdisjoint(reader.tags)
-    for name, value in reader.attributes:
-        assert not name.startswith("on")
-        assert name != "style"
-        if name in ("src", "href", "srcset", "action", "xlink:href"):
-            assert (value or "").startswith(("#", "data:image/")), (name, value)
-    ids = [value for name, value in reader.attributes if name == "id"]
-    assert len(ids) == len(set(ids))
-    targets = {value[1:] for name, value in reader.attributes if name == "href" and value and value[0] == "#"}
-    assert targets <= set(ids)
+    check_self_contained(Document(document))
 
 
 def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document: str) -> None:
@@ -116,7 +73,7 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document:
 
 
 def test_hostile_text_is_data(document: str) -> None:
-    assert read(document).tags.count("script") == 2
+    assert Document(document).tags.count("script") == 2
     document.encode("utf-8")
     assert STORED in [one["text"] for one in data_of(document)["images"]]
     inside = re.search(r'id="Data">(.*?)</script>', document, re.DOTALL)
@@ -134,8 +91,7 @@ def test_hostile_text_is_data(document: str) -> None:
         )
     )
     hostile.encode("utf-8")
-    reader = read(hostile)
-    assert reader.open == []
+    reader = Document(hostile)
     assert reader.tags.count("script") == 2
     assert all(value is None or value.startswith("data:") for name, value in reader.attributes if name == "src")
 
@@ -179,7 +135,7 @@ def test_a_page_of_images_alone_and_a_page_without_images() -> None:
     empty = render_evaluation_page(page([], reward="R4"))
     assert ">Images</h2>" not in empty
     assert 'id="Data"' not in empty
-    assert read(empty).open == []
+    Document(empty)
 
 
 def test_an_unknown_reward_is_refused() -> None:
@@ -187,33 +143,8 @@ def test_an_unknown_reward_is_refused() -> None:
         page(reward="R9")
 
 
-class _Text(HTMLParser):
-    """The words of an element's descendants of one class, one text for each."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name, self.depth, self.found = name, 0, list[str]()
-
-    def handle_starttag(self, tag, attrs):
-        if self.depth:
-            self.depth += tag not in _Reader.VOID
-            self.found[-1] += " "
-        elif self.name in (dict(attrs).get("class") or "").split():
-            self.depth = 1
-            self.found.append("")
-
-    def handle_endtag(self, tag):
-        self.depth -= self.depth > 0
-
-    def handle_data(self, data):
-        if self.depth:
-            self.found[-1] += data
-
-
 def texts(document: str, name: str) -> list[str]:
-    reader = _Text(name)
-    reader.feed(document)
-    return [" ".join(text.split()) for text in reader.found]
+    return [" ".join(text.split()) for text in Document(document, name).texts]
 
 
 def test_first_come_sensitivity_false_boxes_and_hallucination_then_the_reward(document: str) -> None:
