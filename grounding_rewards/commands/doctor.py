@@ -23,7 +23,6 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.doctor.defects import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
@@ -108,11 +107,12 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.max_completion_length,
         arguments.model or "",
     )
-    source = open_rows(arguments.dataset, arguments.split, allow_outside=arguments.allow_outside)
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_images else 0
     checkup = examine(
-        source,
+        arguments.dataset,
         model,
+        splits=arguments.split,
+        allow_outside=arguments.allow_outside,
         thumbnails=thumbnails,
         seed=arguments.seed,
         quick=arguments.quick,
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         track=partial(track, "examining"),
     )
     if arguments.json is not None:
-        write_json(arguments.json, checkup.as_json())
+        write_json(arguments.json, checkup.to_dict())
     if arguments.out is not None:
         write_whole(arguments.out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))

@@ -140,13 +140,11 @@ def _defect(drawing: Drawing, index: int, size: tuple[float, float] | None) -> s
     """The first thing that is wrong with a box of a drawing, or None."""
     box = drawing.boxes[index]
     if drawing.name == IGNORED:
-        return box_defect(box, size) or ("ignored-image" if size is not None and _covers(box, size) else None)
+        if (defect := box_defect(box, size)) or size is None:
+            return defect
+        covered = (box[2] - box[0]) * (box[3] - box[1]) / (size[0] * size[1])
+        return "ignored-image" if covered >= _WHOLE_IMAGE else None
     return "negative-placeholder" if is_placeholder(box, drawing.label(index)) else box_defect(box, size)
-
-
-def _covers(box: Any, size: tuple[float, float]) -> bool:
-    x1, y1, x2, y2 = box
-    return (x2 - x1) * (y2 - y1) >= _WHOLE_IMAGE * size[0] * size[1]
 
 
 def shown(box: Any) -> str:

@@ -75,7 +75,7 @@ class Defect:
         """`count` through `of`; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         examples = [{"split": one.split, "row": one.row, "id": one.id, "detail": one.detail} for one in self.examples]
         return {**vars(self), "of": self.of or None, "share": self.share, "examples": examples}

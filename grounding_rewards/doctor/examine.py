@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.pixels import rows_with_pixels
-from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
+from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, open_rows
 from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
 from grounding_rewards.doctor.split_checks import SplitExaminer
@@ -63,23 +63,25 @@ class Checkup:
         found = {defect.name for defect in self.defects}
         return tuple(name for name in CHECKS if name not in found and name not in self.unchecked)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         return {
             "dataset": self.dataset,
             **{f"{severity}s": self.count(severity) for severity in SEVERITIES},
-            "defects": [defect.as_json() for defect in self.defects],
+            "defects": [defect.to_dict() for defect in self.defects],
             "passed": list(self.passed),
             "unchecked": self.unchecked,
             "assumptions": list(self.assumptions),
-            "metrics": self.metrics.as_json(),
+            "metrics": self.metrics.to_dict(),
         }
 
 
 def examine(
-    source: RowSource,
+    dataset: str | RowSource,
     model: Model | None = None,
     *,
+    splits: Sequence[str] = (),
+    allow_outside: bool = False,
     thumbnails: int = 0,
     seed: int = 0,
     quick: bool = False,
@@ -89,7 +91,9 @@ def examine(
     """Make all of :data:`CHECKS` in one pass over the rows.
 
     Args:
-        source: the rows, see :func:`grounding_rewards.doctor.raw_rows.open_rows`.
+        dataset: its name, as for :func:`grounding_rewards.doctor.raw_rows.open_rows`, or its rows.
+        splits: only these; all without.
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
         seed: of the sample of images.
@@ -100,12 +104,16 @@ def examine(
     Returns:
         A :class:`Checkup`. Nothing in a row makes it raise.
 
+    Raises:
+        ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
+
     Example:
         >>> row = ImageRow("train", 0, {"boxes": [[90, 10, 110, 20]], "width": 100, "height": 200, "prompt": "Where?"})
         >>> checkup = examine(RowSource("images", lambda: iter([row]), 1))
         >>> [(defect.severity, defect.name, defect.examples[0].detail) for defect in checkup.defects]
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
+    source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
     case, chance = Case(source, model or Model(), thumbnails, quick), random.Random(seed)
     stages = [[make(case) for make in stage] for stage in STAGES]
     sample: list[ImagePicture] = []

@@ -115,7 +115,7 @@ class Metrics:
             if key in self.centres:
                 self.centres[key][y, x] += 1
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
         return {
             "images": dict(self.images),

@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes
 from grounding_rewards.images.dicom import dicom_folder, is_dicom
@@ -225,7 +224,8 @@ def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
     for (x1, y1, x2, y2), i in zip(scaled.tolist(), which.tolist(), strict=True):
         region = sr.ImageRegion(
             graphic_type=sr.GraphicTypeValues.POLYLINE,
-            graphic_data=_corners(x1, y1, x2, y2),
+            # Columns and rows of a closed rectangle.
+            graphic_data=np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]]),
             source_image=sr.SourceImageForRegion.from_source_image(source),
         )
         score, confidence = float(image.pred_scores[i]), None
@@ -245,11 +245,6 @@ def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
 
 def _says_something(image: AnsweredImage) -> bool:
     return image.status == "empty" or len(drawable_boxes(image.pred, image.width, image.height)[0]) > 0
-
-
-def _corners(x1: float, y1: float, x2: float, y2: float) -> NDArray[np.float64]:
-    """Columns and rows of a closed rectangle."""
-    return np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]])
 
 
 def _scale(image: AnsweredImage, source: Dataset) -> list[float]:

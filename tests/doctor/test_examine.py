@@ -896,7 +896,7 @@ def test_the_defects_are_plain_json_without_images(folder):
     over_the_edge(annotated_images)
     checkup = examine(open_rows(folder(annotated_images)), thumbnails=64)
     assert checkup.defects[0].examples[0].image is not None
-    written = json.loads(json.dumps(checkup.as_json(), allow_nan=False))
+    written = json.loads(json.dumps(checkup.to_dict(), allow_nan=False))
     assert written["errors"] == 1
     assert written["defects"][0]["examples"][0] == {
         "split": "train",

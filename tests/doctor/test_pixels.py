@@ -89,9 +89,9 @@ def test_quick_says_what_it_leaves_out(folder):
 def test_processes_change_nothing(folder, monkeypatch):
     (folder / "1.jpg").write_bytes((folder / "1.jpg").read_bytes()[:-400])
     image(0).save(folder / "11.jpg", quality=70)
-    alone = examine(open_rows(str(folder))).as_json()
+    alone = examine(open_rows(str(folder))).to_dict()
     monkeypatch.setattr(pixels, "_FEW", 0)
-    assert examine(open_rows(str(folder)), processes=2).as_json() == alone
+    assert examine(open_rows(str(folder)), processes=2).to_dict() == alone
 
 
 def test_the_command_takes_both_options(folder, capsys):
