@@ -106,9 +106,11 @@ def _frame(options: argparse.Namespace) -> Any:
         table.add_row(Text(printable(title, lines=False)), *numbers, course(values))
     parts += [table] if table.row_count else []
     parts += map(Text, _signal_lines(found))
-    evaluated = next((one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {})
-    values = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
-    if shown := [f"{key[5:]} {_number(one)}" for key, one in values.items() if isinstance(one, int | float)]:
+    evaluated: dict[str, Any] = next(
+        (one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {}
+    )
+    last = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
+    if shown := [f"{key[5:]} {_number(one)}" for key, one in last.items() if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
     if found.answers and options.answers:
         parts += _answer_lines(found.answers, options.answers)

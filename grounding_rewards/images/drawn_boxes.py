@@ -5,7 +5,7 @@ Reference boxes are dashed and predicted ones solid, in the colours that pages g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,5 +86,10 @@ def draw_answer(axis: Axes, annotated: AnsweredImage, image: Image | None, outco
             if np.isfinite((x1, y1, x2, y2)).all():
                 width, line = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, dashes)
                 edge = [withStroke(linewidth=width + 1.6, foreground="#00000090")]
-                style = {"edgecolor": colours[outcome], "linestyle": line, "linewidth": width, "path_effects": edge}
+                style: dict[str, Any] = {
+                    "edgecolor": colours[outcome],
+                    "linestyle": line,
+                    "linewidth": width,
+                    "path_effects": edge,
+                }
                 axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, **style))

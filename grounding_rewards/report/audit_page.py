@@ -104,10 +104,10 @@ def found_tables(done: Audit) -> list[Table]:
         []
     """
     why = {policy.name: policy.why for policy in done.policies}
-    header = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
+    header: list[str | Cell] = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
     tables = []
     for finding, meaning in FINDINGS.items():
-        rows = [
+        rows: list[list[str | Cell]] = [
             [
                 one.reward,
                 Cell(one.policy, why[one.policy], "words"),

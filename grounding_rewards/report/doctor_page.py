@@ -48,7 +48,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     left = len(metrics.labels) - len(labels)
     images = max(1, sum(metrics.per_image.values()))
     per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
-    listed = [
+    listed: list[list[str | Cell]] = [
         [Cell(one.severity, kind=one.severity), Cell(one.title, kind="words"), extent(one)] for one in checkup.defects
     ]
     defects = [Table(["severity", Cell("defect", kind="words"), "extent"], listed), *map(_defect, checkup.defects)]
@@ -178,7 +178,7 @@ def _histograms(metrics: Metrics) -> Plot:
             axis.bar(np.arange(len(counts)) + 0.5, counts, width=0.9, color=SERIES[0])
             axis.set_title(title, loc="left")
             axis.set_xticks(list(ticks), list(ticks.values()))
-            axis.yaxis.get_major_locator().set_params(integer=True)
+            axis.locator_params("y", integer=True)
         smallest = np.interp(math.log(LEAST_SIDE), np.log(SIDE_EDGES), np.arange(len(SIDE_EDGES)))
         axes[0, 1].axvline(smallest, color=SERIES[1], linestyle=DASHES[1], linewidth=1)
 

@@ -283,7 +283,7 @@ def _tiles(page: EvaluationPage) -> list[Tile]:
     normal = sum(image.is_normal for image in images)
     ceiling = page.evaluation.systems.get(REFERENCE, {}).get(f"reward_{page.reward}")
     told = summary_of(page.reward) or ""
-    if is_measured(ceiling):
+    if ceiling is not None and is_measured(ceiling):
         told += f" The reference itself would earn {format_value(ceiling[0])}."
     tiles = []
     for key, heading, of, note in (
@@ -342,7 +342,7 @@ def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> It
 
     for image, outcomes, overlap, ceilings in judged:
         scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
-        gt_ious, ious = (map(format_iou, one.tolist()) for one in (outcomes.gt_ious, outcomes.pred_ious))
+        gt_ious, ious = ([*map(format_iou, one.tolist())] for one in (outcomes.gt_ious, outcomes.pred_ious))
         others = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
         yield {
             "id": image.id,

@@ -222,8 +222,8 @@ def _steps(curve: Curve) -> Curve:
     """The stairs of a FROC curve, which rises at its points, from the smallest rate that is shown."""
     first = max(0, int(np.sum(curve.x <= _LEAST_RATE)) - 1)
     x = np.maximum(np.asarray(curve.x, dtype=np.float64)[first:], _LEAST_RATE)
-    others = (None if one is None else np.repeat(one[first:], 2)[:-1] for one in curve[2:])
-    return Curve(curve.name, np.repeat(x, 2)[1:], *others)
+    y, low, high = (None if one is None else np.repeat(one[first:], 2)[:-1] for one in curve[2:])
+    return Curve(curve.name, np.repeat(x, 2)[1:], np.asarray(y), low, high)
 
 
 def _rate_frame(axis: Axes) -> None:
@@ -276,7 +276,7 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
         axis.set_xlabel("IoU of a reference box with its partner")
         axis.set_ylabel("reference boxes")
         axis.yaxis.grid(visible=True)
-        axis.yaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params("y", integer=True)
 
     shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
     none = f"{100 * np.mean(ious <= 0):.1f} % have no partner"

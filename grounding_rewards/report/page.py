@@ -45,8 +45,6 @@ class Section(NamedTuple):
     note: str = ""
     kind: str = ""
 
-    block = "section"
-
 
 class Panel(NamedTuple):
     """An image with boxes, and what is said about them.
@@ -91,23 +89,17 @@ class Cards(NamedTuple):
     cards: Sequence[Card]
     small: bool = False
 
-    block = "cards"
-
 
 class Gallery(NamedTuple):
     """Images that the page's program draws from a block of JSON."""
 
     data: Mapping[str, Any]
 
-    block = "gallery"
-
 
 class Legend(NamedTuple):
     """How boxes are drawn by what became of them, and from when on a box is right."""
 
     label_matching: str
-
-    block = "legend"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -75,8 +75,6 @@ class Plot:
     note: str
     draw: Callable[[Figure], None]
     size: tuple[float, float]
-
-    block: ClassVar[str] = "plot"
 
     def figure(self) -> Figure:
         """The plot as a ``matplotlib.figure.Metric``, without a window."""

@@ -60,7 +60,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     environment.globals["digest"] = digest
-    environment.filters |= {"value": format_value, "interval": format_interval}
+    environment.filters |= {"value": format_value, "interval": format_interval, "block": lambda one: type(one).__name__}
     return environment
 
 

@@ -58,8 +58,6 @@ class Table(NamedTuple):
     title: str = ""
     note: str = ""
 
-    block = "table"
-
     def rich(self, *, small: bool = True, caption: str | None = None) -> rich.table.Table:
         """The table for the terminal; with `small`, intervals stand beneath their values."""
         from rich.text import Text

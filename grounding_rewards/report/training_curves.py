@@ -100,7 +100,7 @@ def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
             axis.set_title(PANELS[key], loc="left")
             axis.set_xlabel("step")
             axis.grid(axis="y")
-            axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.locator_params("x", integer=True)
             axis.margins(x=0.01)
             if key in _SHARES:
                 low, high = axis.get_ylim()
