@@ -194,7 +194,10 @@ _MATRIX_NOTE = (
 
 def matrix_table(found: Findings, on: str) -> Table:
     """Starts and arms by every ruler on one set."""
-    header: list[str | Cell] = ["arm", *(ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in RULERS.values())]
+    header: list[str | Cell] = [
+        "arm",
+        *(ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in RULERS.values()),
+    ]
     rows: list[list[str]] = []
     for start, tables in found.starts.items():
         rows.append([found.start_name(start), *(format_value(tables[on][key].value) for key in RULERS)])
