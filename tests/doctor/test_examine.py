@@ -972,7 +972,7 @@ def test_every_check_says_what_to_do():
         "one-grey",
         "image-copy",
         "copy-leak",
-        # In test_signal_checks.py.
+        # Another command looks for it.
         "no-signal",
         # In test_planted_defects.py.
         "answer-in-prompt",
@@ -985,3 +985,13 @@ def test_every_check_says_what_to_do():
         "split-without-negatives",
         "unmerged-readers",
     }
+
+
+def test_the_table_of_checks_says_the_numbers_that_the_code_has():
+    from grounding_rewards.doctor import answer_checks, box_checks, repeat_checks
+
+    specks = f"below {answer_checks.LEAST_SIDE:g} pixels of what the model sees, or {answer_checks.LEAST_SHARE:g} of"
+    assert specks in CHECKS["small-boxes"].title
+    assert f"{box_checks._WHOLE_IMAGE:.0%}" in CHECKS["ignored-image"].title
+    assert f"above {repeat_checks._NEAR_DUPLICATE} are" in CHECKS["near-duplicate-boxes"].why
+    assert box_checks._TO_PIXELS in CHECKS["normalised-boxes"].fix
