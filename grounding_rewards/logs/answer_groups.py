@@ -21,6 +21,7 @@ from grounding_rewards.logs.answer_logs import (
     with_format,
 )
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, with_numbers
+from grounding_rewards.logs.join import join_by_id
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -186,17 +187,7 @@ def _refuse_images_without_boxes(log: Log, members: Sequence[Sequence[int]]) -> 
 def _answers_about(dataset: Dataset, log: Log, members: Sequence[Sequence[int]], sizes: Mapping[str, float]) -> Answers:
     """Answers to images of the dataset, by `id`."""
     images = light_rows(dataset)
-    numbers = {str(row.get("id", k)): k for k, row in enumerate(images)}
-    ids = [str(log.rows[several[0]].get("id", "")) for several in members]
-    unknown = [k for k, name in enumerate(ids) if name not in numbers]
-    if unknown:
-        places = [f"{ids[k]!r} ({log.places[members[k][0]]})" for k in unknown]
-        raise ValueError(
-            f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown)} of {len(ids)} "
-            f"groups without: {first_of(places)}. Give the split that was answered with --split, or leave --dataset "
-            "out where the log has `boxes` itself."
-        )
-    chosen = [numbers[name] for name in ids]
+    chosen = join_by_id(log, members, images)
     places = dataset_places(dataset)
     rows = [
         with_format({**sizes, **images[k]}, log.rows[first]) for k, (first, *_) in zip(chosen, members, strict=True)

@@ -9,14 +9,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from grounding_rewards.columns import SIZE_COLUMNS, patient_of
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.load import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.image_paths import is_below
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of, with_numbers
+from grounding_rewards.logs.join import join_by_id, places_of, refuse_other_images
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 _IMAGE_COLUMNS = ("image_path", "image", "file")
 # What an image cannot be measured without.
 _NEEDED = ("boxes", "width", "height")
-# Boxes and sizes that differ by less are those of the image after rounding.
-_ROUNDING = 0.5
 # Lines of an error about many images.
 _MOST_NAMED = 20
 
@@ -106,15 +103,15 @@ def read_log(
         return answers_to_images(log, members, paths, known, allow_outside, (*notes, *_notes_of_samples(members)))
     images = [{**known, **row} for row in light_rows(dataset)]
     if by_id is not None:
-        names = [str(row.get("id", k)) for k, row in enumerate(images)]
-        _check_names(log, by_id, names)
-        members = [by_id[name] for name in names]
+        asked = join_by_id(log, members, images, every_image=True)
+        members = [members[k] for k in sorted(range(len(members)), key=asked.__getitem__)]
     elif len(members) != len(images):
         raise ValueError(
             f"Expected a column `id` in the log, or as many completions as images, got {len(members)} completions for "
             f"{len(images)} images. Add the image's `id` to every row."
         )
-    _check_what_is_said_twice(log, members, images)
+    else:
+        refuse_other_images(log, members, images)
     return Answers(
         [with_format(image, log.rows[first]) for image, (first, *_) in zip(images, members, strict=True)],
         [[log.completions[k] for k in several] for several in members],
@@ -233,7 +230,7 @@ def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]
         twice = {name: rows for name, rows in found.items() if len({samples[k] for k in rows}) < len(rows)}
         if twice:
             raise ValueError(
-                f"Expected one row for each `id` and `sample`, got several for {_listed(log, twice)}. "
+                f"Expected one row for each `id` and `sample`, got several for {places_of(log, twice)}. "
                 "Remove those that are left over from another run."
             )
     usual = Counter(map(len, found.values())).most_common(1)[0][0]
@@ -241,8 +238,8 @@ def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]
     if others:
         raise ValueError(
             f"Expected as many answers to every image, got {usual} for most, and another number for {len(others)} of "
-            f"{len(found)}: {_listed(log, others)}. Rows with one `id` are answers to one image: give images names of "
-            "their own, and remove rows that are there twice."
+            f"{len(found)}: {places_of(log, others)}. Rows with one `id` are answers to one image: give images names "
+            "of their own, and remove rows that are there twice."
         )
     return found, notes
 
@@ -263,13 +260,6 @@ def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list
         "model that was still learning."
     )
     return kept, (*log.notes, note)
-
-
-def _listed(log: Log, images: Mapping[str, Sequence[int]]) -> str:
-    """The first few images, each with the places of its rows."""
-    return first_of(
-        [f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in images.items()],
-    )
 
 
 def _notes_of_order(by_id: Mapping[str, Any] | None) -> Iterator[str]:
@@ -304,68 +294,6 @@ def refuse_other_image(log: Log, members: Sequence[int]) -> None:
                     f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
                     "answers to one image: give images names of their own."
                 )
-
-
-def _check_names(log: Log, by_id: Mapping[str, Sequence[int]], names: Sequence[str]) -> None:
-    """Refuse ids that the dataset does not have, and images without an answer."""
-    there = set(names)
-    unknown = {name: rows for name, rows in by_id.items() if name not in there}
-    if unknown:
-        raise ValueError(
-            f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown)} of {len(by_id)} "
-            f"that it does not have: {_listed(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
-            "Give the split that was answered with --split, and as many images with --images."
-        )
-    without = [name for name in names if name not in by_id]
-    if without:
-        raise ValueError(
-            f"Expected a completion for every image, got {len(names) - len(without)} of {len(names)}; without one are "
-            f"{first_of([repr(name) for name in without])}. Answer all images, or name those that were answered with "
-            "--images."
-        )
-
-
-def _check_what_is_said_twice(log: Log, members: Sequence[Sequence[int]], images: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a log whose images are not those of the dataset."""
-    other = [
-        (first, image, column)
-        for (first, *_), image in zip(members, images, strict=True)
-        for column in _contradictions(log.rows[first], image)
-    ]
-    if other:
-        k, image, column = other[0]
-        rows = {k for k, *_ in other}
-        raise ValueError(
-            f"Expected what the dataset says of an image in the log, or nothing, got another `{column}` in "
-            f"{log.places[k]}: {log.rows[k][column]!r:.100} for the image with id {image.get('id', '-')!r}, of "
-            f"which the "
-            f"dataset says {image.get(column)!r:.100}. {len(rows)} of {len(images)} images differ. Name the "
-            f"dataset and "
-            "split that were answered, or, where the log is wrong, remove its columns."
-        )
-
-
-def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:
-    """The columns that a row of the log and the image both have, and that differ by more than rounding."""
-    for column in (*_NEEDED, "ignore_boxes"):
-        own, other = logged.get(column), image.get(column)
-        if own is not None and other is not None and not _agree(own, other):
-            yield column
-    labels = [None if row.get("labels") is None else list(row["labels"]) for row in (logged, image)]
-    if None not in labels and labels[0] != labels[1]:
-        yield "labels"
-    if None not in (patients := [patient_of(logged), patient_of(image)]) and patients[0] != patients[1]:
-        yield "patient_id"
-
-
-def _agree(one: Any, other: Any) -> bool:
-    try:
-        first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    except (TypeError, ValueError):
-        return False
-    if not first.size and not second.size:
-        return True
-    return first.shape == second.shape and bool((np.abs(first - second) <= _ROUNDING).all())
 
 
 def with_format(image: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from grounding_rewards.data.load import light_rows, load_dataset_image
 from grounding_rewards.logs.answer_groups import answer_members
 from grounding_rewards.logs.answer_logs import check_images, image_problems
 from grounding_rewards.logs.completion_logs import first_of, read_completions, with_numbers
+from grounding_rewards.logs.join import refuse_other_images
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,11 +92,13 @@ def read_replay_log(
     if dataset is not None:
         given = light_rows(dataset)
         number = {str(row["id"]): k for k, row in enumerate(given) if row.get("id") is not None}
-    of_log = [{**known, **with_numbers(row)} for row in log.rows]
-    found = [number.get(str(row.get("id"))) for row in of_log]
+    log = log._replace(rows=list(map(with_numbers, log.rows)))
+    found = [number.get(str(row.get("id"))) for row in log.rows]
+    named = [k for k, image in enumerate(found) if image is not None]
+    refuse_other_images(log, [[k] for k in named], [given[found[k]] for k in named])
     rows = [
-        row if k is None else {**given[k], **{name: value for name, value in row.items() if value is not None}}
-        for row, k in zip(of_log, found, strict=True)
+        {**known, **({} if k is None else given[k]), **{name: one for name, one in row.items() if one is not None}}
+        for row, k in zip(log.rows, found, strict=True)
     ]
     _refuse_without_reference(rows, log.places)
     kept = list(range(len(rows)))

@@ -107,3 +107,12 @@ def test_images_of_a_dataset_by_id(tmp_path, images):
         ValueError, match="Expected the `id` of an image of the dataset in every row of the log, got 1 of 1"
     ):
         read_groups(log(tmp_path, *[{"completion": "a", "id": "elsewhere"}] * 2), dataset=images)
+
+
+def test_a_log_that_contradicts_the_dataset_is_refused(tmp_path, images):
+    rows = [{"completion": text, "id": name} for name in ("two", "one") for text in "ab"]
+    for row in rows[2:]:
+        row["boxes"] = [[0, 0, 50, 52]]
+    expected = r"another `boxes` in line 3 of '.*log.jsonl': .* for the image with id 'one', .*1 of 2 images differ"
+    with pytest.raises(ValueError, match=expected):
+        read_groups(log(tmp_path, *rows), dataset=images)

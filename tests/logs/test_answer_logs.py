@@ -157,6 +157,13 @@ def test_samples_come_in_their_own_order(images, tmp_path):
         read_log(write(tmp_path / "log.jsonl", *rows, rows[0], rows[4]), dataset=images)
 
 
+def test_two_images_of_the_dataset_with_one_name_are_refused(images, tmp_path):
+    log = write(tmp_path / "log.jsonl", *({"id": name, "text": "[]"} for name in ("one", "two")))
+    twice = images.remove_columns("id").add_column("id", ["one", "two", "two", "one"])
+    with pytest.raises(ValueError, match="an `id` of its own for every image of the dataset, got 'one', 'two'"):
+        read_log(log, dataset=twice)
+
+
 def test_images_without_ids_are_named_by_their_number(images, tmp_path):
     """As `evaluate --model` names them in completions.jsonl."""
     log = write(tmp_path / "log.jsonl", *({"id": str(k), "text": str(k)} for k in (3, 2, 1, 0)))

@@ -73,6 +73,13 @@ def test_a_dataset_gives_what_the_log_lacks_and_the_pictures(tmp_path):
     assert log.load_image(1) is None
 
 
+def test_a_log_that_contradicts_the_dataset_is_refused(tmp_path):
+    dataset = load_split("synthetic", "train", images=3)
+    row = {"id": dataset[1]["id"], "completion": "[]", "boxes": [[1, 2, 3, 4]]}
+    with pytest.raises(ValueError, match=rf"another `boxes` in line 1 of .* with id '{row['id']}'"):
+        read_replay_log(write(tmp_path / "log.jsonl", row), dataset=dataset)
+
+
 def test_images_that_cannot_be_right_are_refused_or_left_out(tmp_path):
     good, bad = (
         {**IMAGE, "id": "a", "completion": "[]"},
