@@ -32,10 +32,7 @@ from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
     AUGMENTATION,
     GRPO_CHOICES,
-    GRPO_NUMBERS,
     IMAGE_NUMBERS,
-    MODEL_NUMBERS,
-    SFT_NUMBERS,
     check_options,
 )
 from grounding_rewards.training.rewards import build_rewards
@@ -254,8 +251,9 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
             self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
         read_look_closer(self.look_closer)
         self._check()
-        rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
-        if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in rewards):
+        # Built here, once: no field, so that it is in no saved configuration.
+        self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
+        if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in self.rewards):
             raise ValueError(
                 f"Expected a reward on boxes for show_images, got {', '.join(self.reward)}. It reads the boxes of an "
                 "answer: add one with a weight of 0, or leave show_images out."
@@ -310,7 +308,7 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        check_options(self, GRPO_NUMBERS, GRPO_CHOICES)
+        check_options(self, choices=GRPO_CHOICES)
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
@@ -332,7 +330,7 @@ class SupervisedConfig(SFTConfig):
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_options(self, SFT_NUMBERS)
+        check_options(self)
         _check_training(self)
         if self.remove_unused_columns:
             raise ValueError(
@@ -353,7 +351,7 @@ class ModelArguments(ModelConfig):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
         choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
-        check_options(self, MODEL_NUMBERS, choices)
+        check_options(self, choices=choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "

@@ -12,10 +12,14 @@ from transformers import (
     AutoConfig,
     AutoModelForImageTextToText,
     AutoProcessor,
+    GenerationConfig,
+    Trainer,
+    get_scheduler,
 )
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
+from grounding_rewards.common.config_files import check_known
 from grounding_rewards.models.place import adapter_config, check_place
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.training.arguments import ModelArguments
@@ -50,12 +54,15 @@ def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) ->
     return processor
 
 
-def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> None:
+def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
     """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
 
     Args:
         model: the model, its attention and its adapter.
         trust_remote_code: as in transformers.
+
+    Returns:
+        The model without weights.
 
     Raises:
         ValueError: there is no such model, it takes no images, it needs a library that is not there, its
@@ -90,6 +97,45 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
         ) from error
     if model.use_peft:
         _check_adapter(empty, model)
+    return empty
+
+
+def check_optimization(config: Any, empty: Any) -> None:
+    """Refuse options of the optimizer, its schedule or the sampling, by building these.
+
+    Args:
+        config: TRL's configuration.
+        empty: the model without weights, of :func:`check_model`.
+
+    Raises:
+        ValueError: one of them cannot be built.
+    """
+    steps = config.max_steps if config.max_steps > 0 else 100
+    try:
+        kind, options = Trainer.get_optimizer_cls_and_kwargs(config, empty)
+        # One number, because fused optimizers refuse weights without values; others are built of a whole model.
+        weights = [torch.nn.Parameter(torch.zeros(1))]
+        simple = (
+            isinstance(kind, type)
+            and issubclass(kind, torch.optim.Optimizer)
+            and not {"params", "model", "optimizer_dict"} & {*options}
+        )
+        optimizer = kind(weights, **options) if simple else torch.optim.SGD(weights, config.learning_rate)
+        get_scheduler(
+            config.lr_scheduler_type,
+            optimizer,
+            num_warmup_steps=config.get_warmup_steps(steps),
+            num_training_steps=steps,
+            scheduler_specific_kwargs=config.lr_scheduler_kwargs,
+        )
+    except (ValueError, TypeError, KeyError, ImportError) as error:
+        raise ValueError(
+            f"Expected an optimizer and a schedule that can be built of optim {config.optim.value}, learning_rate "
+            f"{config.learning_rate:g} and the options beside them, got {type(error).__name__}: {_short(error)}. "
+            "Correct the option that it names."
+        ) from error
+    if given := getattr(config, "generation_kwargs", None):
+        check_known(given, vars(GenerationConfig()), "train", "generation_kwargs")
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:

@@ -31,11 +31,12 @@ from grounding_rewards.training.model import (
     adapter_and_quantisation,
     check_installed,
     check_model,
+    check_optimization,
     load_processor,
     model_init_kwargs,
 )
 from grounding_rewards.training.option_values import AUGMENTATION
-from grounding_rewards.training.rewards import build_rewards, reward_name
+from grounding_rewards.training.rewards import reward_name
 from grounding_rewards.training.run_folder import (
     ADAPTER,
     CARD,
@@ -80,7 +81,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
             "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
             "reference model, which would start from the beginning again."
         )
-    rewards = build_rewards(arguments.reward, arguments.reward_kwargs, arguments.box_format)
+    rewards = arguments.rewards
     names = [one.name for one in rewards if isinstance(one, GroundingReward)]
     known = [*_OF_GRPO, *(f"{name}/{key}" for name in names for key in METRIC_KEYS)]
     known += [f"{name}/signal/{key}" for name in names for key in SIGNAL_KEYS]
@@ -164,7 +165,7 @@ def _load(
 ) -> tuple[Any, Dataset, Dataset | None]:
     """Check the model, then load the processor and the images of a run; prints notes about both."""
     check_installed(config, model)
-    check_model(model, trust_remote_code=config.trust_remote_code)
+    check_optimization(config, check_model(model, trust_remote_code=config.trust_remote_code))
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading images"):
