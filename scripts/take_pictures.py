@@ -42,7 +42,7 @@ def take_pictures(page: Path, folder: Path) -> list[Path]:
         tab.goto(page.resolve().as_uri())
         # In a picture nothing can be searched, and there is more room for images.
         tab.locator(".filters, .keys").evaluate_all("all => all.forEach(one => (one.style.display = 'none'))")
-        start = tab.locator("#images").bounding_box()["y"]
+        start = tab.locator("section:has(#Images)").bounding_box()["y"]
         taken = []
         for name, y in (("evaluation.png", 0), ("evaluation_images.png", start)):
             taken.append(folder / name)
