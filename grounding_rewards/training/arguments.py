@@ -214,7 +214,7 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
         default=None,
         metadata={
             "help": 'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. '
-            "`by` is boxes (their number), area (of the smallest box, or with `of: mean` of the mean one) or pass_rate "
+            "`by` is boxes (their number), area (of the smallest box) or pass_rate "
             "(a column, or with `file` JSON lines with id and pass_rate)."
         },
     )

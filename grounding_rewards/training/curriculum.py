@@ -24,7 +24,6 @@ from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.checks import rows_with_sizes
 
 _BY = ("boxes", "area", "pass_rate")
-_OF = ("smallest", "mean")
 _PASS_RATE = "pass_rate"
 # How many images an error names.
 _SHOWN = 3
@@ -36,10 +35,9 @@ class Curriculum:
     """What makes an image difficult, and how many stages there are.
 
     Attributes:
-        by: ``boxes``, images with fewer findings are easier; ``area``, those with larger ones are; ``pass_rate``, those
-            on which a model was measured to be right more often.
+        by: ``boxes``, images with fewer findings are easier; ``area``, those whose smallest one is larger are;
+            ``pass_rate``, those on which a model was measured to be right more often.
         stages: how many, 2 or more.
-        of: for ``area``: the ``smallest`` box of an image, or the ``mean`` over its boxes.
         column: for ``pass_rate``: the column with shares from 0 to 1, of the dataset or of ``file``.
         file: for ``pass_rate``: JSON lines with ``id`` and that column, one or more for each image, whose mean counts.
 
@@ -49,7 +47,6 @@ class Curriculum:
 
     by: str
     stages: int = 3
-    of: str = "smallest"
     column: str = _PASS_RATE
     file: str | None = None
 
@@ -59,14 +56,12 @@ class Curriculum:
             raise ValueError(
                 f"Expected a whole number from 2 up for `stages` of curriculum, got {self.stages!r}. {_EXAMPLE}"
             )
-        check_word("of of curriculum", self.of, _OF)
         for name, value in (("column", self.column), ("file", self.file)):
             if value is not None and (not isinstance(value, str) or not value):
                 raise ValueError(f"Expected a text for `{name}` of curriculum, got {value!r}. Name one.")
-        for name, kind in (("of", "area"), ("column", "pass_rate"), ("file", "pass_rate")):
-            if self.by != kind and getattr(self, name) != getattr(type(self), name):
+            if self.by != _PASS_RATE and value != getattr(type(self), name):
                 raise ValueError(
-                    f"Expected by: {kind} beside `{name}` of curriculum, got by: {self.by}. Leave `{name}` out."
+                    f"Expected by: {_PASS_RATE} beside `{name}` of curriculum, got by: {self.by}. Leave `{name}` out."
                 )
         if self.file is not None and not Path(self.file).is_file():
             raise ValueError(
@@ -81,7 +76,7 @@ def read_curriculum(given: Any) -> Curriculum:
     Raises:
         ValueError: it is no mapping, has an unknown key or lacks ``by``, or as :class:`Curriculum`.
 
-    >>> read_curriculum({"by": "area", "of": "mean"}).stages
+    >>> read_curriculum({"by": "area"}).stages
     3
     """
     legal = [one.name for one in dataclasses.fields(Curriculum)]
@@ -130,7 +125,7 @@ def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDAr
     elif curriculum.by == "boxes":
         difficulty = np.bincount(owners, weights=counts) / np.bincount(owners)
     else:
-        difficulty = -_areas(columns, references.boxes.flat, np.repeat(owners, counts), curriculum.of)
+        difficulty = -_areas(columns, references.boxes.flat, np.repeat(owners, counts))
     if curriculum.by != "pass_rate":
         difficulty = np.where(positive, difficulty, 0.0)
     entering = np.empty(len(rows), dtype=np.int64)
@@ -141,16 +136,10 @@ def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDAr
     return entering
 
 
-def _areas(
-    columns: Mapping[str, Any], boxes: NDArray[np.float64], owners: NDArray[np.intp], of: str
-) -> NDArray[np.float64]:
-    """The area of the smallest or mean box of each image, as a share of the image's; 0 without boxes."""
+def _areas(columns: Mapping[str, Any], boxes: NDArray[np.float64], owners: NDArray[np.intp]) -> NDArray[np.float64]:
+    """The area of the smallest box of each image, as a share of the image's; 0 without boxes."""
     images = np.asarray(columns["width"], dtype=np.float64) * np.asarray(columns["height"], dtype=np.float64)
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1) / images[owners]
-    if of == "mean":
-        return np.bincount(owners, weights=areas, minlength=len(images)) / np.maximum(
-            np.bincount(owners, minlength=len(images)), 1
-        )
     smallest = np.full(len(images), np.inf)
     np.minimum.at(smallest, owners, areas)
     return np.where(np.isinf(smallest), 0.0, smallest)

@@ -43,11 +43,6 @@ class TestEntering:
         found = stages_of(images([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area")
         assert found == [1, 0, 0, 1]
 
-    def test_area_of_the_mean_box(self):
-        # By hand, in pixels: (2500 + 25) / 2 = 1262, 2500, 400, 25.
-        found = stages_of(images([BOX, SMALL], [BOX], [[0, 0, 20, 20]], [SMALL]), by="area", of="mean")
-        assert found == [0, 0, 1, 1]
-
     def test_area_is_a_share_of_the_image(self):
         # The same box on an image of four times the area.
         dataset = images([BOX], [BOX], width=[200, 100], height=[200, 100])
@@ -218,11 +213,9 @@ def test_two_processes(tmp_path):
         ("boxes", ["a mapping for curriculum, got 'boxes'"]),
         ({}, ["by: boxes, area, pass_rate in curriculum"]),
         ({"by": "size"}, ["`by of curriculum`, got 'size'", "boxes, area, pass_rate"]),
-        ({"by": "boxes", "steps": 3}, ["some of by, stages, of, column, file in curriculum, got 'steps'"]),
+        ({"by": "boxes", "steps": 3}, ["some of by, stages, column, file in curriculum, got 'steps'"]),
         ({"by": "boxes", "stages": 1}, ["a whole number from 2 up for `stages`", "got 1"]),
         ({"by": "boxes", "stages": True}, ["got True"]),
-        ({"by": "boxes", "of": "mean"}, ["by: area beside `of`", "got by: boxes"]),
-        ({"by": "area", "of": "largest"}, ["`of of curriculum`, got 'largest'", "smallest, mean"]),
         ({"by": "area", "file": "rates.jsonl"}, ["by: pass_rate beside `file`"]),
         ({"by": "pass_rate", "file": "no/such.jsonl"}, ["'no/such.jsonl', which is none", '"pass_rate": 0.25']),
         ({"by": "pass_rate", "column": 3}, ["a text for `column`"]),
