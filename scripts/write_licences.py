@@ -1,6 +1,6 @@
 """Write docs/licences.md: under which licence each package stands that this one brings along, by extra.
 
-  python scripts/write_licences.py            of what is installed here, '.[train,dicom,eval,tensorboard,ray]'
+  python scripts/write_licences.py            of what is installed here, '.[train,dicom,eval,tensorboard]'
   python scripts/write_licences.py --check    write nothing; exit code 1 where the page lacks a line
 
 Versions are left out, so that the page changes only where a package or a licence does.
@@ -25,11 +25,11 @@ _HEAD = """\
 # Licences of what is installed
 
 This package is licensed under Apache-2.0. `pip install` also brings the packages below. Each is listed under the first
-of `grounding_rewards`, `[eval]`, `[dicom]`, `[tensorboard]`, `[train]` and `[ray]` that needs it, directly or through
+of `grounding_rewards`, `[eval]`, `[dicom]`, `[tensorboard]` and `[train]` that needs it, directly or through
 another package, on Linux. What is used only to develop, test and release is left out. The licences are those that the
 packages state themselves. Written by `python scripts/write_licences.py`.
 """
-_EXTRAS = ("eval", "dicom", "tensorboard", "train", "ray")
+_EXTRAS = ("eval", "dicom", "tensorboard", "train")
 _LONGEST = 70
 
 

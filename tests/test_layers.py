@@ -64,7 +64,6 @@ HEAVY = {
     "verifiers",
     "nemo_rl",
     "nemo_gym",
-    "ray",
 }
 
 

@@ -14,8 +14,6 @@ from tests.conftest import REPOSITORY
 PACKAGE = Path(grounding_rewards.__file__).parent
 PAGE = (REPOSITORY / "SECURITY.md").read_text(encoding="utf-8")
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py::[\w:]+)`", PAGE)))
-#: Rows between the processes of one program, which Ray hands over pickled itself; nothing of it is read from a file.
-BETWEEN_WORKERS = PACKAGE / "common" / "ray_engine.py"
 #: Modules and functions that run what they read.
 RUNNING = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "eval", "exec", "compile"}
 CALLS = [
@@ -53,13 +51,11 @@ def test_it_exists(name: str) -> None:
 
 
 def test_nothing_is_unpickled() -> None:
-    # What processes of one run hand one another, as multiprocessing does too; no file of anybody is read so.
-    own_workers = PACKAGE / "common" / "ray_engine.py"
-    for path in sorted(set(PACKAGE.rglob("*.py")) - {own_workers}):
+    for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {alias.name for alias in node.names} | {getattr(node, "module", None)}
-                assert not names & RUNNING or path == BETWEEN_WORKERS, path
+                assert not names & RUNNING, path
     for path, call in CALLS:
         assert name_of(call) not in RUNNING, path
         if name_of(call) == "torch.load":

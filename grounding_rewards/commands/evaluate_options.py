@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 NO_SPLIT = "none"
 _TEMPERATURE = 1.0
 # Where and by how many it is done changes nothing about what is evaluated.
-_NOT_ASKED = ("out", "overwrite", "engine", "shard", "join", "processes")
+_NOT_ASKED = ("out", "overwrite", "shard", "join")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -144,9 +144,6 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         default="transformers",
         help="what runs the model; `auto` is vLLM where it is installed and there is a GPU; default: %(default)s",
     )
-    generation.add_argument(
-        "--processes", type=int, metavar="N", help="with --engine ray: that load the model; default: one on each GPU"
-    )
 
 
 def check_options(options: argparse.Namespace) -> None:
@@ -200,21 +197,10 @@ def check_options(options: argparse.Namespace) -> None:
 def _check_many_machines(options: argparse.Namespace) -> None:
     """Refuse what only one machine can do, and what would have no effect."""
     shared = [name for name in ("shard", "join") if getattr(options, name)]
-    shared += ["engine"] if options.engine != "local" else []
     share_of(options)
     if shared and options.model is None:
         raise ValueError(
             f"Expected a model for --{shared[0]}, got a log of completions. Only answers are shared out: leave it out."
-        )
-    if options.processes is not None and options.engine == "local":
-        raise ValueError(
-            f"Expected --processes with --engine ray, got {options.processes} without it. On this machine, processes "
-            "are started by `accelerate launch` or `torchrun`."
-        )
-    if options.robustness and options.engine != "local":
-        raise ValueError(
-            f"Expected --robustness without --engine, got --engine {options.engine}. Changed images are asked about by "
-            "one machine: leave one of the two out."
         )
     if options.overwrite and options.shard is not None:
         raise ValueError(

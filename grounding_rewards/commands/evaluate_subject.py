@@ -67,8 +67,6 @@ def load_asked(
     reward: GroundingReward,
     *,
     backend: str,
-    engine: str = "local",
-    processes: int | None = None,
 ) -> Asked:
     """The model, which is not loaded yet, and the images of the dataset, as they fit each other.
 
@@ -76,8 +74,6 @@ def load_asked(
         options: with model, dataset, split, images, bad_rows, allow_outside, label_matching and max_image_pixels.
         reward: that will read the answers.
         backend: that runs the model.
-        engine: where it is loaded, one of `grounding_rewards.common.workers.ENGINES`.
-        processes: that load it, on a Ray cluster.
 
     Raises:
         ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
@@ -101,7 +97,7 @@ def load_asked(
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(options.model))
     state = process_state()
-    model, processor = load_later(options.model, backend=backend, engine=engine, workers=processes)
+    model, processor = load_later(options.model, backend=backend)
     notes = [*set_image_size(processor, options.max_image_pixels), *tool_notes(options.model)]
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
@@ -136,7 +132,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
     # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     share = share_of(options)
-    asked = load_asked(options, reward, backend=backend, engine=options.engine, processes=options.processes)
+    asked = load_asked(options, reward, backend=backend)
     model, processor, dataset, shown, state = asked.model, asked.processor, asked.dataset, asked.shown, asked.state
     reward = asked.reward
     if "corruptions" in (options.robustness or ()):

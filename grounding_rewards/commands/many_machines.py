@@ -1,11 +1,10 @@
-"""The options with which score, prepare and evaluate work on many machines: `--engine`, `--shard` and `--join`."""
+"""The options with which score, prepare and evaluate work on many machines: `--shard` and `--join`."""
 
 from __future__ import annotations
 
 import argparse
 
 from grounding_rewards.common.job_shares import Share, share_from_text
-from grounding_rewards.common.workers import ENGINES
 
 
 def add_many_machines(parser: argparse.ArgumentParser, *, work: str) -> None:
@@ -16,12 +15,6 @@ def add_many_machines(parser: argparse.ArgumentParser, *, work: str) -> None:
         work: what is shared out, in words.
     """
     group = parser.add_argument_group("on many machines")
-    group.add_argument(
-        "--engine",
-        choices=ENGINES,
-        default="local",
-        help="where workers are: on this machine (default), or on the Ray cluster that RAY_ADDRESS names",
-    )
     group.add_argument(
         "--shard",
         metavar="K/N",
@@ -34,10 +27,10 @@ def share_of(options: argparse.Namespace) -> Share | None:
     """The share that `--shard` names; None for all.
 
     Raises:
-        ValueError: it is none, or does not go together with another option.
+        ValueError: it is none, or `--join` is given too.
 
     Example:
-        >>> share_of(argparse.Namespace(engine="local", shard="3/64", join=False))
+        >>> share_of(argparse.Namespace(shard="3/64", join=False))
         Share(number=3, total=64)
     """
     if options.shard is not None and options.join:
@@ -45,10 +38,4 @@ def share_of(options: argparse.Namespace) -> Share | None:
             f"Expected --shard or --join, got both. Give every task of the array its --shard, such as {options.shard}; "
             "when all have ended, give --join alone."
         )
-    for name in ("shard", "join"):
-        if options.engine != "local" and getattr(options, name):
-            raise ValueError(
-                f"Expected --{name} without --engine, got --engine {options.engine}. Ray shares out the work itself: "
-                "leave one of the two out."
-            )
     return None if options.shard is None else share_from_text(options.shard)

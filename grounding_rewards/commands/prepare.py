@@ -246,7 +246,7 @@ def _add_images(parser: argparse.ArgumentParser) -> None:
         "--processes",
         type=int,
         metavar="N",
-        help="that work on images (default: 1; with --engine ray all that the cluster has)",
+        help="that work on images (default: 1)",
     )
     images.add_argument(
         "--shard-megabytes", type=float, default=256.0, metavar="MB", help="size of a file (default: 256)"
@@ -395,7 +395,6 @@ def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
             arguments.out,
             settings,
             processes=arguments.processes,
-            engine=arguments.engine,
             join=arguments.join,
             allow_outside=arguments.allow_outside,
             on_progress=progress,

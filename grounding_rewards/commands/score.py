@@ -35,8 +35,7 @@ examples:
   grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
   grounding-rewards score log.jsonl --rewards R4 random --reward-kwargs '[{"beta": 1}, {"seed": 3}]' --out scored.jsonl
 
-  on the workers of a Ray cluster, or share 3 of 64 as a task of a SLURM array, and then all shares together:
-    RAY_ADDRESS=head:6379 grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --engine ray
+  share 3 of 64 as a task of a SLURM array, and then all shares together:
     grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --shard 3/64
     grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --join
 """
@@ -48,9 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_rewards(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
     add_log_columns(parser)
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="that score (default: 1; with --engine ray all that the cluster has)"
-    )
+    parser.add_argument("--processes", type=int, metavar="N", help="that score (default: 1)")
     add_many_machines(parser, work="the rows")
 
 
@@ -74,7 +71,6 @@ def run(options: argparse.Namespace) -> int:
             rewards,
             text_column=options.text_column,
             processes=options.processes,
-            engine=options.engine,
             share=share,
             on_progress=on_progress,
         )

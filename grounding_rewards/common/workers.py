@@ -1,4 +1,4 @@
-"""What does the work on many items: this process, processes of this machine, or the machines of a Ray cluster."""
+"""What does the work on many items: this process, or several of this machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from grounding_rewards.common.legal import check_word
-
 Given = TypeVar("Given")
 Made = TypeVar("Made")
-
-#: Where workers are: on this machine, or on those of a Ray cluster.
-ENGINES = ("local", "ray")
 
 # Items in work per process: enough to keep all busy while one takes long, few enough for the memory.
 _AHEAD = 4
@@ -27,48 +22,36 @@ def map_in_workers(
     items: Iterable[Given],
     *,
     processes: int | None = None,
-    engine: str = "local",
-    at_once: int = 1,
-    gpu: bool = False,
 ) -> Iterator[Iterator[Made]]:
-    """What a function makes of items, in their order, as it is asked for: all of it is never in memory.
+    """Lazy parallel map; results keep their order.
 
     Args:
         function: every worker has one copy of it for all its items. With several workers it can be pickled.
-        items: what it is called with. On Ray a worker goes through them, and again where that worker is lost: they can
-            be pickled and are the same every time.
-        processes: that work. None is this process alone or, on Ray, a worker for each processor of the cluster.
-        engine: one of :data:`ENGINES`.
-        at_once: items that are handed to a worker of Ray together, so that handing over is little of the work.
-        gpu: whether a worker of Ray takes a GPU, where the cluster has any.
+        items: what it is called with.
+        processes: that work. None is this process alone.
 
     Raises:
-        ValueError: an unknown engine, fewer processes than one, or an engine that is not installed.
+        ValueError: fewer processes than one.
 
     Example:
         >>> with map_in_workers(abs, [-1, -2]) as made:
         ...     list(made)
         [1, 2]
     """
-    check_workers(processes, engine)
-    if engine == "ray":
-        from grounding_rewards.common.ray_engine import map_on_ray
-
-        yield map_on_ray(function, items, processes, at_once, gpu)
-    elif processes in (None, 1):
+    check_workers(processes)
+    if processes in (None, 1):
         yield map(function, items)
     else:
         with worker_pool(processes, initializer=_keep, initargs=(function,)) as pool:
             yield map_in_order(pool, _call, items, ahead=_AHEAD * processes)
 
 
-def check_workers(processes: int | None, engine: str) -> None:
+def check_workers(processes: int | None) -> None:
     """Refuse what :func:`map_in_workers` would refuse, before anything is read.
 
     Raises:
-        ValueError: an unknown engine, or fewer processes than one.
+        ValueError: fewer processes than one.
     """
-    check_word("engine", engine, ENGINES)
     if processes is not None and processes < 1:
         raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
 

@@ -24,8 +24,6 @@ from grounding_rewards.rewards.grounding import GroundingReward, check_alike, sc
 #: The columns of a row that rewards read, beside the text.
 _COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 _OUTPUTS = (".parquet", ".jsonl")
-# Blocks that are handed to a worker on another machine together.
-_AT_ONCE = 8
 # Read at once of a part.
 _BYTES = 1 << 20
 # Rows of a row group of a parquet file: small groups are slow to read.
@@ -57,7 +55,6 @@ def score_file(
     *,
     text_column: str | None = None,
     processes: int | None = None,
-    engine: str = "local",
     share: Share | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
@@ -76,7 +73,6 @@ def score_file(
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions; without it the first known one that the first block has.
         processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one writes.
-        engine: where they are, one of :data:`grounding_rewards.common.workers.ENGINES`.
         share: of the rows, whose part of ``out`` is written, see :func:`join_scored`; None for all.
         on_progress: called with the number of completions that are done, after each block.
 
@@ -96,7 +92,7 @@ def score_file(
     """
     if out.suffix not in _OUTPUTS:
         raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
-    check_workers(processes, engine)
+    check_workers(processes)
     out = out if share is None else share.part(out)
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(
@@ -113,7 +109,7 @@ def score_file(
     total = _Total()
     with (
         whole_file(out) as unfinished,
-        map_in_workers(scorer, blocks, processes=processes, engine=engine, at_once=_AT_ONCE) as scored,
+        map_in_workers(scorer, blocks, processes=processes) as scored,
     ):
         contents = (content for one in scored if (content := total.add(one, on_progress)) is not None)
         if out.suffix == ".parquet":

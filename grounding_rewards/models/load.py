@@ -26,19 +26,15 @@ _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 
 @dataclass
 class UnloadedModel:
-    """A model that is loaded where and when it is asked: here, or by every worker of a Ray cluster for itself.
+    """A model that is loaded when it is asked.
 
     Attributes:
-        path: folder or name on the hub; on a cluster the same on every machine.
+        path: folder or name on the hub.
         backend: that runs it, `transformers` or `vllm`.
-        engine: where it is loaded, one of :data:`grounding_rewards.common.workers.ENGINES`.
-        workers: how many of a cluster load it; None for one on each GPU or, where it has none, on each processor.
     """
 
     path: str
     backend: str = "transformers"
-    engine: str = "local"
-    workers: int | None = None
     _loaded: Any = field(default=None, init=False, repr=False, compare=False)
 
     def load(self) -> Any:
@@ -107,36 +103,25 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     return model.to(device), processor
 
 
-def load_later(
-    path: str | Path, *, backend: str = "transformers", engine: str = "local", workers: int | None = None
-) -> tuple[UnloadedModel, Any]:
+def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[UnloadedModel, Any]:
     """A model that is not loaded before it is asked, and its processor, which is.
 
     Args:
         path: as for :func:`load_model`.
         backend: likewise.
-        engine: where it is loaded, one of :data:`grounding_rewards.common.workers.ENGINES`.
-        workers: how many load it on a Ray cluster, see :class:`UnloadedModel`.
 
     Raises:
-        ValueError: as :func:`load_model`, or a launcher has started several processes for the engine ray.
+        ValueError: as :func:`load_model`.
         OSError: there is no model of this name on the hub.
     """
-    if engine == "ray" and (launched := int(os.environ.get("WORLD_SIZE", 1))) > 1:
-        raise ValueError(
-            f"Expected one process for the engine ray, got {launched}. Start it without a launcher: Ray has workers of "
-            "its own."
-        )
     path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
     backend = choose_backend(backend)
     if backend == "vllm":
         _check_for_vllm(path, adapter)
-    # Relative to this folder, which is not that of the workers.
-    place = str(Path(path).resolve()) if Path(path).exists() else str(path)
     processor = _processor(path, path if adapter is None else _base_of(path, adapter))
-    return UnloadedModel(place, backend, engine, workers), processor
+    return UnloadedModel(str(path), backend), processor
 
 
 def model_type_of(path: str | Path) -> str:

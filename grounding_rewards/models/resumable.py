@@ -3,8 +3,8 @@
 `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
 process, one per line, and `completions.settings.json` has how they are generated. When the same command is given
 again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from
-the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes, of workers of a
-Ray cluster, or of shares, which leave `completions.part-00003-of-00064.jsonl`.
+the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes or of shares,
+which leave `completions.part-00003-of-00064.jsonl`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,11 +24,10 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.job_shares import Share, check_no_share_missing
 from grounding_rewards.common.legal import Interval, check_number
 from grounding_rewards.common.whole_files import whole_file, write_whole
-from grounding_rewards.common.workers import map_in_workers
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import GREEDY, Generated, OnProgress, Sampling, generate_batch
+from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import UnloadedModel, choose_backend, process_state
 from grounding_rewards.models.place import digest_of_weights
 
@@ -67,8 +66,8 @@ def generate_to_file(
 
     Args:
         model: what :func:`grounding_rewards.models.load.load_model` gave for this backend, or
-            :func:`grounding_rewards.models.load.load_later`, which is loaded where answers are missing, on this machine
-            or by the workers of a Ray cluster. Answers that were begun with the one do not go on with the other.
+            :func:`grounding_rewards.models.load.load_later`, which is loaded where answers are missing. Answers that
+            were begun with the one do not go on with the other.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
@@ -118,7 +117,7 @@ def generate_to_file(
         files.refuse_missing(batches, left)
     unfinished = bool(left) or (share is None and files.are_parts())
     mine = left[state.process_index :: state.num_processes]
-    if mine and isinstance(model, UnloadedModel) and model.engine == "local":
+    if mine and isinstance(model, UnloadedModel):
         # Before anything is written: one that cannot be loaded has begun nothing.
         model = model.load()
     # No process may write before all have read.
@@ -128,12 +127,14 @@ def generate_to_file(
             files.write_settings(settings, share)
         state.wait_for_everyone()
         images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        asking = _Asking(model, processor, dataset, sampling, seed, backend)
+        ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
             name.append(str(state.process_index))
-        with files.part("-".join(name)) as part, asking.about(mine) as answered:
-            for batch, answers in answered:
+        with files.part("-".join(name)) as part:
+            for batch in mine:
+                asked = [dataset[i] for i in batch.rows]
+                answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
                 owners = [rows[i] for i in batch.rows for _ in range(samples)]
                 written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
@@ -147,33 +148,6 @@ def generate_to_file(
         state.wait_for_everyone()
         done = files.read()
     return [[_completion(done[key]) for key in files.keys_of([i])] for batch in own for i in batch.rows]
-
-
-@dataclass
-class _Asking:
-    """Asks about batches of images; a worker of a Ray cluster, which has a copy of its own, loads the model first."""
-
-    model: Any
-    processor: Any
-    dataset: Any
-    sampling: Sampling
-    seed: int
-    backend: str
-
-    def __call__(self, batch: _Batch) -> Generated:
-        # The processor is the one that was configured where the command was given.
-        model = self.model.load() if isinstance(self.model, UnloadedModel) else self.model
-        ask = vllm_backend.generate_batch if self.backend == "vllm" else generate_batch
-        rows = [self.dataset[i] for i in batch.rows]
-        return ask(model, self.processor, rows, self.sampling, seed=batch.seed(self.seed))
-
-    @contextmanager
-    def about(self, batches: Sequence[_Batch]) -> Iterator[Iterator[tuple[_Batch, Generated]]]:
-        """The answers about each batch, from this process or from the workers of a Ray cluster."""
-        unloaded = isinstance(self.model, UnloadedModel)
-        engine, workers = (self.model.engine, self.model.workers) if unloaded else ("local", None)
-        with map_in_workers(self, batches, processes=workers, engine=engine, gpu=True) as answered:
-            yield zip(batches, answered, strict=True)
 
 
 class _Batch(NamedTuple):

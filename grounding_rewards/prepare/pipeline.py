@@ -48,9 +48,6 @@ from grounding_rewards.sources.passed_over import passing_over
 Progress = Callable[[str, int, int | None], None]
 """Takes the stage, the images done, and the number of images (None if unknown)."""
 
-# Images that are handed to a worker on another machine together.
-_AT_ONCE = 8
-
 
 def prepare_images(
     read: Callable[[], Iterable[AnnotatedImage]],
@@ -59,7 +56,6 @@ def prepare_images(
     settings: PrepareSettings,
     *,
     processes: int | None = None,
-    engine: str = "local",
     allow_outside: bool = False,
     join: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
@@ -75,7 +71,6 @@ def prepare_images(
         out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
         processes: That read, shrink and encode images, as `map_in_workers` of `data.workers` takes them.
-        engine: Where they are, one of `ENGINES` of `data.workers`.
         allow_outside: Whether images may lie outside the root.
         join: Whether images are those that `prepare_share` left beside the folder; these parts are then removed.
         on_progress: Called after every image.
@@ -97,8 +92,8 @@ def prepare_images(
     >>> manifest["splits"]["train"]["boxes"]
     {'pacemaker': 1}
     """
-    check_workers(processes, engine)
-    work = _Work(read, root, Path(out), settings, processes, engine, allow_outside, on_progress)
+    check_workers(processes)
+    work = _Work(read, root, Path(out), settings, processes, allow_outside, on_progress)
     with _passing_over(settings) as faults:
         return _prepare(work, faults, join=join)
 
@@ -134,7 +129,7 @@ def prepare_share(
     Raises:
         ValueError: As `prepare_images`, but for images whose boxes do not fit, which are found when parts are joined.
     """
-    check_workers(processes, "local")
+    check_workers(processes)
     work = _Work(read, root, Path(out), settings, processes, "local", allow_outside, on_progress)
     with _passing_over(settings) as faults:
         return _prepare_share(work, share, faults)
@@ -188,7 +183,6 @@ class _Work(NamedTuple):
     out: Path
     settings: PrepareSettings
     processes: int | None
-    engine: str
     allow_outside: bool
     on_progress: Progress
 
@@ -215,7 +209,7 @@ class _Work(NamedTuple):
             return str(error)
 
     def mapped(self, function: Callable[[Any], Any], items: Iterable[Any]) -> AbstractContextManager[Iterator[Any]]:
-        return map_in_workers(function, items, processes=self.processes, engine=self.engine, at_once=_AT_ONCE)
+        return map_in_workers(function, items, processes=self.processes)
 
 
 def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import types
 from pathlib import Path
 from typing import Any
 
@@ -125,8 +124,6 @@ EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out
         ((*PREPARE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
         ((*EVALUATE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
         ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
-        ((*SCORE, "--shard", "1/2", "--engine", "ray"), "Expected --shard without --engine, got --engine ray"),
-        ((*PREPARE, "--join", "--engine", "ray"), "Expected --join without --engine, got --engine ray"),
         ((*PREPARE, "--shard", "1/2", "--dry-run"), "Expected --shard without --dry-run, got both"),
         (
             (*PREPARE, "--shard", "1/2", "--push-to-hub", "me/images"),
@@ -134,13 +131,11 @@ EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out
         ),
         (("prepare", "--verify", "--out", "out", "--shard", "1/2"), "Expected --verify without --shard"),
         ((*EVALUATE, "--shard", "1/2", "--overwrite"), "Expected --shard without --overwrite, got both"),
-        ((*EVALUATE, "--engine", "ray", "--robustness", "pgd"), "Expected --robustness without --engine"),
-        ((*EVALUATE, "--processes", "2"), "Expected --processes with --engine ray, got 2 without it"),
+        ((*SCORE, "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
         (
             ("evaluate", "--completions", "log.jsonl", "--out", "out", "--shard", "1/2"),
             "Expected a model for --shard, got a log of completions",
         ),
-        ((*SCORE, "--engine", "ray", "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
     ],
 )
 def test_what_does_not_go_together(
@@ -150,29 +145,3 @@ def test_what_does_not_go_together(
     assert main(list(words)) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_ray_that_is_not_there_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    log_of(tmp_path)
-    command = ["score", str(tmp_path / "log.jsonl"), "--rewards", "R3", *FORMAT, "--engine", "ray", "--out"]
-    assert main([*command, str(tmp_path / "scored.jsonl")]) == 2
-    assert "pip install 'grounding_rewards[ray]'" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
-
-
-def test_ray_that_has_no_time_to_start_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def too_slow(**_: Any) -> None:
-        raise Exception("The current node timed out during startup. This could happen because")
-
-    ray = types.SimpleNamespace(is_initialized=lambda: False, init=too_slow)
-    monkeypatch.setitem(sys.modules, "ray", ray)
-    monkeypatch.setitem(sys.modules, "ray.data", types.SimpleNamespace())
-    command = ["score", str(log_of(tmp_path)), "--rewards", "R3", *FORMAT, "--engine", "ray", "--out"]
-    assert main([*command, str(tmp_path / "scored.jsonl")]) == 2
-    assert "the machine is too busy. Give the command again" in capsys.readouterr().err
-    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]

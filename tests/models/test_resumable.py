@@ -6,7 +6,6 @@ import json
 import os
 import signal
 from collections.abc import Callable
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -224,29 +223,15 @@ def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], datase
 
 
 def test_a_model_is_loaded_where_answers_are_missing(dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what was begun here goes on in the workers of a cluster, or the other way round."""
     model, processor = load_later(ASSET)
     expected = generate_to_file(model, processor, dataset, path, **GREEDY)
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:4]
     monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
     assert model.load() is model.load()
-    there, _ = load_later(ASSET, engine="ray", workers=2)
-    assert generate_to_file(there, processor, dataset, path, **GREEDY) == expected
+    assert generate_to_file(model, processor, dataset, path, **GREEDY) == expected
     path.unlink()
     path.with_suffix(".part-0.jsonl").write_text("".join(kept), encoding="utf-8")
-    asked: list[Any] = []
-
-    @contextmanager
-    def map_in_workers(asking: Any, batches: Any, **given: Any) -> Any:
-        asked.append((asking.model, given["processes"], given["engine"]))
-        asking.model = model
-        yield map(asking, batches)
-
-    monkeypatch.setattr(resumable, "map_in_workers", map_in_workers)
-    assert generate_to_file(there, processor, dataset, path, **GREEDY) == expected
-    # The model itself is not sent.
-    assert asked == [(there, 2, "ray")]
-    assert there._loaded is None
+    assert generate_to_file(model, processor, dataset, path, **GREEDY) == expected
 
 
 def test_a_model_that_cannot_be_loaded_has_begun_nothing(
