@@ -130,7 +130,7 @@ def prepare_share(
         ValueError: As `prepare_images`, but for images whose boxes do not fit, which are found when parts are joined.
     """
     check_workers(processes)
-    work = _Work(read, root, Path(out), settings, processes, "local", allow_outside, on_progress)
+    work = _Work(read, root, Path(out), settings, processes, allow_outside, on_progress)
     with _passing_over(settings) as faults:
         return _prepare_share(work, share, faults)
 
