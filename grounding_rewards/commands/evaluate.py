@@ -44,7 +44,7 @@ from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
-from grounding_rewards.report.tables import evaluation_table, group_rows, metrics_table, robustness_rows
+from grounding_rewards.report.tables import evaluation_table, metrics_table, robustness_rows, rows_of_groups
 
 if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward
@@ -191,7 +191,7 @@ def _print(options: argparse.Namespace, found: Evaluation) -> None:
     console.print(evaluation_table(found, title=_subtitle(found.facts)).rich())
     for title, rows, headings in (
         ("Changed images", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
-        ("By source", group_rows(found.per_source), found.headings),
+        ("By source", rows_of_groups(found.per_source), found.headings),
     ):
         if rows:
             console.print(metrics_table(rows, headings, title=title).rich())

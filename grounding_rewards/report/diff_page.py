@@ -52,7 +52,7 @@ class ImagePair(NamedTuple):
     b: AnsweredImage
 
 
-def gallery(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
+def choose_pairs(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
     """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
 
     Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
@@ -69,7 +69,7 @@ def gallery(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
         >>> pair = ImagePair(*(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7)))
-        >>> [choice.title for choice in gallery([pair], "R4")]
+        >>> [choice.title for choice in choose_pairs([pair], "R4")]
         ['Largest gains']
     """
     gains = [_gain(pair, reward) for pair in pairs]
@@ -155,7 +155,8 @@ def render_diff_page(
         return answer_card(pair, panels, uri, Cell(format_value(gain, signed=True), kind=kind_of(gain)))
 
     cards = [
-        Section(one.title, [Cards([card(pairs[k]) for k in one.places])], one.note) for one in gallery(pairs, reward)
+        Section(one.title, [Cards([card(pairs[k]) for k in one.places])], one.note)
+        for one in choose_pairs(pairs, reward)
     ]
     return Page(
         title=f"{b} compared with {a}",

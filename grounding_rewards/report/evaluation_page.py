@@ -24,7 +24,7 @@ from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import IGNORED, MISSED, WRONG_LABEL, WRONG_PLACE, BoxOutcomes, outcomes_of
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
-from grounding_rewards.report.evaluation_plots import plots
+from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.page import (
     GUARD,
     Choice,
@@ -37,7 +37,7 @@ from grounding_rewards.report.page import (
     is_measured,
 )
 from grounding_rewards.report.render import jpeg_uri
-from grounding_rewards.report.tables import evaluation_table, group_rows, metrics_table, robustness_rows
+from grounding_rewards.report.tables import evaluation_table, metrics_table, robustness_rows, rows_of_groups
 from grounding_rewards.rewards.registry import summary_of
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ class _JudgedImage(NamedTuple):
         return [image.status, *(tag for tag, holds in found.items() if holds), *image.rejected]
 
 
-def gallery(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
+def choose_answers(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
     """The images of the gallery: failures first; each kind of them says how many there are.
 
     Args:
@@ -161,7 +161,7 @@ def gallery(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]
         ... ]
         >>> found = evaluate({"my model": images}, Measures("R4", resamples=10))
         >>> page = EvaluationPage(title="", subtitle="", evaluation=found, images=images, reward="R4")
-        >>> [(group.title, group.places) for group in gallery(page)]
+        >>> [(group.title, group.places) for group in choose_answers(page)]
         [('Hallucinated', [1]), ('Best', [0])]
     """
     return _groups(_judged(page), page.reward, count)
@@ -185,7 +185,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         2
     """
     found = page.evaluation
-    drawn = {plot.name: plot for plot in plots(found)}
+    drawn = {plot.name: plot for plot in plots_of(found)}
     table = evaluation_table(found, page.reward_names)
 
     def some(*names: str) -> list[Any]:
@@ -213,9 +213,9 @@ def render_evaluation_page(page: EvaluationPage) -> str:
                 "By label, size and source" if found.per_source else "By label and size",
                 [
                     *some("per_label", "per_size", "confusion"),
-                    *folded("Labels", group_rows(found.per_label), found.headings),
-                    *folded("Sizes", group_rows(found.per_size), found.headings),
-                    *folded("Sources", group_rows(found.per_source), found.headings),
+                    *folded("Labels", rows_of_groups(found.per_label), found.headings),
+                    *folded("Sizes", rows_of_groups(found.per_size), found.headings),
+                    *folded("Sources", rows_of_groups(found.per_source), found.headings),
                 ],
             ),
             Section(

@@ -18,7 +18,7 @@ from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import DASHES, GRID, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
-from grounding_rewards.report.tables import group_rows, measured_columns
+from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ _LEAST_RATE = 1 / 16
 _HALF_WIDTH = 20
 
 
-def plots(evaluation: Evaluation) -> list[Plot]:
+def plots_of(evaluation: Evaluation) -> list[Plot]:
     """The plots for which the evaluation has metrics, in the order in which they are shown.
 
     Args:
@@ -49,7 +49,7 @@ def plots(evaluation: Evaluation) -> list[Plot]:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
-        >>> [plot.name for plot in plots(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
+        >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
         ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
     """
     systems = evaluation.systems
@@ -75,8 +75,8 @@ def plots(evaluation: Evaluation) -> list[Plot]:
         ),
         _calibration(evaluation.calibration),
         _iou_histogram(evaluation.ious),
-        _bars("per_label", "By label", group_rows(evaluation.per_label), evaluation.headings),
-        _bars("per_size", "By size", group_rows(evaluation.per_size), evaluation.headings),
+        _bars("per_label", "By label", rows_of_groups(evaluation.per_label), evaluation.headings),
+        _bars("per_size", "By size", rows_of_groups(evaluation.per_size), evaluation.headings),
         _confusion(evaluation.confusion),
         _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
         _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
@@ -111,7 +111,7 @@ def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for plot in plots(evaluation):
+    for plot in plots_of(evaluation):
         for file_format in ("png", "pdf"):
             path = folder / f"{plot.name}.{file_format}"
             plot.save(path, file_format)

@@ -102,11 +102,11 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")
 
 
-def group_rows(groups: Sequence[Group]) -> dict[str, Metrics]:
+def rows_of_groups(groups: Sequence[Group]) -> dict[str, Metrics]:
     """The metrics of each label, size or source by its name and its number of reference boxes.
 
     Example:
-        >>> group_rows([Group("mass", 12, {})])
+        >>> rows_of_groups([Group("mass", 12, {})])
         {'mass (12)': {}}
     """
     return {f"{group.name} ({group.boxes})": group.metrics for group in groups}

@@ -16,7 +16,7 @@ from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import ImagePair, gallery, pairs_plot, render_diff_page
+from grounding_rewards.report.diff_page import ImagePair, choose_pairs, pairs_plot, render_diff_page
 from grounding_rewards.report.training_curves import training_plot
 from tests.report.documents import Document, check_self_contained
 
@@ -105,7 +105,7 @@ def test_every_column_has_a_heading() -> None:
 def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    sections = gallery(pairs, "R4", count=3)
+    sections = choose_pairs(pairs, "R4", count=3)
     assert [section.title for section in sections] == [
         "Largest losses",
         "Largest gains",
@@ -135,7 +135,7 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
     ],
 )
 def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[ImagePair], titles: list[str]) -> None:
-    assert [section.title for section in gallery(pairs, "R4")] == titles
+    assert [section.title for section in choose_pairs(pairs, "R4")] == titles
 
 
 def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:

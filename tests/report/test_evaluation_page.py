@@ -25,7 +25,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     MISPLACED,
     MISSED_FINDING,
     RIGHT_NORMAL,
-    gallery,
+    choose_answers,
     render_evaluation_page,
 )
 from grounding_rewards.report.metric_groups import group_metrics  # noqa: E402
@@ -182,7 +182,7 @@ def test_the_reference_as_answer_is_the_ceiling(document: str) -> None:
 
 def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice() -> None:
     made = answered_images()
-    groups = gallery(page(made), count=4)
+    groups = choose_answers(page(made), count=4)
     names = {group.title: [made[place].id for place in group.places] for group in groups}
     assert list(names) == [
         "Missed",
@@ -204,7 +204,7 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice(
     notes = {group.title: group.note for group in groups}
     assert notes["Missed"].startswith("5 (31.2 %) of 16 images with findings")
     assert notes["Hallucinated"].startswith("2 (66.7 %) of 3 normal images")
-    places = [place for group in gallery(page(made)) for place in group.places]
+    places = [place for group in choose_answers(page(made)) for place in group.places]
     assert len(places) == len(set(places))
 
 
@@ -216,7 +216,7 @@ def lungs(*called: str) -> object:
 
 def test_where_labels_are_compared_two_left_lungs_are_an_error_that_can_be_seen() -> None:
     both_left = page([lungs("left lung", "left lung")], label_matching="exact", **NOTHING)
-    (group,) = gallery(both_left)
+    (group,) = choose_answers(both_left)
     assert group.title == "Wrong label"
     (shown,) = data_of(render_evaluation_page(both_left))["images"]
     assert [box[5] for box in shown["pred"]] == ["wrong label", "right"]
@@ -236,12 +236,12 @@ def test_where_labels_play_no_part_they_are_told_and_cost_nothing() -> None:
 
 def test_failures_are_selected_evenly() -> None:
     made = [answered(f"m{k}", status="empty") for k in range(101)]
-    (missed,) = (group for group in gallery(page(made), count=5) if group.title == "Missed")
+    (missed,) = (group for group in choose_answers(page(made), count=5) if group.title == "Missed")
     assert missed.places == [0, 25, 50, 75, 100]
 
 
 def test_no_images_no_groups() -> None:
-    assert gallery(page([])) == []
+    assert choose_answers(page([])) == []
 
 
 @pytest.mark.parametrize(

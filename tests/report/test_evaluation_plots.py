@@ -18,7 +18,7 @@ from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import (
     MOST_CURVES,
     MOST_LABELS,
-    plots,
+    plots_of,
     write_plots,
 )
 from grounding_rewards.report.plots import INK, SERIES, Plot
@@ -50,7 +50,7 @@ NOTHING: dict = {
 
 
 def one(name: str, **change: object) -> Plot:
-    return next(plot for plot in plots(evaluation(**change)) if plot.name == name)
+    return next(plot for plot in plots_of(evaluation(**change)) if plot.name == name)
 
 
 def words(plot: Plot) -> list[str]:
@@ -58,8 +58,8 @@ def words(plot: Plot) -> list[str]:
 
 
 def test_there_is_a_plot_for_every_kind_of_metric_and_none_without() -> None:
-    assert [plot.name for plot in plots(evaluation())] == ALL
-    assert plots(evaluation(**NOTHING)) == []
+    assert [plot.name for plot in plots_of(evaluation())] == ALL
+    assert plots_of(evaluation(**NOTHING)) == []
 
 
 def test_every_plot_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
