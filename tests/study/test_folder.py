@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from grounding_rewards.study.folder import Folder, at_work, claim, fingerprint_of_run
-from grounding_rewards.study.plan import make_plan
+from grounding_rewards.study.folder import Folder, at_work, claim, fingerprint_of_run, fingerprint_of_start
+from grounding_rewards.study.plan import Start, make_plan
+from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
@@ -95,3 +97,19 @@ def test_a_run_is_made_by_one_process_at_a_time(tmp_path):
     child.communicate()
     with at_work(file) as afterwards:
         assert afterwards is not None
+
+
+def test_models_that_differ_in_one_weight_are_two(tmp_path):
+    """Also where it stands in the middle of a file."""
+    from safetensors.torch import load_file, save_file
+
+    prints = []
+    for name in ("one", "two"):
+        folder = shutil.copytree(REPOSITORY / "assets" / "tiny_vlm", tmp_path / name)
+        [file] = folder.glob("*.safetensors")
+        weights = load_file(file)
+        middle = sorted(weights)[len(weights) // 2]
+        weights[middle] = weights[middle] + (name == "two")
+        save_file(weights, file, {"format": "pt"})
+        prints.append(fingerprint_of_start(Start("strong", str(folder), None)))
+    assert prints[0] != prints[1]
