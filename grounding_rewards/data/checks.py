@@ -442,14 +442,16 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _box_problem(box: Any, width: Any, height: Any) -> str | None:
+    defect = reference_defect(box, (width, height) if is_number(width) and is_number(height) else None)
+    if defect is None:
+        return None
     if not isinstance(box, Sequence) or len(box) != 4:
         return f"is {box!r}, not four numbers"
-    defect = reference_defect(box, (width, height) if is_number(width) and is_number(height) else None)
     if defect == "not-finite":
         return f"is {list(box)!r}, not four finite numbers"
     if defect in ("swapped-corners", "no-area"):
         return f"is {list(box)}, which has no area as x1, y1, x2, y2"
-    return f"is {list(box)}, outside the image of {width} x {height}" if defect else None
+    return f"is {list(box)}, outside the image of {width} x {height}"
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
