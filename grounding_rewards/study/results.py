@@ -69,7 +69,6 @@ class StudyRun:
         compute: what it cost: seconds, steps, completions, tokens.
         curve: metrics of the training log by name, with `step`.
         checkpoints: by step; the last is the trained model.
-        versions: of libraries.
     """
 
     arm: ArmKey
@@ -80,7 +79,6 @@ class StudyRun:
     compute: Mapping[str, float]
     curve: Mapping[str, Sequence[float | None]]
     checkpoints: tuple[Checkpoint, ...]
-    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -251,7 +249,6 @@ def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str) -> StudyRun:
             compute=content.get("compute") or {},
             curve=content.get("curve") or {},
             checkpoints=tuple(sorted(checkpoints, key=lambda one: one.step)),
-            versions=content.get("versions") or {},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(

@@ -66,7 +66,6 @@ class Ruler:
         parts: answers to ``(images, k)``; k may differ between models.
         combine: sums ``(..., k)`` to values ``(...)``, NaN where there is nothing to measure.
         lower_is_better: whether it is.
-        trained: whether it is a reward, which some arm may have been trained on.
     """
 
     key: str
@@ -74,7 +73,6 @@ class Ruler:
     parts: Callable[[ModelAnswers], Array]
     combine: Callable[[Array], Array]
     lower_is_better: bool = False
-    trained: bool = False
 
     @property
     def sign(self) -> int:
@@ -161,7 +159,7 @@ _FOUND = (
     Ruler("ap_50", "AP tied", _tied_parts, _tied_ap),
     Ruler("sensitivity_1", "sensitivity at 1 false box", _froc_parts, _froc_sensitivity),
     _of_sums("dice", "Dice"),
-    *(_of_sums(f"reward_{name}", name.replace("_", " "), trained=True) for name in _REWARDS),
+    *(_of_sums(f"reward_{name}", name.replace("_", " ")) for name in _REWARDS),
 )
 #: By key; a key that metrics/ has too is the same metric.
 RULERS: dict[str, Ruler] = {ruler.key: ruler for ruler in _FOUND}
@@ -180,14 +178,3 @@ def ruler_of(key: str) -> Ruler:
     if key not in RULERS:
         raise ValueError(f"Expected a ruler for the primary metric, got {key!r}. Declare one of: {', '.join(RULERS)}.")
     return RULERS[key]
-
-
-def image_scores(ruler: Ruler, answers: ModelAnswers) -> Array | None:
-    """What each image alone has of a metric that is a ratio, ``(images,)``, NaN without any; None of other metrics.
-
-    Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
-        >>> image_scores(RULERS["mean_iou"], ModelAnswers([image, AnsweredImage("b", 9, 9)]))
-        array([0.5, nan])
-    """
-    return ruler.combine(ruler.parts(answers)) if ruler.combine is _quotient else None

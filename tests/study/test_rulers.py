@@ -14,7 +14,7 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.froc import sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, image_scores, read_model, ruler_of
+from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, read_model, ruler_of
 from tests.metrics.random_images import random_images, without_confidences
 from tests.study.fake_studies import answers, images
 
@@ -76,14 +76,6 @@ def test_images_of_a_patient_are_one_unit():
     assert len(set(read.patients.tolist())) == 6
     rows = [{**row, "patient_id": row["patient"]} for row in images(1, 6)]
     assert read_model(rows, ["[]"] * 6, "qwen3-vl").patients.tolist() == [0, 0, 1, 1, 2, 2]
-
-
-def test_only_ratios_have_scores_of_images():
-    made = scored(3, 6)
-    scores = image_scores(RULERS["mean_iou"], ModelAnswers(made))
-    assert scores is not None
-    assert np.isnan(scores).tolist() == [not len(image.gt) for image in made]
-    assert image_scores(RULERS["sensitivity_1"], ModelAnswers(made)) is None
 
 
 def test_an_unknown_metric_is_named_with_all_that_there_are():
