@@ -94,8 +94,8 @@ def read_replay_log(
         number = {str(row["id"]): k for k, row in enumerate(given) if row.get("id") is not None}
     log = log._replace(rows=list(map(with_numbers, log.rows)))
     found = [number.get(str(row.get("id"))) for row in log.rows]
-    named = [k for k, image in enumerate(found) if image is not None]
-    refuse_other_images(log, [[k] for k in named], [given[found[k]] for k in named])
+    named = {k: given[image] for k, image in enumerate(found) if image is not None}
+    refuse_other_images(log, [[k] for k in named], list(named.values()))
     rows = [
         {**known, **({} if k is None else given[k]), **{name: one for name, one in row.items() if one is not None}}
         for row, k in zip(log.rows, found, strict=True)
