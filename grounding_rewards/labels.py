@@ -154,6 +154,17 @@ def vocabulary() -> Mapping[str, Finding]:
     )
 
 
+@cache
+def anatomy() -> frozenset[str]:
+    """The shared names of parts of the chest, which are no findings.
+
+    Example:
+        >>> "left lung" in anatomy(), "pneumothorax" in anatomy()
+        (True, False)
+    """
+    return frozenset(_file()["anatomy"])
+
+
 @lru_cache(maxsize=16384)
 def _normalize(text: str, dataset: str | None) -> Label:
     words = _words(text)

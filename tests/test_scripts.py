@@ -32,7 +32,7 @@ def script(name: str) -> ModuleType:
 @pytest.mark.parametrize(
     "name",
     [
-        *("fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py"),
+        *("fuzz_parsing.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
@@ -67,25 +67,6 @@ def test_the_tokens_of_answers_are_measured_with_any_tokenizer(capsys: pytest.Ca
     header, _, row = capsys.readouterr().out.splitlines()
     assert header == "| box format | tiny |"
     assert row.startswith("| `qwen2.5-vl` | ")
-
-
-def test_the_table_of_judged_sentences_is_up_to_date() -> None:
-    subprocess.run([sys.executable, SCRIPTS / "judge_sentences.py", "--check"], check=True)
-
-
-def test_a_list_of_sentences_of_ones_own(tmp_path: Path) -> None:
-    path = tmp_path / "mine.tsv"
-    path.write_text(
-        "negative\twrist\tNo fracture.\nnegative\twrist\tHm.\nfinding\tspine\tA fracture.\n", encoding="utf-8"
-    )
-    command = [sys.executable, SCRIPTS / "judge_sentences.py", path]
-    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "| mine | no | wrist | 2 | 1 (50.0%) | 0 | – |" in printed
-    assert "| mine | no | all | 2 | 1 (50.0%) | 1 | 0 (0.0%) |" in printed
-    assert "mine: negative, wrist: Hm." in printed
-    path.write_text("no fracture\n", encoding="utf-8")
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert "Expected negative or finding, a region and a text, between tabs, for line 1" in done.stderr
 
 
 class TestNumbersThatAreKept:

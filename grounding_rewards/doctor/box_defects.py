@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
-from grounding_rewards.parsing.prose import states_nothing
+from grounding_rewards.parsing.no_finding import states_nothing
 
 # On smaller images a box within the first pixel may be right.
 _LEAST_SIDE = 16

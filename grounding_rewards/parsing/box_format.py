@@ -72,6 +72,7 @@ class BoxFormat:
         keys: JSON keys that hold a box, in any case, with or without underscores.
         untagged_label: where the label of a box stands when no tags mark it: `before` it, `after` it, or nowhere.
         negatives: what else states that there is nothing: `blank` text, a `zero_box` alone, an `unboxed_label`.
+        no_finding: sentences of the user's own that state it as well.
         stripped: what is lost when special tokens are skipped in decoding: `nothing`, the `tags` (labels may run into
             the text around them), or the `boxes` themselves.
         model_types: the `model_type` of transformers configurations whose models write this format.
@@ -90,6 +91,7 @@ class BoxFormat:
     keys: tuple[str, ...] = BOX_KEYS
     untagged_label: Literal["before", "after"] | None = None
     negatives: tuple[str, ...] = ()
+    no_finding: tuple[str, ...] = ()
     stripped: Literal["nothing", "tags", "boxes"] = "nothing"
     model_types: tuple[str, ...] = ()
     source: str = field(default="", repr=False, compare=False)

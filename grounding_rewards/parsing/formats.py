@@ -527,7 +527,7 @@ BOX_FORMATS = {
 }
 
 #: What a mapping may change in the format that its `syntax` names.
-_DECLARABLE = ("space", "order", "keys", "scope", "decimals")
+_DECLARABLE = ("space", "order", "keys", "scope", "decimals", "no_finding")
 
 
 def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat:
@@ -537,8 +537,8 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
         box_format: a name; or a mapping, as in YAML, whose `syntax` names the format to start from (`json` and
             `brackets` are there for that) and whose other fields replace `space` (a name of
             `grounding_rewards.boxes.SPACES`), `order` (one of `grounding_rewards.boxes.ORDERS`), `keys` (the JSON keys
-            that hold a box), `scope` (`answer`, `after_think` or `all`) and `decimals`; or a format, returned as
-            it is.
+            that hold a box), `scope` (`answer`, `after_think` or `all`), `decimals` and `no_finding` (sentences that
+            state that there is nothing, beside the declared ones); or a format, returned as it is.
 
     Raises:
         ValueError: an unknown format or field, or a value that is not legal; the message lists what is.
@@ -594,8 +594,12 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
                 f"Expected one of {', '.join(legal)} for `{field}` of `box_format`, got {changes[field]!r:.200}. "
                 f"Without it, that of {base.name} is taken: {getattr(base, field)}."
             )
-    if "keys" in changes:
-        changes["keys"] = _declared_keys(changes["keys"])
+    for field, example in (
+        ("keys", "Give the JSON keys that hold a box, such as [bbox_2d]; without it, all known keys count."),
+        ("no_finding", "Give whole sentences, such as [Kein Befund.]; without it, only the published ones count."),
+    ):
+        if field in changes:
+            changes[field] = _declared_texts(field, changes[field], example)
     decimals = changes.get("decimals", 0)
     if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 9:
         raise ValueError(
@@ -630,13 +634,11 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str,
     return {"space": space, "largest": largest, "decimals": given.get("decimals", 3 if is_fraction else 0)}
 
 
-def _declared_keys(keys: Any) -> tuple[str, ...]:
-    listed = [keys] if isinstance(keys, str) else keys
-    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(key, str) and key for key in listed):
-        raise ValueError(
-            f"Expected a list of names for `keys` of `box_format`, got {keys!r:.200}. "
-            "Give the JSON keys that hold a box, such as [bbox_2d]; without it, all known keys count."
-        )
+def _declared_texts(field: str, given: Any, remedy: str) -> tuple[str, ...]:
+    listed = [given] if isinstance(given, str) else given
+    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) and one for one in listed):
+        kind = "names" if field == "keys" else "texts"
+        raise ValueError(f"Expected a list of {kind} for `{field}` of `box_format`, got {given!r:.200}. {remedy}")
     return tuple(listed)
 
 

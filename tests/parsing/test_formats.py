@@ -84,7 +84,10 @@ def test_the_largest_number_follows_the_space(declared, largest):
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({}, r"Expected `syntax` and any of space, order, keys, scope, decimals for `box_format`, got \{\}"),
+        (
+            {},
+            r"Expected `syntax` and any of space, order, keys, scope, decimals, no_finding for `box_format`, got \{\}",
+        ),
         ({"space": "norm1"}, "Expected `syntax`"),
         ({"syntax": "json", "spaces": "norm1"}, "Expected `syntax`"),
         ({"syntax": "yaml"}, "known name for `box_format`, got 'yaml'"),

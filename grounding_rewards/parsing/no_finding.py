@@ -1,0 +1,306 @@
+"""What a completion says in words when there is nothing to find, and instructions that it echoes instead of answering.
+
+There is no grammar of English here. A whole answer is a no-finding statement if each of its sentences is one of
+
+* a short list: "No finding.", "None.", "Normal chest radiograph.", "Within normal limits." (:data:`SENTENCES`);
+* a denial of findings, each of which stands in the vocabulary of labels: "No effusion or pneumothorax.", "There is no
+  evidence of fracture.", "Pneumothorax: none.", "Pleural effusion is not seen.";
+* a normal structure: "The lungs are clear.", "Heart size is normal." (:data:`STRUCTURES`);
+* one that the user declared.
+
+Any other word leaves the answer undeclared. Denying what is no finding never counts, because rules that guess leak:
+"No excretion from the left kidney" is a disease. A statement that passes wrongly is free reward on every image, while
+one that is missed costs a bonus, and a model learns the declared form at once.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection
+from functools import cache
+
+from grounding_rewards.labels import anatomy, normalize_label
+
+#: A longer text is a report or a ramble, not a statement.
+MAX_STATEMENT = 2000
+
+
+def _entries(text: str) -> frozenset[str]:
+    """The entries of a table, set apart by bars and line breaks, or by blanks where there is no bar."""
+    return frozenset(one.strip() for one in re.split(r"[|\n]" if "|" in text else r"\s+", text) if one.strip())
+
+
+#: Whole sentences, without their full stop, articles and frame.
+SENTENCES = _entries(
+    """
+    none|null|nil|na|no|nothing|empty|normal|clear|negative|unremarkable|wnl|nad|absent|none seen|none detected
+    none found|none identified|none visible|none present|not seen|not detected|not present|there are none
+    there is none|all clear|within normal limits|normal limits|everything is normal
+    everything is within normal limits|it is normal|all is normal|nothing wrong|nothing abnormal|nothing of note
+    nothing acute|nothing suspicious|nothing remarkable|nothing relevant|nothing to mark|nothing to report
+    nothing to find|nothing to locate|nothing to localize|nothing to box|no|nothing to annotate
+    there is nothing to mark|there is nothing to localize|there is nothing abnormal|answer is none
+    """
+)
+#: Findings in general, and some that the vocabulary of labels of the chest lacks.
+_FINDINGS = _entries(
+    """
+    finding|abnormality|lesion|disease|pathology|anomaly|process|injury|object|box|bounding box|target|region
+    instance|area|detection|free air|free gas|free fluid|joint effusion|soft tissue swelling|foreign body
+    dislocation|subluxation|fracture|rib fracture|bone fracture|metastasis|tumor|tumour|haemorrhage|hemorrhage
+    infarct|abscess|periosteal reaction|congestion|failure|infection|tuberculosis|malignancy|calculus|stone|aneurysm
+    thrombus|stenosis|collection|scoliosis
+    """
+)
+#: What may stand before a finding without making it another one. "New", "other" and "further" would: they tell of
+#: old ones.
+_MODIFIERS = _entries(
+    """
+    any a an the acute active obvious definite definitive evident visible visualized visualised discernible discrete
+    significant suspicious focal large small gross overt frank convincing radiographic radiological radiologic
+    pathological pathologic apparent detectable abnormal left right bilateral unilateral cardiopulmonary pulmonary
+    intrathoracic thoracic lung osseous bony bone airspace parenchymal interstitial evidence sign signs indication
+    suggestion features of for single relevant requested specified such displaced depressed destructive aggressive
+    focal sizeable measurable identifiable confluent dense discernable tension lobar nodular
+    """
+)
+#: Parts of the body and of an image: where something is denied, and what may be called normal.
+_PLACES = _entries(
+    """
+    in on at of within this that these the both either all and or for to a its image images radiograph
+    radiographs film x ray xray chest cxr scan picture view views study studies exam examination frontal lateral pa
+    ap portable upright supine single two one provided given above current lung lungs left right upper lower middle
+    lobe lobes zone zones field fields side sides hemithorax hemithoraces pleural pleura space spaces surfaces
+    mediastinum mediastinal hilum hila hilar apex apices apical base bases basal basilar bone bones bony osseous
+    structure structures rib ribs thorax thoracic heart cardiac cardiomediastinal silhouette size contour contours
+    shadow borders border aorta aortic arch trachea airway airways diaphragm diaphragms hemidiaphragm hemidiaphragms
+    costophrenic cardiophrenic angle angles sulci sulcus soft tissue tissues visualized visualised imaged visible
+    pulmonary vasculature vascularity vessels markings parenchyma interstitium spine vertebrae vertebral clavicle
+    clavicles shoulder shoulders joint joints wrist hand hip hips knee ankle elbow foot pelvis skull abdomen upper
+    alignment density skeleton here anywhere bilaterally wall
+    """
+)
+#: What introduces an answer, beside places: it says neither that there is something nor that there is nothing.
+_FRAME = _PLACES | _entries(
+    """
+    i we you he she patient 's after based upon looking reviewing reviewed review having examining examined
+    examination careful carefully were was obtained acquired can see shows show showing demonstrates exhibits
+    contains has have been is are there with json markdown text analyzing analysing analysis answer final finding
+    findings impression conclusion result results label labels boxes find found could detect detected identify
+    identified from by as my it
+    """
+)
+_NORMALITY = re.compile(
+    r"\b(?:normal|clear|unremarkable|intact|sharp|negative|preserved|maintained|within normal limits|midline|healthy|"
+    r"well (?:expanded|aerated|inflated|preserved)|expanded|not enlarged)\b"
+)
+_ADVERBS = re.compile(
+    r"\b(?:is|are|was|were|be|appears?|looks?|seems?|remains?|grossly|entirely|completely|otherwise|bilaterally|overall|"
+    r"in (?:size|contour|appearance|position|alignment|size and contour|caliber)|of|to)\b"
+)
+_DENIED = re.compile(
+    r"^(?P<frame>.{0,120}?)\b(?:no|without|negative for|free of|free from|absence of|zero|0|clear of|neither|"
+    r"(?:(?:do|does|did|could|can|is|are)(?: not|not)|cannot|unable to|fail to)"
+    r"(?: (?:see|find|detect|identify|show|exhibit|demonstrate|contain|have|any|observe|reveal|(?:appear|"
+    r"seem) to be)))\b "
+)
+_SEEN = (
+    "seen|identified|detected|present|noted|visible|visualized|visualised|evident|demonstrated|appreciated|found|shown|"
+    "observed|apparent|reported|marked|localized|localised|needed|to (?:report|mark|locate|localize|be marked|box|find)"
+)
+_SEEN_BEHIND = re.compile(rf" (?:(?:is|are|was|were|can be|could be|has been|have been) )?(?:{_SEEN})\b")
+_ABSENT = re.compile(
+    rf"(?: ?: ?(?:none|no|absent|negative|not (?:{_SEEN}))| (?:(?:is|are|was|were) )?(?:absent|"
+    rf"not (?:{_SEEN})|excluded))"
+    r"(?P<place>(?: \w+)*)$"
+)
+_JOINT = re.compile(r",? (?:and|but|with) |, ")
+_LONGEST_LIST = 12
+#: No sentence ends with these.
+_UNFINISHED = _entries("and or nor not the a an of in on at with to for by is are")
+_TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
+_DECORATION = str.maketrans({**dict.fromkeys('*_`"#<>|\\[]{}$~•', " "), "(": ",", ")": ","})
+_CONTRACTIONS = {"n't": " not", "n’t": " not", "’": "'", "there's": "there is", "it's": "it is"}
+_CHINESE = re.compile(
+    r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
+    r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
+)
+
+_INSTRUCTION = re.compile(
+    r"""\b(?: (?<!\bi\ )(?<!\bto\ )(?<!not\ )returns? | respond | reply | outputs?(?!\ ?:|\ is\b) | print | write
+      | (?<!not\ )provide | (?<!'d\ )(?<!’d\ )(?<!would\ )(?<!happy\ to\ )(?<!pleased\ to\ )(?<!glad\ to\ )say
+      | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
+      | (?<!\bas\ )(?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)
+      | you\ (?:must|should|need)\b | please\ (?:detect|find|locate|identify|mark|draw|list|give|use)
+      | [xy]_?(?:1|2|min|max) )\b
+      | (?:^|[.!?:>\n]\s?)(?:detect|find|locate|identify|mark|draw|list|give|use)\ (?:all|any|each|every|the
+      |an?)\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+#: An instruction among words that a model may say itself: a condition, or a sentence that begins with a command.
+_COMMAND = re.compile(
+    r"""\b(?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)\b
+      | (?:^|[.!?:>\n])\s{0,8}(?:please\ )?(?:returns?|respond|reply|outputs?|print|write|provide|say
+      |answer\ (?:with|only|in|using)|detect|find|locate|identify|mark|draw|list|give|use)\b(?!\s?:)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
+    """Whether the answer says in a declared way that there is nothing to find.
+
+    Args:
+        answer: the whole answer, without thinking and fences.
+        declared: sentences of the user's own; case and full stops do not matter.
+
+    Example:
+        >>> states_nothing("There is no pneumothorax. The lungs are clear.")
+        True
+        >>> states_nothing("No change in the left effusion."), states_nothing("No red reflex.")
+        (False, False)
+        >>> states_nothing("Nichts zu sehen.", ["nichts zu sehen"])
+        True
+    """
+    if len(answer) > MAX_STATEMENT or echoes_prompt(answer):
+        return False
+    text = _plain(answer)
+    own = frozenset(_plain(one).strip(" .") for one in declared)
+    if _CHINESE.fullmatch(text.strip(" .。")) or text.strip(" .") in own:
+        return True
+    sentences = [one for part in re.split(r"[.;!\n]+(?:\s|$)", text) if (one := part.strip(" .,:"))]
+    # A sentence that is said three times is a generation that got stuck.
+    stuck = any(sentences.count(one) > 2 for one in sentences)
+    judged = [True if one in own else _judge(one) for one in sentences]
+    # What says nothing may come before a statement; behind it, it may be where something is.
+    said = next((k for k, one in enumerate(judged) if one is not None), 0)
+    return not stuck and bool(judged) and all(judged[said:])
+
+
+def echoes_prompt(answer: str) -> bool:
+    """Whether the answer reads like an instruction: then a negative in it is quoted, not stated.
+
+    Example:
+        >>> echoes_prompt("If there is no finding, return 'No Objects'.")
+        True
+    """
+    return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
+
+
+def gives_instructions(around: str) -> bool:
+    """Whether the words around an answer are instructions, rather than an introduction to it.
+
+    Example:
+        >>> gives_instructions("If there is none, output"), gives_instructions("So I will output:")
+        (True, False)
+    """
+    return _COMMAND.search(around, 0, MAX_STATEMENT) is not None
+
+
+def _plain(answer: str) -> str:
+    """The text in lower case, without tags, quotes, emphasis, brackets, contractions and repeated blanks."""
+    text = _TAG.sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
+    for written, meant in _CONTRACTIONS.items():
+        text = text.replace(written, meant)
+    text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " ").replace("n/a", "na"))
+    text = re.sub(r"(?m)^\s*(?:[-–—]|\d\.)\s", "", text)
+    return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
+
+
+def _judge(sentence: str) -> bool | None:
+    """Whether a sentence says that there is nothing; None for one that says neither this nor anything else.
+
+    It does if it can be cut into clauses each of which does or introduces one: "on this view, the lungs are clear, with
+    no effusion, edema or mass". A list of findings is one clause, of :data:`_LONGEST_LIST` joints at most.
+    """
+    if "?" in sentence or sentence.rpartition(" ")[2] in _UNFINISHED:
+        return False
+    joints = list(_JOINT.finditer(sentence))
+    begins, ends = [0, *(one.end() for one in joints)], [*(one.start() for one in joints), len(sentence)]
+    # What the clauses up to each joint say; joints that no cut reaches are not there.
+    said: dict[int, bool | None] = {0: None}
+    for first, begin in enumerate(begins):
+        for last in range(first, min(first + _LONGEST_LIST, len(ends))) if first in said else ():
+            judged = _judge_clause(sentence[begin : ends[last]])
+            # What says nothing introduces a clause; behind one it may be a finding.
+            if judged or (judged is None and said[first] is None):
+                said[last + 1] = said.get(last + 1) or judged or said[first]
+    return said.get(len(ends), False)
+
+
+def _judge_clause(clause: str) -> bool | None:
+    words = clause.removeprefix("the ").removeprefix("json ")
+    if words in SENTENCES or re.sub(rf" (?:{_SEEN})$", "", words) in SENTENCES:
+        return True
+    if _FRAME.issuperset(re.findall(r"\w+", words)):
+        return None
+    frame, colon, rest = words.partition(": ")
+    if colon and _FRAME.issuperset(frame.split()):
+        return _judge_clause(rest)
+    return _is_denial(words) or _is_normal(words)
+
+
+def _is_normal(words: str) -> bool:
+    """Whether parts of the body or of an image, and nothing else, are called normal."""
+    rest, count = _NORMALITY.subn(" ", words)
+    return (
+        count > 0
+        and not re.search(r"\b(?:image|answer|it) (?:is|looks) clear", words)
+        and not re.search(r"\bnot?\b", rest)
+        and _FRAME.issuperset(re.findall(r"\w+", _ADVERBS.sub(" ", rest)))
+    )
+
+
+def _is_denial(words: str) -> bool:
+    if (absent := _ABSENT.search(words)) and _PLACES.issuperset((absent["place"] or "").split()):
+        return _are_findings(words[: absent.start()])
+    denied = _DENIED.match(words)
+    if denied is None or re.match("(?:is|are|was|were) ", words):
+        return False
+    if not _FRAME.issuperset(re.findall(r"\w+", denied["frame"])):
+        return False
+    return _are_findings(words[denied.end() :])
+
+
+def _are_findings(text: str) -> bool:
+    """Whether findings are listed, and nothing else but where they are not, and that they are not seen."""
+    text = _SEEN_BEHIND.sub("", text)
+    listed = re.split(r",? (?:and|or|nor) (?:no )?|, no |/", text)
+    # "No effusion, edema" and "no effusion and a mass" assert the last; "no effusion, edema or mass" denies it.
+    if "," in listed[-1] or re.search(r",? and an? ", text):
+        return False
+    return all(_is_finding(one) for part in listed for one in part.split(", "))
+
+
+@cache
+def _is_finding(text: str) -> bool:
+    """Whether words are a finding, after modifiers and before places.
+
+    Example:
+        >>> _is_finding("evidence of pleural effusion on the left"), _is_finding("red reflex")
+        (True, False)
+    """
+    words = text.split()
+    for start in range(len(words)):
+        for end in range(min(len(words), start + 5), start, -1):
+            if _is_named(words[start:end]) and _PLACES.issuperset(words[end:]):
+                return True
+        if words[start] not in _MODIFIERS:
+            return False
+    return False
+
+
+def _is_named(words: list[str]) -> bool:
+    name = " ".join(words)
+    one = (
+        name[:-3] + "y"
+        if name.endswith("ies")
+        else name[:-2]
+        if name.endswith(("sses", "xes"))
+        else name.removesuffix("s")
+    )
+    if {name, one} & _FINDINGS:
+        return True
+    label = normalize_label(one if normalize_label(one).known else name)
+    return label.known and label.name not in anatomy() and "normal" not in words and "clear" not in words
