@@ -121,7 +121,15 @@ _LONGEST_LIST = 12
 _UNFINISHED = _entries("and or nor not the a an of in on at with to for by is are")
 _TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
 _DECORATION = str.maketrans({**dict.fromkeys('*_`"#<>|\\[]{}$~•', " "), "(": ",", ")": ","})
-_CONTRACTIONS = {"n't": " not", "n’t": " not", "’": "'", "there's": "there is", "it's": "it is"}
+_CONTRACTIONS = {
+    "can't": "can not",
+    "can’t": "can not",
+    "n't": " not",
+    "n’t": " not",
+    "’": "'",
+    "there's": "there is",
+    "it's": "it is",
+}
 _CHINESE = re.compile(
     r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
     r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
