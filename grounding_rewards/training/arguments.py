@@ -32,7 +32,10 @@ from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
     AUGMENTATION,
     GRPO_CHOICES,
+    GRPO_NUMBERS,
     IMAGE_NUMBERS,
+    MODEL_NUMBERS,
+    SFT_NUMBERS,
     check_options,
 )
 from grounding_rewards.training.rewards import build_rewards
@@ -308,7 +311,7 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        check_options(self, choices=GRPO_CHOICES)
+        check_options(self, GRPO_NUMBERS, GRPO_CHOICES)
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
@@ -330,7 +333,7 @@ class SupervisedConfig(SFTConfig):
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_options(self)
+        check_options(self, SFT_NUMBERS)
         _check_training(self)
         if self.remove_unused_columns:
             raise ValueError(
@@ -351,7 +354,7 @@ class ModelArguments(ModelConfig):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
         choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
-        check_options(self, choices=choices)
+        check_options(self, MODEL_NUMBERS, choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "

@@ -1,6 +1,6 @@
-"""Legal values of our own options, and types of all: the parser compares no value of a YAML file with its type.
+"""Legal values of the options of a training run: `--help` of TRL names the options, not their ranges.
 
-The numbers of TRL's options are refused by what is built of them, see `grounding_rewards.training.model`.
+What has no range here is tried by `grounding_rewards.training.model.check_optimization`, which builds it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from grounding_rewards.common.legal import Interval
+from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval
 
+_POSITIVE = Interval(above=True)
 _COUNT = Interval(1)
+_NOT_NEGATIVE = Interval()
 
 #: Of both commands, beside those of TRL.
 IMAGE_NUMBERS: Mapping[str, Interval] = {
@@ -31,6 +33,70 @@ AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
     ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
 )
 
+#: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
+TRAINING_NUMBERS: Mapping[str, Interval] = {
+    "per_device_train_batch_size": _COUNT,
+    "per_device_eval_batch_size": _COUNT,
+    "gradient_accumulation_steps": _COUNT,
+    "num_train_epochs": _POSITIVE,
+    "learning_rate": _POSITIVE,
+    "warmup_steps": _NOT_NEGATIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "adam_beta1": Interval(0, 1, below=True),
+    "adam_beta2": Interval(0, 1, below=True),
+    "adam_epsilon": _POSITIVE,
+    "max_grad_norm": _NOT_NEGATIVE,
+    "label_smoothing_factor": Interval(0, 1, below=True),
+    "logging_steps": _POSITIVE,
+    "eval_steps": _POSITIVE,
+    "eval_delay": _NOT_NEGATIVE,
+    "save_steps": _POSITIVE,
+    "save_total_limit": _COUNT,
+    "seed": Interval(0, 2**32, below=True),
+    "data_seed": Interval(0, 2**32, below=True),
+    "dataloader_num_workers": _NOT_NEGATIVE,
+    "dataloader_prefetch_factor": _COUNT,
+    "ddp_timeout": _COUNT,
+}
+
+#: Of TRL's GRPOConfig.
+GRPO_NUMBERS: Mapping[str, Interval] = {
+    **TRAINING_NUMBERS,
+    "num_generations": Interval(2),
+    "num_generations_eval": _COUNT,
+    "max_completion_length": _COUNT,
+    "generation_batch_size": _COUNT,
+    "steps_per_generation": _COUNT,
+    "num_iterations": _COUNT,
+    # At 0 all completions of an image are the same, and there is nothing to compare.
+    "temperature": _POSITIVE,
+    "top_p": SOME_SHARE,
+    "top_k": _NOT_NEGATIVE,
+    "min_p": SHARE,
+    "repetition_penalty": _POSITIVE,
+    "beta": _NOT_NEGATIVE,
+    "epsilon": _POSITIVE,
+    "epsilon_high": _POSITIVE,
+    "delta": _POSITIVE,
+    "ref_model_mixup_alpha": SHARE,
+    "ref_model_sync_steps": _COUNT,
+    "top_entropy_quantile": SOME_SHARE,
+    "vllm_gpu_memory_utilization": SOME_SHARE,
+    "vllm_tensor_parallel_size": _COUNT,
+    "vllm_max_model_length": _COUNT,
+    "vllm_server_timeout": _POSITIVE,
+}
+
+#: Of TRL's SFTConfig.
+SFT_NUMBERS: Mapping[str, Interval] = {**TRAINING_NUMBERS, "max_length": _COUNT}
+
+#: Of TRL's ModelConfig.
+MODEL_NUMBERS: Mapping[str, Interval] = {
+    "lora_r": _COUNT,
+    "lora_alpha": _COUNT,
+    "lora_dropout": Interval(0, 1, below=True),
+}
+
 #: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
 GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
     "importance_sampling_level": ("token", "sequence"),
@@ -43,9 +109,7 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def check_options(
-    owner: Any,
-    numbers: Mapping[str, Interval] = types.MappingProxyType({}),
-    choices: Mapping[str, Iterable[object]] = types.MappingProxyType({}),
+    owner: Any, numbers: Mapping[str, Interval], choices: Mapping[str, Iterable[object]] = types.MappingProxyType({})
 ) -> None:
     """Refuse fields of a dataclass whose value is not legal; None counts as left out.
 

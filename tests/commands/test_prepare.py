@@ -46,7 +46,7 @@ def test_one_command(folder, tmp_path, capsys):
     printed = capsys.readouterr().out
     # Images 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
     assert re.search(
-        r"^train: \d images, \d rows, \d without boxes \(50.0%\), \d boxes, 1 shards$", printed, re.MULTILINE
+        r"^train: \d images, \d rows, \d without boxes \((?:33.3|50.0)%\), \d boxes, 1 shards$", printed, re.MULTILINE
     )
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]

@@ -93,7 +93,7 @@ TRAIN = [
     ({"box_format": "qwen9"}, "qwen9"),
     # images
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
-    ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, a prepared or a saved dataset"),
+    ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, parquet files, a prepared or a saved dataset"),
     ({"train_split": "trane"}, "Expected a known word for `split`, got 'trane'. Use one of: train, validation, test"),
     ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
     ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),

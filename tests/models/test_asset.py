@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.logs.answer_logs import light_rows
 from grounding_rewards.metrics.answers import read_answers
@@ -26,13 +25,17 @@ def test_it_is_small_enough_to_ship() -> None:
     assert sum(path.stat().st_size for path in ASSET.iterdir()) <= 4_000_000
 
 
-def test_its_tokenizer_is_the_one_that_the_script_builds() -> None:
+def test_its_tokenizer_writes_prompts_and_answers_as_briefly_as_the_one_that_the_script_builds() -> None:
+    from transformers import AutoTokenizer
+
     from grounding_rewards.models.tiny_vlm import build_tokenizer
     from grounding_rewards.synthetic import LABELS
 
-    built = build_tokenizer((LABELS, ("right lung", "left lung")))
-    shipped = json.loads((ASSET / "tokenizer.json").read_text(encoding="utf-8"))
-    assert shipped["model"] == json.loads(built.backend_tokenizer.to_str())["model"]
+    built, shipped = build_tokenizer((LABELS, ("right lung", "left lung"))), AutoTokenizer.from_pretrained(ASSET)
+    texts = [prompt_messages(labels)[0]["content"][1]["text"] for labels in (LABELS, ["mass"], ["left lung"])]
+    texts += ['[{"bbox_2d": [8, 16, 104, 96], "label": "mass"}]', "[]"]
+    assert [len(shipped.encode(text)) for text in texts] == [len(built.encode(text)) for text in texts]
+    assert [shipped.decode(shipped.encode(text)) for text in texts] == texts
 
 
 def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:

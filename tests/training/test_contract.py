@@ -18,7 +18,7 @@ from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.option_values import GRPO_CHOICES
+from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
 
 pytestmark = pytest.mark.training
 
@@ -49,9 +49,9 @@ def test_what_is_overridden_or_called_takes_these(function, parameters):
 @pytest.mark.parametrize(
     ("config", "names"),
     [
-        (GRPOConfig, [*GRPO_CHOICES, "log_multimodal", "log_completions", "reward_weights"]),
-        (SFTConfig, ["max_length", "remove_unused_columns"]),
-        (ModelConfig, ["use_peft", "lora_r", "lora_target_modules", "dtype", "model_revision"]),
+        (GRPOConfig, [*GRPO_NUMBERS, *GRPO_CHOICES, "log_multimodal", "log_completions", "reward_weights"]),
+        (SFTConfig, [*SFT_NUMBERS, "max_length", "remove_unused_columns"]),
+        (ModelConfig, [*MODEL_NUMBERS, "use_peft", "lora_target_modules", "dtype", "model_revision"]),
     ],
 )
 def test_every_option_that_is_checked_exists(config, names):
