@@ -160,7 +160,7 @@ _ARMS_NOTE = (
 def arms_table(found: Findings) -> Table:
     """Starts and arms by the declared metric."""
     metric = RULERS[found.primary].heading
-    header = [
+    header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), metric, f"less {found.study.declared.reference}", "Holm"),
         *("since the start", "Holm", "groups without spread", "minutes"),
     ]
