@@ -26,7 +26,6 @@ COMMANDS = {
     "watch": "a training in the terminal while it runs: reward, parts, signal, last answers",
     "audit": "can a reward be gamed: policies that play against it, without a model",
     "score": "every component of every reward for a file of completions",
-    "replay": "the answers of a log by many rewards: which agree with each other, and with AP, F1 and sensitivity",
     "diff": "is one evaluated run better than another on the same images",
     "study": "which reward: runs with several seeds from the same start, and what may be concluded",
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",

@@ -159,7 +159,7 @@ def anatomy() -> frozenset[str]:
     """The shared names of parts of the chest, which are no findings.
 
     Example:
-        >>> "left lung" in anatomy(), "pneumothorax" in anatomy()
+        >>> "carina" in anatomy(), "pneumothorax" in anatomy()
         (True, False)
     """
     return frozenset(_file()["anatomy"])

@@ -87,6 +87,10 @@ def _say_summary(summary: ScoreSummary, seconds: float) -> None:
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
+    for pair in summary.pairs:
+        alike = "one of them pays all alike" if pair.correlation is None else f"rank correlation {pair.correlation:.2f}"
+        rows = f"; furthest apart in rows {', '.join(map(str, pair.rows))}" if pair.rows else ""
+        print(f"{pair.a} and {pair.b}: {alike}{rows}")
 
 
 @contextmanager

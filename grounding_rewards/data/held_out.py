@@ -177,10 +177,9 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
     """What is said about a draw: the shares, and how many images could only be drawn by themselves.
 
     Example:
-        >>> drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50)
-        'images holds no image out: 90 % of its images are drawn for train, 10 % for test. None of them names a patient,
-        \
-so that a patient may be in several splits.'
+        >>> print(drawn_sentence("images", {"train": 0.9, "test": 0.1}, 50, 50))  # doctest: +NORMALIZE_WHITESPACE
+        images holds no image out: 90 % of its images are drawn for train, 10 % for test. None of them names a patient,
+        so that a patient may be in several splits.
     """
     (first, share), *others = shares.items()
     units = "images" if alone == images else "patients"

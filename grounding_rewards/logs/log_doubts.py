@@ -26,12 +26,11 @@ class LogDoubts:
     Example:
         >>> doubts = LogDoubts()
         >>> doubts.look([("line 1", {"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}), ("line 2", {})])
-        >>> for sentence in doubts.sentences():
+        >>> for sentence in doubts.sentences():  # doctest: +NORMALIZE_WHITESPACE
         ...     print(sentence)
         1 of 2 rows has no `id`, the first line 2: `evaluate` refuses such a log. Add it to every row.
         1 of 2 rows has a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
-        \
-image of 50 x 50. What is scored against it means little: correct the boxes or the size.
+        image of 50 x 50. What is scored against it means little: correct the boxes or the size.
     """
 
     rows: int = 0

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.job_shares import Share, parts_of
@@ -28,6 +33,48 @@ _OUTPUTS = (".parquet", ".jsonl")
 _BYTES = 1 << 20
 # Rows of a row group of a parquet file: small groups are slow to read.
 _ROW_GROUP = 1 << 16
+# Of each two rewards so many rows are named on which they disagree.
+_MOST_ROWS = 5
+
+
+class RewardPair(NamedTuple):
+    """How alike two rewards order the same completions.
+
+    Attributes:
+        a, b: their names.
+        correlation: Spearman's of their rewards, in [-1, 1]; None where one of them pays every completion the same.
+        rows: lines of the output, from 1, whose ranks under the two are furthest apart, the furthest first.
+    """
+
+    a: str
+    b: str
+    correlation: float | None
+    rows: tuple[int, ...]
+
+
+def reward_pairs(rewards: Mapping[str, ArrayLike]) -> tuple[RewardPair, ...]:
+    """Compare each two rewards of the same completions by the order in which they put them.
+
+    Args:
+        rewards: ``(completions,)`` of each by name.
+
+    Source: Spearman, American Journal of Psychology 1904; ties share their mean rank.
+
+    Example:
+        >>> reward_pairs({"R3": [0.0, 0.5, 1.0], "R5": [0.0, 0.9, 0.4]})
+        (RewardPair(a='R3', b='R5', correlation=0.5, rows=(2, 3)),)
+    """
+    from scipy.stats import rankdata
+
+    ranks = {name: rankdata(values) for name, values in rewards.items()}
+    pairs = []
+    for (a, x), (b, y) in combinations(ranks.items(), 2):
+        apart = np.abs(x - y)
+        order = np.argsort(-apart, kind="stable")[:_MOST_ROWS]
+        flat = min(np.ptp(x), np.ptp(y)) == 0
+        correlation = None if flat else round(float(np.corrcoef(x, y)[0, 1]), 12)
+        pairs.append(RewardPair(a, b, correlation, tuple(int(k) + 1 for k in order if apart[k] > 0)))
+    return tuple(pairs)
 
 
 @dataclass(frozen=True)
@@ -38,6 +85,7 @@ class ScoreSummary:
         completions: how many.
         means: of each reward.
         statuses: how many completions have each of `STATUSES`.
+        pairs: how alike each two rewards order the completions.
         warnings: where the numbers contradict the declared space or order of the box format, and what is doubtful
             about the rows.
     """
@@ -46,6 +94,11 @@ class ScoreSummary:
     means: dict[str, float]
     statuses: dict[str, int]
     warnings: tuple[str, ...]
+    pairs: tuple[RewardPair, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**asdict(self), "pairs": [pair._asdict() for pair in self.pairs]}
 
 
 def score_file(
@@ -202,7 +255,7 @@ class _Scored(NamedTuple):
 
     content: Any
     completions: int
-    sums: list[float]
+    values: list[NDArray[np.float64]]
     statuses: Counter[str]
     warnings: list[str]
     doubts: LogDoubts
@@ -216,14 +269,15 @@ def _scored(
     doubts: LogDoubts | None = None,
 ) -> _Scored:
     statuses = columns["status"]
-    sums = [sum(columns[name]) for name in rewards]
-    return _Scored(content, len(statuses), sums, Counter(statuses), list(warnings), doubts or LogDoubts())
+    values = [np.array(columns[name], dtype=np.float64) for name in rewards]
+    return _Scored(content, len(statuses), values, Counter(statuses), list(warnings), doubts or LogDoubts())
 
 
 class _Total:
     def __init__(self) -> None:
         self.completions = 0
-        self.sums: list[float] = []
+        # Of each reward, a part for each block: eight bytes a completion are all that grows.
+        self.values: list[list[NDArray[np.float64]]] = []
         self.statuses: Counter[str] = Counter()
         self.warnings: dict[str, str] = {}
         self.doubts = LogDoubts()
@@ -231,7 +285,7 @@ class _Total:
     def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
         """Add up a block, and return what is to be written of it."""
         self.completions += one.completions
-        self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
+        self.values.append(one.values)
         self.statuses += one.statuses
         self.doubts.add(one.doubts)
         for warning in one.warnings:
@@ -243,13 +297,14 @@ class _Total:
 
     def summary(self, names: Sequence[str]) -> ScoreSummary:
         # A share of a short file may have none.
-        sums = zip(names, self.sums, strict=True) if self.completions else ()
-        means = {name: total / self.completions for name, total in sums}
+        found = zip(*self.values, strict=True) if self.completions else ()
+        rewards = {name: np.concatenate(parts) for name, parts in zip(names, found, strict=False)}
         return ScoreSummary(
             self.completions,
-            means,
+            {name: math.fsum(values) / self.completions for name, values in rewards.items()},
             {status: self.statuses[status] for status in STATUSES},
             (*self.warnings.values(), *self.doubts.sentences()),
+            reward_pairs(rewards) if self.completions > 1 else (),
         )
 
 
