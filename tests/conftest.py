@@ -31,7 +31,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 #: nothing beside the core changes what they find. Under coverage they would take three times as long again.
 PROPERTIES_OF_THE_CORE = (
     *("tests/parsing", "tests/rewards", "tests/test_boxes.py", "tests/test_labels.py", "tests/test_matching.py"),
-    *("tests/test_overlap.py", "tests/parsing/test_space_check.py"),
+    "tests/test_overlap.py",
 )
 
 
