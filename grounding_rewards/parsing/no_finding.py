@@ -84,6 +84,7 @@ _PLACES = _entries(
 #: What introduces an answer, beside places: it says neither that there is something nor that there is nothing.
 _FRAME = _PLACES | _entries(
     """
+    appears be been seems looks reveals clean bill health
     i we you he she patient 's after based upon looking reviewing reviewed review having examining examined
     examination careful carefully were was obtained acquired can see shows show showing demonstrates exhibits
     contains has have been is are there with json markdown text analyzing analysing analysis answer final finding

@@ -76,5 +76,5 @@ def test_a_folder_without_images_is_refused(tmp_path):
 
 def test_two_images_of_one_id_are_refused(tmp_path):
     write_answered(tmp_path / "images.jsonl", [AnsweredImage(name, 9, 9) for name in "abca"])
-    with pytest.raises(ValueError, match=r"one image per id in '.*images.jsonl', got 'a' in lines 1, 4"):
+    with pytest.raises(ValueError, match=r"one image per id in '.*images.jsonl', got 'a' in lines 1 and 4"):
         read_answered(tmp_path)
