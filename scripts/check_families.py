@@ -102,7 +102,8 @@ class _Measured(GroundingGRPOTrainer):
         def keep(value: torch.Tensor) -> torch.Tensor:
             storage = value.untyped_storage()
             if storage.data_ptr() not in own:
-                held[storage.data_ptr()] = storage.nbytes()
+                # An address may be used again once it is free.
+                held[storage.data_ptr()] = max(storage.nbytes(), held.get(storage.data_ptr(), 0))
             return value
 
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
