@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -75,11 +76,11 @@ class _Matched:
     pred_labels: Array | None = None
     gt_labels: Array | None = None
 
-    @property
+    @cached_property
     def precision(self) -> Array:
         return ratio(self.tp, self.n)
 
-    @property
+    @cached_property
     def recall(self) -> Array:
         return ratio(self.tp, self.m)
 
@@ -117,16 +118,17 @@ class Outcomes(_Matched):
     quality: Array
     label_names: tuple[str, ...] = ()
 
-    @property
+    # Asked for every completion: computed anew each time, the whole batch would cost its square.
+    @cached_property
     def mean_iou(self) -> Array:
+        """Mean IoU of the matches of each completion, 0 without one."""
         return ratio(row_sums(self.iou), self.tp)
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
-        fields: dict[str, Any] = {
-            name: value[rows] if isinstance(value, np.ndarray) else value for name, value in vars(self).items()
-        }
-        return Outcomes(**fields)
+        own = {one.name: getattr(self, one.name) for one in fields(self)}
+        taken: dict[str, Any] = {name: one[rows] if isinstance(one, np.ndarray) else one for name, one in own.items()}
+        return Outcomes(**taken)
 
     def explanation(self, k: int) -> Explanation:
         """The k-th completion as an :class:`Explanation`."""

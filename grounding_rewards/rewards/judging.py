@@ -144,7 +144,7 @@ def score_boxes(
             f"Expected finite numbers for the score of {type(box_reward).__name__}, got {own!r:.200}. "
             "TRL would skip such a sample: return 0 where the reward is undefined."
         )
-    return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
+    return replace(outcomes, reward=np.array(own, dtype=np.float64))
 
 
 def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
