@@ -23,10 +23,9 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import average_precision, jackknifed_mean_average_precision
-from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
 from grounding_rewards.metrics.counts import BOUNDS, SHARES, image_metrics, image_sums
 from grounding_rewards.metrics.estimates import Estimate, format_value
-from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.intervals import ratio_estimates, ratios, sum_by_group
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.ranking_metrics import RankingMetrics
 from grounding_rewards.metrics.swap_test import swap_p_values

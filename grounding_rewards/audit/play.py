@@ -25,9 +25,8 @@ from grounding_rewards.audit.policies import (
 )
 from grounding_rewards.audit.writing import write
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
-from grounding_rewards.metrics.jackknife import jackknifed_ratio
+from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
 from grounding_rewards.parsing import BoxFormat
 
 #: A reward as TRL calls it.

@@ -25,7 +25,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, read_answere
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference, compare_runs
 from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import StoredEvaluation, read_evaluation
-from grounding_rewards.metrics.sizes import SIZES
+from grounding_rewards.metrics.ranking import SIZES
 from grounding_rewards.report.comparison_tables import (
     Comparison,
     facts_that_differ,

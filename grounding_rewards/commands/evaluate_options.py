@@ -11,8 +11,8 @@ from grounding_rewards.commands.console import add_allow_outside, add_sizes
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
+from grounding_rewards.metrics.ranking import SIZES
 from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS
-from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 

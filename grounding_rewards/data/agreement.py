@@ -26,8 +26,8 @@ from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.matching import hungarian_match, most_hits_match
-from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
+from grounding_rewards.metrics.intervals import percentile_interval, resampled_sums
 from grounding_rewards.overlap import pairwise_iou
 
 IOU_THRESHOLDS = (0.4, 0.5)

@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.boxes_shown import MOST_BOXES, image_summary
 from grounding_rewards.metrics.outcomes import (
     FOUND,
     IGNORED,
     MISSED,
+    MOST_BOXES,
     RIGHT,
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
     box_outcomes,
+    image_summary,
 )
 
 if TYPE_CHECKING:

@@ -38,9 +38,8 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.estimates import Estimate, Metric
-from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_ratio
+from grounding_rewards.metrics.intervals import Jackknifed, jackknifed_ratio, sum_by_group
 
 
 def box_areas(
@@ -223,7 +222,7 @@ AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"dice": _dice,
 
 
 def segmentation_estimates(areas: Array, *, groups: Sequence[Any] | None = None) -> dict[str, Estimate]:
-    """Every metric over all images, with its 95 % interval over images or groups of images, see :mod:`.jackknife`.
+    """Every metric over all images, with its 95 % interval over images or groups of images, see :mod:`.intervals`.
 
     Args:
         areas: ``(images, 4)`` from :func:`segmentation_areas`.

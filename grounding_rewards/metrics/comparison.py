@@ -7,7 +7,7 @@ Definitions:
 * The intervals of each run's metrics are those of an evaluation.
 * The difference of a metric is B - A, each over all shared images. Its 95 % interval is a paired jackknife
   over patients, or over images where no patient is known: units are left out of both runs together, so that what makes
-  an image hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). An image without a patient among images
+  an image hard for both cancels (:mod:`grounding_rewards.metrics.intervals`). An image without a patient among images
   with one counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0
   of n, to both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
@@ -18,13 +18,13 @@ Definitions:
 worse.
   Their test is that of a mean: what each unit says of the metric, by how much it changes without the unit, changes
   places between the runs. Of many units it is so many parts of them as
-  :data:`grounding_rewards.metrics.jackknife.MOST_PARTS` says.
+  :data:`grounding_rewards.metrics.intervals.MOST_PARTS` says.
 * Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics that are
   ratios of sums; those of a ranking; every metric of every label; every metric of every size. The intervals are not
   adjusted.
 * By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
-* The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
+* The sizes of reference boxes are those of :data:`grounding_rewards.metrics.ranking.SIZES`: unless another set is
   chosen, their part of the area of the image.
 
 The verdict is about one metric, which is chosen before looking. B is called better or worse where the interval leaves
@@ -49,13 +49,18 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
 from grounding_rewards.metrics.counts import BoxGroups, image_metrics, image_sums, label_groups, reference_sums
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finite_or_none, format_estimate, format_value
-from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_difference, jackknifed_ratio
+from grounding_rewards.metrics.intervals import (
+    Jackknifed,
+    jackknifed_difference,
+    jackknifed_ratio,
+    ratios,
+    share_estimate,
+    sum_by_group,
+)
+from grounding_rewards.metrics.ranking import SIZES
 from grounding_rewards.metrics.ranking_metrics import TIED_SHARE, RankingMetrics
-from grounding_rewards.metrics.shares import share_estimate
-from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
@@ -213,7 +218,7 @@ def compare_runs(
         b: the answered images of run B.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
-        sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
+        sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.ranking.SIZES`.
         main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.

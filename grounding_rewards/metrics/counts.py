@@ -1,7 +1,7 @@
 """Metrics that are ratios of sums over images: what heads an evaluation, and what two runs are compared by.
 
 The metric of a run is ``Σ numerator / Σ denominator`` over its images, which
-:mod:`grounding_rewards.metrics.jackknife` gives an interval. Most count boxes; rewards, and the ratios of
+:mod:`grounding_rewards.metrics.intervals` gives an interval. Most count boxes; rewards, and the ratios of
 :mod:`grounding_rewards.metrics.areas`, join them in :func:`image_metrics`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
@@ -31,10 +31,9 @@ from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
+from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Metric
-from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_METRICS, query_ap_sums
-from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
-from grounding_rewards.metrics.sizes import Area
+from grounding_rewards.metrics.ranking import Area, Mask, label_name, with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
@@ -255,7 +254,7 @@ def detection_sums(
         keys: of the metrics; None takes all.
 
     Returns:
-        By key ``(images, 2)``, for :func:`grounding_rewards.metrics.jackknife.ratio_estimates`.
+        By key ``(images, 2)``, for :func:`grounding_rewards.metrics.intervals.ratio_estimates`.
 
     Raises:
         ValueError: a word is unknown, a label is chosen and none is compared, or a reference box has a blank label
@@ -440,7 +439,7 @@ _SAMPLED_METRICS: dict[str, Metric] = {
     ),
 }
 
-#: Keys of the metrics that are shares, by which :func:`grounding_rewards.metrics.jackknife.ratio_estimates` knows them.
+#: Keys of the metrics that are shares, by which :func:`grounding_rewards.metrics.intervals.ratio_estimates` knows them.
 SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRICS}.items() if metric.is_share)
 #: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
 BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}

@@ -1,13 +1,27 @@
-"""Reading a curve from ranked boxes: how many boxes, and how many right ones, come before each of its points."""
+"""Reading a curve from ranked boxes: how many boxes, and how many right ones, come before each of its points.
+
+FROC: the share of findings that is found against false boxes per image, radiology's way to measure a detector.
+
+Sensitivity is the share of the reference boxes of all images that a box is right about; the other axis is the number of
+false boxes over the number of all images, normal ones among them. Boxes are matched as for average precision
+(:mod:`grounding_rewards.metrics.ranking`). The sensitivity at a rate is the best one of a threshold on the confidence
+that gives at most that many false boxes per image: no line is drawn between thresholds, and all boxes of equal
+confidence come together.
+
+Where answers state no confidence, there is one operating point, ``ranking="tied"``. ``ranking="emission"`` gives a
+curve: the first box of every image, the first two, and so on. It is no trade-off that the model was asked for.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.ranking import Indices, RankedBoxes
+from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.metrics.intervals import Jackknifed, Parts, blocks, drawn_groups, percentile_interval
+from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedImages
 
 
 class Curve(NamedTuple):
@@ -104,3 +118,171 @@ def totals(ranked: RankedBoxes, threshold: int) -> Indices:
     images = len(ranked.references)
     hits, boxes = (np.bincount(ranked.image[mask[threshold]], minlength=images) for mask in (ranked.hit, ranked.counts))
     return np.stack([hits, boxes, ranked.references])
+
+
+#: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
+FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+
+# More points than this are no finer in any picture.
+_MOST_POINTS = 200
+
+
+class Sensitivities(NamedTuple):
+    """Sensitivity at fixed numbers of false boxes per image, and the mean over them, the FROC score."""
+
+    rates: tuple[float, ...]
+    at_rates: tuple[Jackknifed, ...]
+    mean: Jackknifed
+
+
+def sensitivity_at_false_positives(
+    ranked: RankedImages,
+    rates: Sequence[float] = FROC_RATES,
+    *,
+    iou_threshold: float = 0.5,
+    label: str | None = None,
+    groups: Sequence[Any] | None = None,
+    seed: int = 0,
+) -> Sensitivities:
+    """The best sensitivity with at most so many false boxes per image.
+
+    Args:
+        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`, by score or in the order of emission.
+        rates: false boxes per image.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        label: of the finding; None where labels were not compared.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
+        seed: of what is left out.
+
+    Returns:
+        Metrics in [0, 1]; NaN without a reference box.
+
+    Raises:
+        ValueError: an argument is out of its range; boxes that are all tied have no sensitivity at another rate.
+
+    Example:
+        One finding of two is found at once, the other after a false box on two images.
+
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.ranking import rank_boxes
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
+        ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
+        >>> ranked = rank_boxes([image, AnsweredImage("b", 100, 100)])
+        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5])
+        >>> [one.value for one in found.at_rates], found.mean.value
+        ([0.5, 1.0], 0.75)
+
+    Source: Setio et al., LUNA16, Medical Image Analysis 2017, for the seven rates and their mean; Bunch et al., A
+    free-response approach to the measurement and characterization of radiographic observer performance, 1977.
+    """
+    if ranked.ranking == "tied":
+        raise ValueError(
+            "Expected score or emission for `ranking`, got 'tied'. Boxes that are all tied have one operating point, "
+            "froc_curve(ranked)."
+        )
+    if not len(rates) or not all(rate >= 0 for rate in rates):
+        raise ValueError(
+            f"Expected numbers from 0 up for `rates`, got {list(rates)!r}. The usual ones are {FROC_RATES}."
+        )
+    boxes, t, n = ranked.of_label(label), ranked.threshold_index(iou_threshold), ranked.images
+    parts = Parts.of(groups, n, seed)
+    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])
+    of_part = np.bincount(parts.of_image, minlength=parts.parts)
+    found = _sensitivities(boxes.by_group(parts.of_image), t, of_part, weights, np.asarray(rates))
+    *at_rates, mean = (
+        Jackknifed(float(column[0]), column[1:], parts.units) for column in (*found.T, found.mean(axis=1))
+    )
+    return Sensitivities(tuple(rates), tuple(at_rates), mean)
+
+
+def froc_curve(
+    ranked: RankedImages,
+    iou_threshold: float = 0.5,
+    *,
+    label: str | None = None,
+    name: str = "",
+    groups: Sequence[Any] | None = None,
+    resamples: int = 0,
+    seed: int = 0,
+) -> Curve:
+    """Sensitivity against false boxes per image: a staircase, which rises at its points; one point for tied boxes.
+
+    Args:
+        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        label: of the finding; None where labels were not compared.
+        name: of the curve.
+        groups: the patient of each image, where known.
+        resamples: number of bootstrap resamples for a 95 % band of the sensitivity, pointwise; no band without any.
+        seed: of the resampling.
+
+    Returns:
+        ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Of more than 200 points, 200
+        are kept, evenly among them. Without a reference box the curve has no point.
+
+    Raises:
+        ValueError: an argument is out of its range.
+
+    Example:
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.ranking import rank_boxes
+        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
+        ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
+        >>> froc_curve(rank_boxes([image]), name="mass")[:3]
+        ('mass', array([0., 1., 1.]), array([0.5, 1. , 1. ]))
+        >>> froc_curve(rank_boxes([image], ranking="tied"))[1:3]
+        (array([1.]), array([1.]))
+    """
+    boxes, t = ranked.of_label(label), ranked.threshold_index(iou_threshold)
+    if not boxes.references.any():
+        return Curve(name, np.zeros(0), np.zeros(0))
+    x, y = _staircase(boxes, t, ranked.images)
+    if ranked.ranking == "tied":
+        x, y = x[-1:], y[-1:]
+    if len(x) > _MOST_POINTS:
+        kept = np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(np.int64)
+        x, y = x[kept], y[kept]
+    if not resamples:
+        return Curve(name, x, y)
+    units, weights = drawn_groups(groups, ranked.images, resamples, seed)
+    grouped = boxes.by_group(units)
+    if ranked.ranking == "tied":
+        hits, _, references = (weights @ totals(grouped, t).T).T
+        resampled = np.where(references > 0, ratio(hits, references), np.nan)[:, None]
+    else:
+        resampled = _sensitivities(grouped, t, np.bincount(units), weights, x)
+    band = np.array([percentile_interval(column) for column in resampled.T])
+    return Curve(name, x, y, band[:, 0], band[:, 1])
+
+
+def _staircase(ranked: RankedBoxes, t: int, images: int) -> tuple[Array, Array]:
+    """False boxes per image and sensitivity where it rises, and with all boxes."""
+    found, boxes, references = totals(ranked, t).sum(axis=1)
+    points = curve_points(ranked, t, one_by_one=False)
+    x, y = np.zeros((1, 0)), np.zeros((1, 0))
+    if len(points.ends):
+        hits, counted = cumulated(points, np.ones((1, images)))
+        x, y = (counted - hits) / images, hits / references
+    return np.append(x[0], (boxes - found) / images), np.append(y[0], found / references)
+
+
+def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array, rates: Array) -> Array:
+    """The best sensitivity at each rate under each row of weights of the groups, ``(rows, rates)``.
+
+    Args:
+        ranked: boxes by group.
+        t: index of the IoU threshold.
+        images: ``(groups,)`` number of images.
+        weights: ``(rows, groups)``.
+        rates: ``(rates,)``.
+    """
+    points = curve_points(ranked, t, one_by_one=False)
+    best = np.zeros((len(weights), len(rates)))
+    row = 0
+    for block in blocks(weights, int(points.ends[-1])) if len(points.ends) else ():
+        hits, boxes = cumulated(points, block)
+        for false, found in zip(ratio(boxes - hits, (block @ images)[:, None]), hits, strict=True):
+            best[row] = np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
+            row += 1
+    references = (weights @ ranked.references)[:, None]
+    return np.where(references > 0, ratio(best, references), np.nan)

@@ -25,7 +25,7 @@ class Metric(NamedTuple):
     of: the function that computes it; its table says from what. None where several metrics are computed together.
     lower_is_better: None where 0 is best from both sides.
     is_share: how often something happens among things that are counted: its interval is that of
-        :mod:`grounding_rewards.metrics.shares`.
+        :mod:`grounding_rewards.metrics.intervals`.
     bounds: the ends of its scale, which its interval does not cross: `UNIT`, `COUNT` or `SIGNED`.
     """
 

@@ -1,8 +1,8 @@
 """An evaluation of answered images: metrics with intervals, all together and by label and size, and curves.
 
 Every metric has a 95 % interval over patients, or over images where no patient is known: shares the exact one of
-:mod:`grounding_rewards.metrics.shares`, all others that of :mod:`grounding_rewards.metrics.jackknife`. The bands around
-curves are percentiles of a bootstrap, point by point.
+Clopper and Pearson, all others the jackknife's (:mod:`grounding_rewards.metrics.intervals`). The bands around curves
+are percentiles of a bootstrap, point by point.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ from grounding_rewards.metrics.average_precision import (
     jackknifed_mean_average_precision,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.calibration import Calibration, calibration
-from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     BOUNDS,
     DETECTION_METRICS,
@@ -39,14 +37,13 @@ from grounding_rewards.metrics.counts import (
     reference_ious,
     reference_sums,
 )
-from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.curves import Curve, froc_curve
 from grounding_rewards.metrics.estimates import Estimate, Metric, Metrics, estimate_as_json, estimate_from_json
-from grounding_rewards.metrics.froc import froc_curve
-from grounding_rewards.metrics.jackknife import ratio_estimates
-from grounding_rewards.metrics.ranking import RankedImages, label_name, rank_boxes
+from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
+from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.metrics.sizes import SIZES
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -77,7 +74,7 @@ class Measures:
             label.
         interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
-        sizes: of boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
+        sizes: of boxes: a key of :data:`grounding_rewards.metrics.ranking.SIZES`.
         resamples: of the bootstrap of the bands around curves.
         seed: of that, and of what intervals leave out.
     """

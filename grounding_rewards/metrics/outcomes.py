@@ -4,18 +4,39 @@ The same rule as that of the metrics, box by box: a predicted box is right if it
 rule for labels that the evaluation follows. A box that would be right but for its label is of the wrong label, and so
 is the reference box in its place: it was not missed but called something else. Under ``label_matching="ignore"`` no box
 is of the wrong label, because no label counts.
+
+How boxes are shown, on pages and during a training: what became of them, and IoUs with as many digits as needed.
+
+Which label answers give to the findings of each label.
+
+Are boxes of a stated confidence right that often?
+
+A predicted box is right when it is a hit from the threshold on (see :mod:`grounding_rewards.metrics.counts`). Boxes are
+put in bins of equal width by their confidence; the expected calibration error is the mean over boxes of the distance
+between the mean confidence and the share of right boxes of their bin:
+
+    ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
+
+It says nothing about findings that were missed. It is never negative, so few boxes alone make it large: with 100 boxes
+of a perfectly calibrated model an ECE of 0.1 is nothing unusual.
+
+Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
@@ -155,3 +176,263 @@ def _renamed(image: AnsweredImage, i: int, place: int) -> str | None:
         return None
     name = image.gt_labels[place]
     return name if label_name(stated, "exact") != label_name(name, "exact") else None
+
+
+#: IoUs that decide whether a box is right in some metric.
+THRESHOLDS = (0.3, 0.5, 0.75)
+#: Boxes of an answer that are drawn.
+MOST_BOXES = 50
+_NEAR = 0.01
+_MOST_DIGITS = 6
+
+_FRONTAL = re.compile(r"\b(pa|ap|frontal|(postero|antero)[ -]?(anterior|posterior))\b", re.IGNORECASE)
+_SIDE = re.compile(r"\b(left|right)\b", re.IGNORECASE)
+
+
+def format_iou(iou: float) -> str:
+    """Two digits, three near a threshold, and more where fewer would put the value on the wrong side of it.
+
+    Example:
+        >>> [format_iou(iou) for iou in (0.8, 0.503, 0.497, 0.49996, 0.5)]
+        ['0.80', '0.503', '0.497', '0.49996', '0.500']
+    """
+    near = next((at for at in THRESHOLDS if abs(iou - at) < _NEAR), None)
+    if near is None:
+        return f"{iou:.2f}"
+    digits = range(3, _MOST_DIGITS)
+    return next((f"{iou:.{n}f}" for n in digits if (float(f"{iou:.{n}f}") >= near) == (iou >= near)), repr(iou))
+
+
+def has_sides(image: AnsweredImage) -> bool:
+    """Whether the patient's right is known to lie on the left of the picture, so that sides may be marked on it.
+
+    A frontal image has sides; so does one whose findings are named by side. An image from the side has none, and of an
+    image of unknown view nothing is said.
+
+    Example:
+        >>> [has_sides(AnsweredImage("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
+        [True, True, False, False]
+        >>> has_sides(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
+        True
+    """
+    if image.view is not None:
+        return _FRONTAL.search(image.view) is not None
+    return any(_SIDE.search(label) for label in (*image.gt_labels, *image.pred_labels) if label)
+
+
+def broken_count(image: AnsweredImage) -> int:
+    """How many boxes of the answer are broken: they count, and can't be drawn.
+
+    Example:
+        >>> from grounding_rewards.parsing import BrokenBox
+        >>> broken_count(AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]], broken=[BrokenBox(1)]))
+        1
+    """
+    return len(image.broken)
+
+
+def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
+    """What became of the boxes of an image, in one line.
+
+    Example:
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
+        >>> image_summary(image, box_outcomes(image))
+        '1 of 1 found, 1 in the wrong place'
+    """
+    return ", ".join(_parts(image, outcomes))
+
+
+def _parts(image: AnsweredImage, outcomes: BoxOutcomes) -> Iterator[str]:
+    broken = broken_count(image)
+    if image.status == "unparseable":
+        yield "unparseable"
+    if image.is_normal:
+        yield "normal image"
+        counted = len(image.pred) - outcomes.pred.count(IGNORED) + broken
+        yield f"{counted} hallucinated" if counted else "no box"
+        return
+    yield f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
+    for count, what in (
+        (sum(name is not None for name in outcomes.renamed), "of them under another label"),
+        (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
+        (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
+        (outcomes.gt.count(MISSED), "missed"),
+        (broken, "broken"),
+    ):
+        if count:
+            yield f"{count} {what}"
+
+
+def drawn_answer(image: AnsweredImage, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
+    """What a page draws upon an image: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
+
+    Example:
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+        >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(image, box_outcomes(image))]
+        [('reference', 'found'), ('predicted', 'right')]
+    """
+    return [
+        *drawn_boxes(image.ignore, "ignored", [""] * len(image.ignore)),
+        *drawn_boxes(image.gt, "reference", image.gt_labels, outcomes.gt),
+        *drawn_boxes(image.pred, "predicted", image.pred_labels, outcomes.pred),
+    ]
+
+
+def drawn_boxes(
+    boxes: Array, kind: str, labels: Sequence[str | None], *outcomes: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """Corners, class, label and outcome of the boxes that can be drawn: those with an area, the first so many.
+
+    Example:
+        >>> import numpy as np
+        >>> drawn_boxes(np.array([[0.0, 0, 4, 4], [5, 5, 5, 9]]), "predicted", ["mass", None], ["right", "wrong place"])
+        [([0.0, 0.0, 4.0, 4.0], 'predicted', 'mass', 'right')]
+    """
+    return [
+        (box, kind, label or "", *outcome)
+        for box, label, *outcome in zip(boxes[:MOST_BOXES].tolist(), labels, *outcomes, strict=False)
+        if all(map(math.isfinite, box)) and box[0] < box[2] and box[1] < box[3]
+    ]
+
+
+ANOTHER_LABEL, NO_LABEL, NOTHING = "another label", "no label", "nothing"
+
+
+class Confusion(NamedTuple):
+    """``counts[i, j]`` reference boxes of label ``gt[i]`` are paired with a predicted box of label ``pred[j]``.
+
+    The last row, ``nothing``, counts predicted boxes that no reference box was paired with; the last column,
+    ``nothing``, reference boxes that no predicted box was paired with.
+    """
+
+    gt: Sequence[str]
+    pred: Sequence[str]
+    counts: NDArray[np.int64]
+
+
+def confusion(images: Sequence[AnsweredImage], *, iou_threshold: float = 0.5, synonyms: bool = False) -> Confusion:
+    """Count labels of reference boxes against those of the predicted boxes that they are paired with.
+
+    Boxes are paired from the threshold on, whatever their labels: as many as there can be. The labels are those of the
+    reference boxes, the most frequent first, without regard to case and white space. Any other label of a predicted
+    box is counted as :data:`ANOTHER_LABEL`, and a predicted box without a label as :data:`NO_LABEL`.
+
+    Args:
+        images: answered images.
+        iou_threshold: IoU from which two boxes are a pair.
+        synonyms: whether a predicted label may be another word for the finding
+            (:func:`grounding_rewards.labels.are_synonyms`).
+
+    Returns:
+        ``gt`` are the labels and :data:`NOTHING`; ``pred`` the labels, :data:`ANOTHER_LABEL` and :data:`NO_LABEL`
+        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``.
+
+    Example:
+        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
+        ...                     pred=[[0, 0, 9, 9]], pred_labels=["Nodule"])
+        >>> found = confusion([image])
+        >>> found.gt, found.pred
+        (('mass', 'nodule', 'nothing'), ('mass', 'nodule', 'nothing'))
+        >>> found.counts
+        array([[0, 1, 0],
+               [0, 0, 1],
+               [0, 0, 0]])
+    """
+    labels = tuple(
+        name for name, _ in Counter(_plain(one) for image in images for one in image.gt_labels).most_common()
+    )
+    columns: dict[tuple[str | None, str | None], str] = {}
+    cells: Counter[tuple[str, str]] = Counter()
+    for image, matched, counted in MatchedImages(images).by_image(iou_threshold):
+        found = matched.tolist()
+        partner_labels = [None if gt < 0 else _plain(image.gt_labels[gt]) for gt in found]
+        for place, label in enumerate(image.gt_labels):
+            if place not in found:
+                cells[_plain(label), NOTHING] += 1
+        for pred, gt, counts in zip(image.pred_labels, partner_labels, counted, strict=True):
+            if counts:
+                if (pred, gt) not in columns:
+                    columns[pred, gt] = _column(pred, gt, labels, synonyms)
+                cells[NOTHING if gt is None else gt, columns[pred, gt]] += 1
+    extras = (ANOTHER_LABEL, NO_LABEL)
+    names = (*labels, *(extra for extra in extras if extra in columns.values()), NOTHING)
+    rows = (*labels, NOTHING)
+    counts = np.array([[cells[row, name] for name in names] for row in rows], dtype=np.int64)
+    return Confusion(rows, names, counts)
+
+
+def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
+    """The column of a predicted label; of several reference labels that agree with it, that of its partner, if any."""
+    text = _plain(pred)
+    if not text:
+        return NO_LABEL
+    if text in labels:
+        first = text
+    elif synonyms:
+        first = next((label for label in labels if are_synonyms(text, label)), ANOTHER_LABEL)
+    else:
+        return ANOTHER_LABEL
+    return gt if synonyms and gt is not None and are_synonyms(text, gt) else first
+
+
+def _plain(label: str | None) -> str:
+    return label_name(label, "exact")
+
+
+_BINS = 10
+
+
+class Calibration(NamedTuple):
+    """How often boxes of a stated confidence are right.
+
+    ``confidence`` and ``precision`` are the means of each bin that has a box, ``counts`` their numbers of boxes;
+    ``error`` is the expected calibration error.
+    """
+
+    confidence: Array
+    precision: Array
+    counts: NDArray[np.int64]
+    error: float
+
+
+def calibration(
+    images: Iterable[AnsweredImage], *, iou_threshold: float = 0.5, label_matching: str = "ignore"
+) -> Calibration | None:
+    """How often boxes of a stated confidence are right, in ten bins.
+
+    Left out are ignored boxes and boxes without a confidence in [0, 1].
+
+    Args:
+        images: answered images.
+        iou_threshold: IoU from which a box is right.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
+
+    Returns:
+        The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
+
+    Example:
+        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
+        ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
+        >>> found = calibration([image])
+        >>> found.confidence, found.precision, found.counts, round(found.error, 2)
+        (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
+    """
+    scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    for image, found, counted in MatchedImages(tuple(images), label_matching=label_matching).by_image(iou_threshold):
+        kept = counted & (image.pred_scores >= 0) & (image.pred_scores <= 1)
+        scores.append(image.pred_scores[kept])
+        right.append(found[kept] >= 0)
+    score, is_right = np.concatenate(scores), np.concatenate(right)
+    if not score.size:
+        return None
+    # A confidence of 1 belongs to the last bin.
+    bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
+    counts = np.bincount(bins, minlength=_BINS)
+    used = counts > 0
+    confidence = np.bincount(bins, score, _BINS)[used] / counts[used]
+    precision = np.bincount(bins, is_right, _BINS)[used] / counts[used]
+    error = float(np.abs(precision - confidence) @ counts[used] / score.size)
+    return Calibration(confidence, precision, counts[used], error)

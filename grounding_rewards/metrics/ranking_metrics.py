@@ -13,9 +13,9 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
+from grounding_rewards.metrics.curves import FROC_RATES, sensitivity_at_false_positives
 from grounding_rewards.metrics.estimates import SIGNED, Metric
-from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
-from grounding_rewards.metrics.jackknife import Jackknifed
+from grounding_rewards.metrics.intervals import Jackknifed
 from grounding_rewards.metrics.ranking import (
     COCO_THRESHOLDS,
     RankedImages,

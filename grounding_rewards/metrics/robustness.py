@@ -37,7 +37,7 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Every metric of a :class:`RobustnessPoint` and its heading in tables.
@@ -154,7 +154,7 @@ def robustness_sums(
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
 
     Returns:
-        For each key a ``(images, 2)`` array, for :mod:`grounding_rewards.metrics.jackknife`.
+        For each key a ``(images, 2)`` array, for :mod:`grounding_rewards.metrics.intervals`.
     """
     ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
     images = [_one_image(pair, reward) for pair in pairs]

@@ -14,11 +14,10 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import UNNAMED
-from grounding_rewards.metrics.bootstrap import group_numbers
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none, percent
-from grounding_rewards.metrics.shares import share_estimate
+from grounding_rewards.metrics.intervals import group_numbers, share_estimate
+from grounding_rewards.metrics.ranking import IMAGE_AREAS
 from grounding_rewards.metrics.signal import CAUSES, SAME, SCALES, Groups, main_cause
-from grounding_rewards.metrics.sizes import IMAGE_AREAS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.base import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns

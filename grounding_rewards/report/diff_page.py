@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.images.drawn_boxes import draw_answer
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.boxes_shown import MOST_BOXES, format_iou
 from grounding_rewards.metrics.estimates import format_interval, format_value
-from grounding_rewards.metrics.outcomes import box_outcomes
+from grounding_rewards.metrics.outcomes import MOST_BOXES, box_outcomes, format_iou
 from grounding_rewards.report.comparison_tables import Comparison, caption, comparison_tables, kind_of
 from grounding_rewards.report.page import (
     GUARD,

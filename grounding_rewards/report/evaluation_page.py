@@ -18,11 +18,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.boxes_shown import broken_count, format_iou, has_sides, image_summary
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.outcomes import IGNORED, MISSED, WRONG_LABEL, WRONG_PLACE, BoxOutcomes, outcomes_of
+from grounding_rewards.metrics.outcomes import (
+    IGNORED,
+    MISSED,
+    WRONG_LABEL,
+    WRONG_PLACE,
+    BoxOutcomes,
+    broken_count,
+    format_iou,
+    has_sides,
+    image_summary,
+    outcomes_of,
+)
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.page import (

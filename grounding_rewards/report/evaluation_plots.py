@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.calibration import Calibration
-from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import DASHES, GRID, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
 from grounding_rewards.report.tables import measured_columns, rows_of_groups

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.boxes_shown import drawn_answer, has_sides, image_summary
-from grounding_rewards.metrics.outcomes import BoxOutcomes
+from grounding_rewards.metrics.outcomes import BoxOutcomes, drawn_answer, has_sides, image_summary
 from grounding_rewards.report.render import read_asset, render
 from grounding_rewards.report.tables import Cell
 

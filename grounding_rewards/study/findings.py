@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
+from grounding_rewards.metrics.intervals import sum_by_group
 from grounding_rewards.study.results import CONTROL, ArmKey, Study, StudyRun
 from grounding_rewards.study.rulers import RULERS, read_model, ruler_of
 from grounding_rewards.study.statistics import (

@@ -18,9 +18,9 @@ import numpy as np
 from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.bootstrap import group_numbers
 from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.curves import totals
+from grounding_rewards.metrics.intervals import group_numbers
 from grounding_rewards.metrics.ranking import Indices, rank_boxes
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS

@@ -30,8 +30,8 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.bootstrap import resampling_counts
 from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.intervals import resampling_counts
 
 #: Draws of patients.
 RESAMPLES = 2000

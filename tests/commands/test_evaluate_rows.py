@@ -10,8 +10,7 @@ import pytest
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.average_precision import average_precision, mean_average_precision
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
-from grounding_rewards.metrics.ranking import rank_boxes
-from grounding_rewards.metrics.sizes import IMAGE_AREAS
+from grounding_rewards.metrics.ranking import IMAGE_AREAS, rank_boxes
 from tests.metrics.random_images import random_images
 
 

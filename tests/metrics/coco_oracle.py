@@ -12,8 +12,7 @@ import pytest
 
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, label_name
-from grounding_rewards.metrics.sizes import COCO_AREAS, Area
+from grounding_rewards.metrics.ranking import COCO_AREAS, COCO_THRESHOLDS, Area, label_name
 
 ENGINES = ("pycocotools", "faster_coco_eval")
 # A box that overlaps nothing: COCO's files hold no invalid one.

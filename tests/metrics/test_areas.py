@@ -24,8 +24,7 @@ from grounding_rewards.metrics.areas import (
     segmentation_areas,
     segmentation_estimates,
 )
-from grounding_rewards.metrics.bootstrap import sum_by_group
-from grounding_rewards.metrics.jackknife import Jackknifed
+from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.

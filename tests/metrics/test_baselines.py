@@ -11,7 +11,7 @@ import pytest
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, mean_boxes
 from grounding_rewards.metrics.counts import image_sums, reference_ious
-from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import compare_runs, holm
-from grounding_rewards.metrics.jackknife import ratio_estimates
-from tests.metrics.test_jackknife import difference
+from grounding_rewards.metrics.intervals import ratio_estimates
+from tests.metrics.test_intervals import difference
 
 BOX = [0.0, 0.0, 10.0, 10.0]
 

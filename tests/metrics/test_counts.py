@@ -13,8 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.calibration import calibration
-from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_METRICS,
     MatchedImages,
@@ -26,9 +24,9 @@ from grounding_rewards.metrics.counts import (
     reference_sums,
 )
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT
-from grounding_rewards.metrics.jackknife import ratio_estimates
-from grounding_rewards.metrics.ranking import rank_boxes
-from grounding_rewards.metrics.sizes import IMAGE_AREAS
+from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.outcomes import calibration, confusion
+from grounding_rewards.metrics.ranking import IMAGE_AREAS, rank_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import MeanIoUReward

@@ -11,12 +11,10 @@ import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
-from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.jackknife import jackknifed_ratio
-from grounding_rewards.metrics.ranking import rank_boxes
-from grounding_rewards.metrics.sizes import COCO_AREAS
+from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.ranking import COCO_AREAS, rank_boxes
 from tests.metrics.coco_oracle import ENGINES, coco_mean_average_precision
 from tests.metrics.random_images import random_images
 

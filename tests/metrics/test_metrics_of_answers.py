@@ -11,7 +11,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.counts import image_sums
-from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 
 REWARD = get_reward("R3")

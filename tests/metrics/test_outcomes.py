@@ -1,7 +1,8 @@
-"""What became of every box: by hand, and in agreement with the metrics whatever the boxes and labels."""
+"""What became of every box, how that is shown, confused labels and calibration."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,21 @@ from grounding_rewards.metrics.outcomes import (
     IGNORED,
     MISSED,
     RIGHT,
+    THRESHOLDS,
     WRONG_LABEL,
     WRONG_PLACE,
     box_outcomes,
+    calibration,
+    confusion,
+    format_iou,
+    has_sides,
+    image_summary,
     outcomes_of,
 )
+from grounding_rewards.parsing import BrokenBox
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import random_images
+from tests.report.evaluations import BOX, answered
 
 LEFT, RIGHT_SIDE = [60, 0, 100, 90], [0, 0, 40, 90]
 FAR = [45, 0, 55, 10]
@@ -126,3 +135,205 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
         assert [one != IGNORED for one in found.pred] == pairs.counted(0.5).tolist()
         assert [one == FOUND for one in found.gt] == pairs.hits(0.5).tolist()
     assert outcomes_of(MatchedImages([], rule)) == []
+
+
+@given(st.floats(0, 1))
+def test_an_iou_never_looks_right_where_it_is_wrong(iou: float) -> None:
+    shown = float(format_iou(iou))
+    assert [shown >= at for at in THRESHOLDS] == [iou >= at for at in THRESHOLDS]
+    assert shown == pytest.approx(iou, abs=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        # a frontal view, as datasets write it
+        ({"view": "PA"}, True),
+        ({"view": "antero-posterior"}, True),
+        # from the side, whatever its findings are called
+        ({"view": "LL", "gt": [BOX], "gt_labels": ["left lung"]}, False),
+        # nothing is known of the view: only findings with sides tell that it is frontal
+        ({}, False),
+        ({"gt": [BOX], "gt_labels": ["mass"]}, False),
+        ({"gt": [BOX], "gt_labels": ["Right lung"]}, True),
+        ({"pred": [BOX], "pred_labels": ["left effusion"]}, True),
+        # "bright" is no side
+        ({"gt": [BOX], "gt_labels": ["bright spot"]}, False),
+    ],
+)
+def test_sides_are_marked_only_where_they_are_known(image: dict, expected: bool) -> None:
+    assert has_sides(AnsweredImage("a", 100, 100, **image)) is expected
+
+
+@pytest.mark.parametrize(
+    ("one", "summary"),
+    [
+        (answered("right", pred=[BOX]), "1 of 1 found"),
+        (answered("beside", pred=[BOX, (80, 80, 90, 90)]), "1 of 1 found, 1 in the wrong place"),
+        (answered("missed", status="empty"), "0 of 1 found, 1 missed"),
+        (answered("broken", pred=[BOX], broken=(BrokenBox(0), BrokenBox(1))), "1 of 1 found, 2 broken"),
+        (answered("cut", status="unparseable"), "unparseable, 0 of 1 found, 1 missed"),
+        (answered("normal", gt=(), status="empty"), "normal image, no box"),
+        (answered("invented", gt=(), pred=[BOX, BOX]), "normal image, 2 hallucinated"),
+        (answered("ignored", gt=(), pred=[BOX], ignore=[BOX]), "normal image, no box"),
+    ],
+    ids=lambda value: value.id if hasattr(value, "id") else "",
+)
+def test_one_line_tells_what_became_of_an_image(one: AnsweredImage, summary: str) -> None:
+    assert image_summary(one, box_outcomes(one)) == summary
+
+
+PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
+
+
+def labelled_image(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredImage:
+    """One box of each kind at every place; None is no reference box there, "" no predicted box."""
+    at = [place for place, label in zip(PLACES, gt, strict=False) if label is not None]
+    where = [place for place, label in zip(PLACES, pred, strict=False) if label != ""]
+    return AnsweredImage(
+        "a",
+        200,
+        20,
+        gt=at,
+        gt_labels=[label for label in gt if label is not None],
+        pred=where,
+        pred_labels=[label for label in pred if label != ""],
+        **others,
+    )
+
+
+@pytest.mark.parametrize(
+    ("gt", "pred", "synonyms", "cells"),
+    [
+        # right, wrong, missed, invented
+        (["mass", "mass", "nodule", None], ["mass", "nodule", "", "mass"], False, {
+            ("mass", "mass"): 1, ("mass", "nodule"): 1, ("nodule", "nothing"): 1, ("nothing", "mass"): 1}),
+        # case and white space make no difference
+        (["Pleural effusion"], ["pleural  EFFUSION "], False, {("pleural effusion", "pleural effusion"): 1}),
+        # a label that no reference has, and none
+        (["mass", "mass"], ["tumour", None], False, {("mass", "another label"): 1, ("mass", "no label"): 1}),
+        (["mass"], ["  "], True, {("mass", "no label"): 1}),
+        # another word for the finding counts where asked for
+        (["pleural effusion"], ["effusion"], False, {("pleural effusion", "another label"): 1}),
+        (["pleural effusion"], ["effusion"], True, {("pleural effusion", "pleural effusion"): 1}),
+        # a word without a side agrees with both: the partner's goes first, else the first
+        (["right effusion", "left effusion"], ["", "effusion"], True, {
+            ("right effusion", "nothing"): 1, ("left effusion", "left effusion"): 1}),
+        (["right effusion", "left effusion", None], ["", "", "effusion"], True, {
+            ("right effusion", "nothing"): 1, ("left effusion", "nothing"): 1, ("nothing", "right effusion"): 1}),
+        # nothing is also what a normal image has
+        ([], [], False, {}),
+    ],
+)  # fmt: skip
+def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: dict[tuple[str, str], int]) -> None:
+    found = confusion([labelled_image(gt, pred)], synonyms=synonyms)
+    counted = {(found.gt[i], found.pred[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()}
+    assert counted == cells
+
+
+def test_the_most_frequent_label_is_first() -> None:
+    found = confusion([labelled_image(["mass", "nodule", "nodule"], [])])
+    assert found.gt == found.pred == ("nodule", "mass", "nothing")
+
+
+def test_a_pair_below_the_threshold_is_two_mistakes() -> None:
+    one = AnsweredImage("a", 99, 99, gt=[[0, 0, 10, 10]], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_labels=["x"])
+    assert confusion([one]).counts.tolist() == [[1, 0], [0, 0]]
+    assert confusion([one], iou_threshold=0.75).counts.tolist() == [[0, 1], [1, 0]]
+
+
+def test_an_ignored_box_is_not_counted() -> None:
+    assert confusion([labelled_image([None], ["mass"], ignore=[PLACES[0]])]).counts.sum() == 0
+
+
+LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_size=6)
+
+
+@given(
+    st.lists(st.tuples(LABELS, st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)), max_size=4)
+)
+def test_every_box_is_counted_once(images: Any) -> None:
+    answered = [labelled_image(gt, pred) for gt, pred in images]
+    found = confusion(answered)
+    assert found.counts.shape == (len(found.gt), len(found.pred))
+    # each reference box is in its row, each predicted box in its column
+    assert found.counts[:-1].sum() == sum(len(one.gt) for one in answered)
+    assert found.counts[:, :-1].sum() == sum(len(one.pred) for one in answered)
+    assert found.counts[-1, -1] == 0
+    assert found.counts[:-1, :-1].sum() == sum(pair_image(one).hits(0.5).sum() for one in answered)
+
+
+BOX, AWAY = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]
+
+
+def scored_image(boxes: list[tuple[bool, float]]) -> AnsweredImage:
+    """An image for each box, on which it is right or not: its place does not matter then."""
+    right = [place for place, (is_right, _) in enumerate(boxes) if is_right]
+    shifted = [[20.0 * place, 0.0, 20.0 * place + 10, 10.0] for place in range(len(boxes))]
+    return AnsweredImage(
+        "a",
+        20.0 * len(boxes) + 1,
+        20,
+        gt=[shifted[place] for place in right],
+        gt_labels=["x"] * len(right),
+        pred=shifted,
+        pred_scores=[score for _, score in boxes],
+    )
+
+
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 1)), min_size=1, max_size=30))
+def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
+    found = calibration([scored_image(boxes)])
+    assert found is not None
+    error, bins = 0.0, []
+    for k in range(10):
+        own = [(right, score) for right, score in boxes if (k <= score * 10 < k + 1) or (k == 9 and score == 1)]
+        if own:
+            precision, confidence = np.mean([right for right, _ in own]), np.mean([score for _, score in own])
+            error += len(own) / len(boxes) * abs(precision - confidence)
+            bins.append((confidence, precision, len(own)))
+    assert [*zip(found.confidence, found.precision, found.counts, strict=True)] == [pytest.approx(one) for one in bins]
+    assert found.error == pytest.approx(error)
+    assert 0 <= found.error <= 1
+    assert (np.diff(found.confidence) > 0).all()
+
+
+@pytest.mark.parametrize(
+    ("answer", "counts"),
+    [
+        # no confidence is stated
+        ({"pred": [BOX]}, None),
+        # no box
+        ({}, None),
+        # a confidence in per cent is not taken for a probability
+        ({"pred": [BOX], "pred_scores": [90.0]}, None),
+        ({"pred": [BOX, AWAY], "pred_scores": [1.0, math.inf]}, [1]),
+        # one box of two states one
+        ({"pred": [BOX, AWAY], "pred_scores": [math.nan, 0.4]}, [1]),
+        # a false box in an ignored region is not judged; a right one is
+        ({"pred": [AWAY], "pred_scores": [0.4], "ignore": [[40, 40, 70, 70]]}, None),
+        ({"pred": [BOX], "pred_scores": [0.4], "ignore": [[0, 0, 70, 70]]}, [1]),
+        # an invalid box is a wrong one
+        ({"pred": [BOX[::-1]], "pred_scores": [0.4]}, [1]),
+    ],
+)
+def test_which_boxes_are_judged(answer: dict[str, Any], counts: list[int] | None) -> None:
+    found = calibration([AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)])
+    assert (None if found is None else found.counts.tolist()) == counts
+
+
+def test_the_threshold_decides_what_is_right() -> None:
+    one = AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_scores=[0.5])
+    assert [calibration([one], iou_threshold=t).precision.tolist() for t in (0.5, 0.75)] == [[1.0], [0.0]]
+
+
+def test_few_boxes_alone_make_the_error_large() -> None:
+    """What the module says of 100 boxes of a perfectly calibrated model."""
+    rng = np.random.default_rng(0)
+    errors = []
+    for _ in range(200):
+        scores = rng.uniform(0, 1, 100)
+        errors.append(
+            calibration([scored_image(list(zip(rng.uniform(0, 1, 100) < scores, scores, strict=True)))]).error
+        )
+    assert 0.07 < np.mean(errors) < 0.13

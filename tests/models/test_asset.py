@@ -12,7 +12,7 @@ from grounding_rewards.logs.answer_logs import light_rows
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.counts import image_sums
-from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.rewards.grounding import get_reward

@@ -11,11 +11,10 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.calibration import Calibration
-from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
+from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
 

@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
-from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import Group
+from grounding_rewards.metrics.outcomes import Confusion
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import (
     MOST_CURVES,

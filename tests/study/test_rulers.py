@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.average_precision import average_precision
+from grounding_rewards.metrics.curves import sensitivity_at_false_positives
 from grounding_rewards.metrics.evaluation import Measures, evaluate
-from grounding_rewards.metrics.froc import sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, read_model, ruler_of

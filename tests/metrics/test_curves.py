@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
+from grounding_rewards.metrics.curves import FROC_RATES, froc_curve, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_images import random_images, without_confidences
 

@@ -1,4 +1,4 @@
-"""Intervals by leaving out patients: closed forms, the ends of scales, and how often they hold the truth."""
+"""Intervals: of shares, by leaving out patients, and bands."""
 
 from __future__ import annotations
 
@@ -9,22 +9,104 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import beta, chi2, t
+from scipy.stats import beta, binomtest, chi2, t
 
-from grounding_rewards.metrics import jackknife
+from grounding_rewards.metrics import intervals
+from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
-from grounding_rewards.metrics.bootstrap import sum_by_group
+from grounding_rewards.metrics.comparison import compare_runs
+from grounding_rewards.metrics.counts import DETECTION_METRICS, SHARES
+from grounding_rewards.metrics.curves import sensitivity_at_false_positives
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Estimate
-from grounding_rewards.metrics.froc import sensitivity_at_false_positives
-from grounding_rewards.metrics.jackknife import (
+from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.intervals import (
     Jackknifed,
     Parts,
+    blocks,
     jackknifed_difference,
     jackknifed_ratio,
+    percentile_interval,
     ratio_estimates,
+    resampled_sums,
+    resampling_counts,
+    share_estimate,
+    sum_by_group,
 )
 from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_images import random_images
+
+
+def of(happened: int, n: int) -> np.ndarray:
+    """One thing in each of n units."""
+    return np.column_stack([np.arange(n) < happened, np.ones(n)]).astype(float)
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_one_thing_a_unit_has_clopper_and_pearsons_interval(counts: tuple[int, int]) -> None:
+    exact = binomtest(*counts).proportion_ci(0.95, method="exact")
+    found = share_estimate(of(*counts))
+    assert found == pytest.approx((counts[0] / counts[1], exact.low, exact.high), abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", [0, 1])
+def test_things_of_a_unit_that_are_alike_count_as_one(kind: int) -> None:
+    # Four things a unit, all alike: as uncertain as one thing a unit, but for Student's t.
+    found = share_estimate(of(6, 30) * 4)
+    few = (t.ppf(0.975, 119) / t.ppf(0.975, 29)) ** 2
+    n = 120 / (30 / 29 * 4 * 119 / 120) * few
+    low, high = beta.ppf(0.025, 0.2 * n, 0.8 * n + 1), beta.ppf(0.975, 0.2 * n + 1, 0.8 * n)
+    assert found == pytest.approx((0.2, low, high))
+    # Where none or all happened nobody knows how alike they are: taken for one thing a unit.
+    assert share_estimate(of(30 * kind, 30) * 4) == share_estimate(of(30 * kind, 30))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=12))
+def test_intervals_hold_the_share_and_are_never_shorter_than_without_any(units: list[tuple[int, int]]) -> None:
+    table = np.array([(min(x, n), n) for x, n in units], dtype=float)
+    value, low, high = share_estimate(table)
+    if not table[:, 1].any():
+        assert math.isnan(value)
+        return
+    assert 0 <= low <= value <= high <= 1
+    m = int((table[:, 1] > 0).sum())
+    assert high >= share_estimate(of(0, m)).high - 1e-12
+    assert low <= share_estimate(of(m, m)).low + 1e-12
+    # what did not happen is the share of the rest
+    rest = share_estimate(np.column_stack([table[:, 1] - table[:, 0], table[:, 1]]))
+    assert (1 - rest.high, 1 - rest.low) == pytest.approx((low, high), abs=1e-9)
+
+
+def test_shares_are_metrics_whose_numerator_counts_some_of_the_denominator() -> None:
+    assert {"hallucination_rate", "recall_50", "precision_50", "unparseable_share"} <= SHARES
+    assert SHARES.isdisjoint({"mean_iou", "f1_50", "false_per_film", "count_bias", "phrase_mean_iou"})
+    assert all(DETECTION_METRICS[key].is_share for key in SHARES & DETECTION_METRICS.keys())
+
+
+def test_nothing_seen_among_25_normal_images() -> None:
+    images: list[Any] = [AnsweredImage(str(i), 9, 9, status="empty", rewards={"R4": 0.2}) for i in range(25)]
+    measured = evaluate({"model": images}, Measures("R4", resamples=20)).systems["model"]
+    assert measured["hallucination_rate"] == pytest.approx((0, 0, 0.1372), abs=1e-4)
+    assert measured["specificity"] == pytest.approx((1, 0.8628, 1), abs=1e-4)
+    # nothing was counted
+    assert all(map(math.isnan, ratio_estimates({"recall_50": np.zeros((25, 2))}, shares=SHARES)["recall_50"]))
+    change = compare_runs(images, images, resamples=20).metrics["hallucination_rate"]
+    assert change.a == change.b == measured["hallucination_rate"]
+    assert change.difference == pytest.approx((0, -0.1372, 0.1372), abs=1e-4)
+
+
+@pytest.mark.parametrize("true", [0.02, 0.1, 0.5])
+def test_intervals_hold_the_truth_as_often_as_they_say(true: float) -> None:
+    """40 patients of one to four images each, whose images share half of the variance."""
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(500):
+        n = rng.integers(1, 5, 40)
+        # beta-binomial: the correlation of two images of a patient is 1 / (1 + 1)
+        x = rng.binomial(n, rng.beta(true, 1 - true, 40))
+        _, low, high = share_estimate(np.column_stack([x, n]).astype(float))
+        held.append(low <= true <= high)
+    # two standard errors of a share of 0.95 among 500 are 0.02
+    assert np.mean(held) >= 0.93
 
 
 def means(values: Any) -> np.ndarray:
@@ -128,9 +210,9 @@ def test_runs_of_other_parts_have_no_difference() -> None:
 
 
 def test_many_units_are_left_out_in_parts_of_like_size() -> None:
-    images = jackknife.MOST_PARTS * 3 + 7
+    images = intervals.MOST_PARTS * 3 + 7
     parts, other = (Parts.of(None, images, seed) for seed in (0, 1))
-    assert (parts.parts, parts.units) == (jackknife.MOST_PARTS, images)
+    assert (parts.parts, parts.units) == (intervals.MOST_PARTS, images)
     assert set(np.bincount(parts.of_image).tolist()) == {3, 4}
     assert not np.array_equal(parts.of_image, other.of_image)
     halves = parts.halves(0)
@@ -144,7 +226,7 @@ def test_the_standard_error_of_parts_is_that_of_units() -> None:
         type(image)(str(k), 400, 400, gt=image.gt, gt_labels=image.gt_labels, pred=image.gt[:1], pred_scores=[0.9])
         for k, image in enumerate(images)
     ]
-    assert len(images) > 3 * jackknife.MOST_PARTS
+    assert len(images) > 3 * intervals.MOST_PARTS
     found = jackknifed_mean_average_precision(rank_boxes(images, [0.5]), interpolation="all")
     recall = jackknifed_ratio(np.array([[1.0, len(image.gt)] for image in images]))
     assert found.value == pytest.approx(recall.value)
@@ -204,3 +286,38 @@ def test_rare_events_are_within_the_interval(mean: float, bounds: Any) -> None:
     drawn = (draw(mean, (40, 2)).sum(axis=1) for _ in range(300))
     found = [ratio(np.column_stack([sums, np.full(40, 2)]), bounds={"ratio": bounds}) for sums in drawn]
     assert np.mean([one.low <= mean <= one.high for one in found]) >= 0.93
+
+
+def test_groups_of_another_length_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Expected one group per image for `groups`, got 1 for 2 images"):
+        sum_by_group(np.zeros((2, 2)), ["a"])
+
+
+def test_resampling_repeats_with_its_seed() -> None:
+    assert np.array_equal(resampling_counts(5, seed=3), resampling_counts(5, seed=3))
+    assert not np.array_equal(resampling_counts(5, seed=3), resampling_counts(5, seed=4))
+
+
+@pytest.mark.parametrize("n", [1, 7, 300])
+def test_resampled_sums_are_the_products_in_chunks(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sums = np.random.default_rng(n).uniform(0, 1, (n, 5))
+    expected = resampling_counts(n, resamples=50, seed=4) @ sums
+    assert resampled_sums(sums, resamples=50, seed=4) == pytest.approx(expected, rel=1e-12)
+    # at most 8 resamplings at once
+    monkeypatch.setattr(intervals, "_CELLS", 8 * n)
+    assert resampled_sums(sums, resamples=50, seed=4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_resampled_sums_of_nothing_are_zero() -> None:
+    assert resampled_sums(np.zeros((0, 2)), resamples=3).tolist() == [[0.0, 0.0]] * 3
+
+
+@pytest.mark.parametrize("width", [0, 1, 1 << 19, 1 << 30])
+def test_blocks_are_all_rows_in_their_order(width: int) -> None:
+    weights = np.arange(10.0).reshape(5, 2)
+    assert np.concatenate(list(blocks(weights, width))).tolist() == weights.tolist()
+
+
+def test_percentiles_are_of_the_draws_that_have_something_to_measure() -> None:
+    assert percentile_interval(np.append(np.linspace(0, 1, 1001), np.nan)) == pytest.approx((0.025, 0.975))
+    assert np.isnan(percentile_interval(np.full(3, np.nan))).all()
