@@ -21,7 +21,7 @@ from scipy.stats import binomtest
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, segmentation_areas, segmentation_estimates
+from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, class_mean_iou_estimate, segmentation_areas
 from grounding_rewards.metrics.average_precision import average_precision, jackknifed_mean_average_precision
 from grounding_rewards.metrics.counts import BOUNDS, SHARES, image_metrics, image_sums
 from grounding_rewards.metrics.estimates import Estimate, format_value
@@ -144,7 +144,7 @@ class Population:
             **ratio_estimates(
                 {key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, bounds=BOUNDS, groups=groups
             ),
-            **segmentation_estimates(self.areas[rows], groups=groups),
+            "class_mean_iou": class_mean_iou_estimate(self.areas[rows], groups=groups),
             **{key: one.estimate for key, one in self.by_rank.jackknifed(ranked, groups=groups).items()},
         }
 

@@ -9,7 +9,7 @@ Definitions:
   add nothing.
 * The mean IoU is over the boxes of one label that are paired so that the total IoU is greatest and overlap at all.
 * A finding is a label on an image, drawn by at least one reader; the shares say by how many.
-* The intervals are 95 % percentile intervals over images, drawn with replacement.
+* The 95 % intervals are those of an evaluation, over images (:mod:`grounding_rewards.metrics.intervals`).
 """
 
 from __future__ import annotations
@@ -22,17 +22,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.matching import hungarian_match, most_hits_match
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
-from grounding_rewards.metrics.intervals import percentile_interval, resampled_sums
+from grounding_rewards.metrics.intervals import jackknifed_ratio
 from grounding_rewards.overlap import pairwise_iou
 
 IOU_THRESHOLDS = (0.4, 0.5)
-# Fewer than for an evaluation: a dataset has tens of thousands of images.
-_RESAMPLES = 1_000
 
 
 class LabelAgreement(NamedTuple):
@@ -83,8 +81,6 @@ def measure_agreement(
     records: Iterable[AnnotatedImage],
     *,
     iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
-    resamples: int = _RESAMPLES,
-    seed: int = 0,
 ) -> Agreement:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 
@@ -92,8 +88,6 @@ def measure_agreement(
         records: images with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
             those who drew are known, and a reader who drew nothing is not counted.
         iou_thresholds: τ, each in (0, 1].
-        resamples: for the intervals.
-        seed: of the resampling.
 
     Raises:
         ValueError: no image has two readers, a threshold is out of range, or `readers` does not fit the boxes.
@@ -135,14 +129,13 @@ def measure_agreement(
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
-    values = _metrics(table.sum(axis=0))
-    drawn = resampled_sums(table.reshape(images, -1), resamples=resamples, seed=seed)
-    resampled = _metrics(drawn.reshape(resamples, *table.shape[1:]))
     found = []
     for k, which in enumerate([None, *order]):
         counter = sum(drawn_by.values(), Counter[int]()) if which is None else drawn_by[which]
+        drawn, ious, overlapping, *hits = table[:, k].T
         mean_iou, *f1 = (
-            Estimate(float(value), *percentile_interval(resampled[:, k, i])) for i, value in enumerate(values[k])
+            jackknifed_ratio(np.column_stack(sums)).estimate
+            for sums in ((ious, overlapping), *((2 * hit, drawn) for hit in hits))
         )
         found.append(
             LabelAgreement(
@@ -174,13 +167,6 @@ def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]],
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
         hits = [len(most_hits_match(iou, threshold)) for threshold in thresholds]
     return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
-
-
-def _metrics(sums: Array) -> Array:
-    """The mean IoU and F1 at every threshold from sums as in `_pair_sums`, ``(..., 3 + t)`` to ``(..., 1 + t)``."""
-    numerator = np.concatenate([sums[..., 1:2], 2 * sums[..., 3:]], axis=-1)
-    denominator = np.concatenate([sums[..., 2:3], np.broadcast_to(sums[..., :1], sums[..., 3:].shape)], axis=-1)
-    return ratio_or_nan(numerator, denominator)
 
 
 def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:

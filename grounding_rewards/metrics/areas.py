@@ -1,8 +1,8 @@
 """Boxes seen as a segmentation of the image into two classes: foreground, where a box is, and background.
 
 The predicted foreground P is the union of the predicted boxes inside the image; the reference foreground G the union of
-the reference boxes, or a mask. Four areas say all: the hit ``|P ∩ G|``, the false ``|P \\ G|``, the missed ``|G \\ P|``
-and the rest of the image, in squared pixels.
+the reference boxes. Four areas say all: the hit ``|P ∩ G|``, the false ``|P \\ G|``, the missed ``|G \\ P|`` and the
+rest of the image, in squared pixels.
 
     pixel accuracy = (hit + rest) / (hit + false + missed + rest)
     foreground IoU = hit / (hit + false + missed)
@@ -13,16 +13,13 @@ and the rest of the image, in squared pixels.
 Conventions:
 
 * Edges are real numbers, and areas are exact: the edges of all boxes cut the image into cells, each wholly inside or
-  outside a box. No box is drawn on a raster, so that fractions of a pixel count as such. For boxes on whole pixels
-  the areas are numbers of pixels. A mask is constant on each of its pixels.
+  outside a box. No box is drawn on a raster, so that fractions of a pixel count as such.
 * An invalid box covers nothing, and the part of a box outside the image does not count.
 * In an ignored region, what is outside the reference foreground does not count.
-* A class that neither side has cannot be measured: on an image without a box on either side, Dice and foreground IoU
-are
-  NaN and the mean IoU is that of the background alone, 1. (The specification's code counts such a class as 0, by which
-  a rightly empty answer would have a mean IoU of 0.5.) A class that one side alone has is 0.
-* Pooled metrics are made of the summed areas of all images, as §3 sums pixels: a large image weighs more than a small
-  one. Metrics per image are averaged over the images on which they can be measured.
+* A class that neither side has cannot be measured: on an image without a box on either side, Dice is NaN and the mean
+  IoU is that of the background alone, 1. (The specification's code counts such a class as 0, by which a rightly empty
+  answer would have a mean IoU of 0.5.) A class that one side alone has is 0.
+* Metrics are made of the summed areas of all images, as §3 sums pixels: a large image weighs more than a small one.
 
 Source: specification §3.
 """
@@ -35,170 +32,95 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
+from grounding_rewards.boxes import as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.estimates import Estimate, Metric
-from grounding_rewards.metrics.intervals import Jackknifed, jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
+from grounding_rewards.metrics.ranking import rows_of_one_shape
 
 
-def box_areas(
-    pred: ArrayLike,
-    gt: ArrayLike,
-    *,
-    width: float,
-    height: float,
-    ignore: ArrayLike = (),
-    mask: NDArray[np.bool_] | None = None,
-) -> Array:
+def box_areas(pred: ArrayLike, gt: ArrayLike, *, width: float, height: float, ignore: ArrayLike = ()) -> Array:
     """The hit, false, missed and remaining area of one image.
 
     Args:
         pred: ``(n, 4)`` xyxy in pixels of the image.
-        gt: ``(m, 4)`` likewise; passed over where there is a mask.
+        gt: ``(m, 4)`` likewise.
         width: of the image in pixels.
         height: of the image in pixels.
         ignore: ``(k, 4)`` regions in which only the reference foreground counts.
-        mask: ``(height, width)`` bool, the reference foreground.
 
     Returns:
         ``(4,)`` float64, never negative: hit, false, missed, rest.
 
-    Raises:
-        ValueError: the mask is not as large as the image, or not of bool.
-
     Example:
         >>> box_areas([[0, 0, 10, 4], [0, 2, 10, 5]], [[0, 0, 10, 10]], width=20, height=10)
         array([ 50.,   0.,  50., 100.])
-        >>> mask = np.zeros((10, 20), dtype=bool)
-        >>> mask[:, :10] = True
-        >>> box_areas([[0, 0, 10.5, 5]], [], width=20, height=10, mask=mask)
-        array([50. ,  2.5, 50. , 97.5])
     """
-    inside = [_inside_image(boxes, name, width, height) for boxes, name in ((pred, "pred"), (gt, "gt"))]
-    if mask is None and not any(map(len, (*inside, ignore))):  # type: ignore[arg-type]
-        return np.array([0.0, 0.0, 0.0, width * height])
-    p, g, void = *inside, _inside_image(ignore, "ignore", width, height)
-    edges = np.concatenate([p, g, void, [[0.0, 0.0, width, height]]])
-    xs, ys = np.unique(edges[:, ::2]), np.unique(edges[:, 1::2])
-    cell = np.diff(ys)[:, None] * np.diff(xs)
-    foreground = np.where(_covered(g, xs, ys), cell, 0.0) if mask is None else _mask_in_cells(mask, xs, ys)
-    covered = _covered(p, xs, ys)
-    # Rounding may make a sum of parts of pixels larger than the cell.
-    background = np.where(_covered(void, xs, ys), 0.0, np.maximum(cell - foreground, 0.0))
-    return np.array([part[cells].sum() for cells in (covered, ~covered) for part in (foreground, background)])
+    boxes = (as_box_array(one, name)[None] for one, name in ((pred, "pred"), (gt, "gt"), (ignore, "ignore")))
+    return _areas(*boxes, np.array([[width, height]], dtype=np.float64))[0]
 
 
-def segmentation_areas(
-    images: Sequence[AnsweredImage], masks: Sequence[NDArray[np.bool_] | None] | None = None
-) -> Array:
-    """The hit, false, missed and remaining area of every image.
-
-    Args:
-        images: answered images.
-        masks: for each image a ``(height, width)`` bool array that takes the place of its reference boxes, or None.
-
-    Returns:
-        ``(images, 4)``.
-
-    Raises:
-        ValueError: there are not as many masks as images, or one is not as large as its image.
+def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
+    """The hit, false, missed and remaining area of every image, ``(images, 4)``.
 
     Example:
         >>> image = AnsweredImage("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 5]])
         >>> segmentation_areas([image])
         array([[ 50.,   0.,  50., 100.]])
     """
-    if masks is not None and len(masks) != len(images):
-        raise ValueError(
-            f"Expected one entry per image for `masks`, got {len(masks)} for {len(images)} images. "
-            "Give None for an image that has no mask."
-        )
-    areas = [
-        box_areas(image.pred, image.gt, width=image.width, height=image.height, ignore=image.ignore, mask=mask)
-        for image, mask in zip(images, masks or [None] * len(images), strict=True)
-    ]
-    return np.array(areas).reshape(-1, 4)
+    areas = np.zeros((len(images), 4))
+    counts = [(len(image.pred), len(image.gt), len(image.ignore)) for image in images]
+    for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
+        same = [images[row] for row in rows]
+        boxes = (np.stack([getattr(image, name) for image in same]) for name in ("pred", "gt", "ignore"))
+        areas[rows] = _areas(*boxes, np.array([(image.width, image.height) for image in same], dtype=np.float64))
+    return areas
 
 
 def pixel_accuracy(areas: Array) -> Array:
-    """The part of the image that is rightly called foreground or background.
-
-    Args:
-        areas: ``(..., 4)`` hit, false, missed, rest.
-
-    Returns:
-        ``(...)`` in [0, 1].
+    """The part of the image that is rightly called foreground or background, ``(...)``, of ``(..., 4)`` areas.
 
     Example:
         >>> float(pixel_accuracy(np.array([50.0, 0.0, 50.0, 100.0])))
         0.75
     """
-    return ratio_or_nan(*_pixel_accuracy(areas))
-
-
-def foreground_iou(areas: Array) -> Array:
-    """IoU of the predicted and the reference foreground, NaN where neither has any.
-
-    Args:
-        areas: ``(..., 4)`` hit, false, missed, rest.
-
-    Returns:
-        ``(...)`` in [0, 1].
-
-    Example:
-        >>> foreground_iou(np.array([[50.0, 0.0, 50.0, 100.0], [0.0, 0.0, 0.0, 200.0]]))
-        array([0.5, nan])
-    """
-    hit, false, missed, _ = _parts(areas)
-    return ratio_or_nan(hit, hit + false + missed)
-
-
-def class_mean_iou(areas: Array) -> Array:
-    """Mean of the IoUs of foreground and background; of the one class where the other has no area on either side.
-
-    Args:
-        areas: ``(..., 4)`` hit, false, missed, rest.
-
-    Returns:
-        ``(...)`` in [0, 1].
-
-    Example:
-        >>> class_mean_iou(np.array([[50.0, 0.0, 50.0, 100.0], [0.0, 0.0, 0.0, 200.0]])).round(4)
-        array([0.5833, 1.    ])
-    """
-    hit, false, missed, rest = _parts(areas)
-    classes = np.stack([ratio_or_nan(hit, hit + false + missed), ratio_or_nan(rest, rest + false + missed)])
-    return ratio_or_nan(np.nansum(classes, axis=0), np.sum(~np.isnan(classes), axis=0))
+    return ratio_or_nan(*AREA_RATIOS["pixel_accuracy"](areas))
 
 
 def dice(areas: Array) -> Array:
-    """Dice coefficient of the predicted and the reference foreground, NaN where neither has any.
-
-    ``Dice = 2 |P ∩ G| / (|P| + |G|)``, which is ``2 IoU / (1 + IoU)``.
+    """Dice coefficient of the predicted and the reference foreground, ``2 |P ∩ G| / (|P| + |G|)``.
 
     Args:
         areas: ``(..., 4)`` hit, false, missed, rest.
 
     Returns:
-        ``(...)`` in [0, 1].
+        ``(...)`` in [0, 1]; NaN where neither side has any foreground.
 
     Example:
         >>> round(float(dice(np.array([50.0, 0.0, 50.0, 100.0]))), 4)
         0.6667
     """
-    return ratio_or_nan(*_dice(areas))
+    return ratio_or_nan(*AREA_RATIOS["dice"](areas))
 
 
-def _dice(areas: Array) -> tuple[Array, Array]:
-    hit, false, missed, _ = _parts(areas)
-    return 2 * hit, 2 * hit + false + missed
+def class_mean_iou(areas: Array) -> Array:
+    """Mean of the IoUs of foreground and background; of the one class where the other has no area on either side.
+
+    Example:
+        >>> class_mean_iou(np.array([[50.0, 0.0, 50.0, 100.0], [0.0, 0.0, 0.0, 200.0]])).round(4)
+        array([0.5833, 1.    ])
+    """
+    hit, false, missed, rest = np.moveaxis(areas, -1, 0)
+    classes = np.stack([ratio_or_nan(hit, hit + false + missed), ratio_or_nan(rest, rest + false + missed)])
+    return ratio_or_nan(np.nansum(classes, axis=0), np.sum(~np.isnan(classes), axis=0))
 
 
-def _pixel_accuracy(areas: Array) -> tuple[Array, Array]:
-    hit, false, missed, rest = _parts(areas)
-    return hit + rest, hit + false + missed + rest
-
+#: Metrics that are ratios of sums over images: from areas, ``(..., 4)``, to numerators and denominators.
+AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
+    "pixel_accuracy": lambda areas: (areas[..., 0] + areas[..., 3], areas.sum(axis=-1)),
+    "dice": lambda areas: (2 * areas[..., 0], 2 * areas[..., 0] + areas[..., 1] + areas[..., 2]),
+}
 
 #: `of` takes areas, ``(..., 4)``, to values, ``(...)``.
 SEGMENTATION_METRICS: dict[str, Metric] = {
@@ -210,83 +132,48 @@ SEGMENTATION_METRICS: dict[str, Metric] = {
         "IoU of the areas inside boxes and of the areas outside, all images pooled; the mean of the two",
         class_mean_iou,
     ),
-    "foreground_iou": Metric(
-        "foreground IoU", "IoU of the union of predicted and the union of reference boxes, pooled", foreground_iou
-    ),
     "dice": Metric("Dice", "of the union of predicted and the union of reference boxes, all images pooled", dice),
 }
 
 
-#: Those of them that are ratios of sums over images, with their numerators and denominators.
-AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"dice": _dice, "pixel_accuracy": _pixel_accuracy}
-
-
-def segmentation_estimates(areas: Array, *, groups: Sequence[Any] | None = None) -> dict[str, Estimate]:
-    """Every metric over all images, with its 95 % interval over images or groups of images, see :mod:`.intervals`.
+def class_mean_iou_estimate(areas: Array, *, groups: Sequence[Any] | None = None) -> Estimate:
+    """:func:`class_mean_iou` of all images, which is no ratio of sums, with its 95 % interval.
 
     Args:
         areas: ``(images, 4)`` from :func:`segmentation_areas`.
         groups: the patient of each image, where known; the images of one patient are then left out together.
 
-    Returns:
-        By key of :data:`SEGMENTATION_METRICS` the pooled metric, and by the key with `_per_image` the mean over images.
-
     Example:
         >>> areas = np.array([[50.0, 0.0, 50.0, 100.0], [100.0, 0.0, 0.0, 100.0], [0.0, 0.0, 0.0, 200.0]])
-        >>> found = segmentation_estimates(areas)
-        >>> round(found["dice"].value, 4), round(found["dice_per_image"].value, 4)
-        (0.8571, 0.8333)
+        >>> round(class_mean_iou_estimate(areas).value, 4)
+        0.8194
     """
-    per_image = {key: metric.of(areas) for key, metric in SEGMENTATION_METRICS.items()}
-    table = np.concatenate([areas, *(_value_and_count(values) for values in per_image.values())], axis=1)
-    units = table if groups is None else sum_by_group(table, groups)
+    units = areas if groups is None else sum_by_group(areas, groups)
     total = units.sum(axis=0)
-    left_out = total - units
-    found = {}
-    for k, (key, metric) in enumerate(SEGMENTATION_METRICS.items()):
-        found[key] = Jackknifed(float(metric.of(total[:4])), metric.of(left_out[:, :4]), len(units)).estimate
-        found[f"{key}_per_image"] = jackknifed_ratio(units[:, 4 + 2 * k : 6 + 2 * k]).estimate
-    return found
+    return Jackknifed(float(class_mean_iou(total)), class_mean_iou(total - units), len(units)).estimate
 
 
-def _value_and_count(values: Array) -> Array:
-    """A mean over those images on which there is something to measure, as ``(images, 2)`` sums."""
-    return np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1)
+def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
+    """Hit, false, missed and rest, ``(b, 4)``, of images with equally many boxes, ``(b, n, 4)``, and of these sizes."""
+    ends = np.tile(sizes, 2)[:, None]
+    # An invalid box lies in a corner, where it has no area.
+    pred, gt, ignore = (
+        np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0) for boxes in (pred, gt, ignore)
+    )
+    whole = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
+    edges = np.concatenate([pred, gt, ignore, whole], axis=1)
+    xs, ys = (np.sort(edges[..., axis::2].reshape(len(edges), -1), axis=1) for axis in (0, 1))
+    cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]
+    found, asked, void = (_covered(boxes, xs, ys) for boxes in (pred, gt, ignore))
+    kept = asked | ~void
+    parts = (found & asked, found & ~asked & kept, ~found & asked, ~found & ~asked & kept)
+    return np.stack([(cells * part).sum(axis=(1, 2)) for part in parts], axis=1)
 
 
-def _parts(areas: Array) -> tuple[Array, Array, Array, Array]:
-    return areas[..., 0], areas[..., 1], areas[..., 2], areas[..., 3]
-
-
-def _inside_image(boxes: ArrayLike, argument: str, width: float, height: float) -> Boxes:
-    array = as_box_array(boxes, argument)
-    return np.clip(array[valid_boxes(array)], 0.0, [width, height, width, height])
-
-
-def _covered(boxes: Boxes, xs: Array, ys: Array) -> NDArray[np.bool_]:
-    """Which cells between neighbouring edges, (ys - 1, xs - 1), lie in a box; every box begins and ends at an edge."""
-    x1, y1, x2, y2 = boxes.T[:, :, None]
-    columns = (x1 <= xs[:-1]) & (xs[1:] <= x2)
-    rows = (y1 <= ys[:-1]) & (ys[1:] <= y2)
+def _covered(boxes: Array, xs: Array, ys: Array) -> NDArray[np.bool_]:
+    """Which cells between neighbouring edges, ``(b, ys - 1, xs - 1)``, lie in a box, which begins and ends at edges."""
+    x1, y1, x2, y2 = (boxes[..., side, None] for side in range(4))
+    columns = (x1 <= xs[:, None, :-1]) & (xs[:, None, 1:] <= x2)
+    rows = (y1 <= ys[:, None, :-1]) & (ys[:, None, 1:] <= y2)
     # Counted in float32, which matrix products are fast in.
-    return rows.T.astype(np.float32) @ columns.astype(np.float32) > 0
-
-
-def _mask_in_cells(mask: NDArray[np.bool_], xs: Array, ys: Array) -> Array:
-    """The area of the mask in every cell, (ys - 1, xs - 1)."""
-    shape = (int(ys[-1]), int(xs[-1]))
-    given = np.asarray(mask)
-    if given.dtype.kind != "b" or given.shape != shape or shape != (ys[-1], xs[-1]):
-        raise ValueError(
-            f"Expected a bool array of shape (height, width) = ({ys[-1]:g}, {xs[-1]:g}) for `mask`, got {given.dtype} "
-            f"of shape {given.shape}. Scale the mask to the image with nearest neighbours, and compare it with a "
-            "threshold."
-        )
-    return _parts_of_pixels(ys, shape[0]) @ given.astype(np.float64) @ _parts_of_pixels(xs, shape[1]).T
-
-
-def _parts_of_pixels(edges: Array, n: int) -> Array:
-    """How much of each of n pixels lies between each pair of neighbouring edges, (edges - 1, n)."""
-    pixels = np.arange(n)
-    low, high = edges[:-1, None], edges[1:, None]
-    return np.clip(np.minimum(high, pixels + 1) - np.maximum(low, pixels), 0.0, None)
+    return np.swapaxes(rows, 1, 2).astype(np.float32) @ columns.astype(np.float32) > 0

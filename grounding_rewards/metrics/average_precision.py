@@ -33,9 +33,9 @@ import numpy as np
 from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan, row_sums
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
+from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals, with_band
 from grounding_rewards.metrics.estimates import Metric
-from grounding_rewards.metrics.intervals import Jackknifed, Parts, blocks, drawn_groups, percentile_interval
+from grounding_rewards.metrics.intervals import Jackknifed, Parts, blocks
 from grounding_rewards.metrics.ranking import RankedBoxes, RankedImages, label_name, place_within, rank_boxes
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
@@ -46,7 +46,6 @@ def average_precision(
     *,
     label: str | None = None,
     interpolation: str = "101",
-    ties_together: bool = False,
 ) -> float:
     """Average precision of one label, or of all boxes of a ranking that compared no labels.
 
@@ -57,8 +56,6 @@ def average_precision(
         interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
             or over ``"all"`` recalls as VOC has done since, as in
             :class:`grounding_rewards.rewards.AveragePrecisionReward`.
-        ties_together: whether boxes of equal stated confidence are one point of the curve. COCO takes them one by one,
-            in the order of the images, on which its AP then depends.
 
     Returns:
         In [0, 1]; NaN without a reference box.
@@ -80,7 +77,7 @@ def average_precision(
     """
     t = ranked.threshold_index(iou_threshold)
     everyone = np.ones((1, ranked.images))
-    return float(_mean_ap([ranked.of_label(label)], [t], everyone, interpolation, ties_together)[0, 0])
+    return float(_mean_ap([ranked.of_label(label)], [t], everyone, interpolation)[0, 0])
 
 
 def mean_average_precision(
@@ -88,7 +85,6 @@ def mean_average_precision(
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
-    ties_together: bool = False,
 ) -> float:
     """Average precision, averaged over the labels that some image has and over IoU thresholds.
 
@@ -97,7 +93,6 @@ def mean_average_precision(
             one label.
         iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
         interpolation: as for :func:`average_precision`.
-        ties_together: as for :func:`average_precision`.
 
     Returns:
         In [0, 1]; NaN without a reference box.
@@ -120,7 +115,7 @@ def mean_average_precision(
     """
     chosen = _chosen(ranked, iou_thresholds)
     everyone = np.ones((1, ranked.images))
-    by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, everyone, interpolation, ties_together)
+    by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, everyone, interpolation)
     return float(by_threshold.mean(axis=0)[0])
 
 
@@ -129,7 +124,6 @@ def jackknifed_mean_average_precision(
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
-    ties_together: bool = False,
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> Jackknifed:
@@ -141,7 +135,6 @@ def jackknifed_mean_average_precision(
         ranked: as for :func:`mean_average_precision`.
         iou_thresholds: as for :func:`mean_average_precision`.
         interpolation: as for :func:`average_precision`.
-        ties_together: as for :func:`average_precision`.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
@@ -160,7 +153,7 @@ def jackknifed_mean_average_precision(
         (0.5, 0.251, 0.749)
     """
     parts, chosen = Parts.of(groups, ranked.images, seed), _chosen(ranked, iou_thresholds)
-    return _jackknifed(list(ranked.by_label.values()), chosen, interpolation, parts, seed, ties_together=ties_together)
+    return _jackknifed(list(ranked.by_label.values()), chosen, interpolation, parts, seed)
 
 
 def average_precision_by_label(
@@ -194,7 +187,6 @@ def precision_recall_curve(
     ranked: RankedImages,
     iou_threshold: float = 0.5,
     *,
-    label: str | None = None,
     name: str = "",
     groups: Sequence[Any] | None = None,
     resamples: int = 0,
@@ -205,7 +197,6 @@ def precision_recall_curve(
     Args:
         ranked: as for :func:`average_precision`.
         iou_threshold: as for :func:`average_precision`.
-        label: as for :func:`average_precision`.
         name: of the curve.
         groups: the patient of each image, where known.
         resamples: number of bootstrap resamples for a 95 % band, pointwise; no band without any.
@@ -229,16 +220,19 @@ def precision_recall_curve(
         >>> precision_recall_curve(rank_boxes([image], ranking="tied"))[1:3]
         (array([0.5]), array([1.]))
     """
-    boxes, t = ranked.of_label(label), ranked.threshold_index(iou_threshold)
-    read = _at_operating_point if ranked.ranking == "tied" else _at_levels
-    x, (y,) = read(boxes, t, np.ones((1, ranked.images)))
-    kept = ~np.isnan(y)
-    if not resamples:
-        return Curve(name, x[kept], y[kept])
-    units, weights = drawn_groups(groups, ranked.images, resamples, seed)
-    _, resampled = read(boxes.by_group(units), t, weights)
-    band = np.array([percentile_interval(column) for column in resampled.T])[kept].reshape(-1, 2)
-    return Curve(name, x[kept], y[kept], band[:, 0], band[:, 1])
+    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    if ranked.ranking == "tied":
+        points = _at_operating_point
+        found, predicted, references = totals(boxes, t).sum(axis=1)
+        x = ratio([found], [references])[: min(predicted, 1)]
+    else:
+        points, x = _at_levels, np.linspace(0.0, 1.0, 101)
+    if not boxes.references.any():
+        x = x[:0]
+    y = points(boxes, t, np.ones((1, ranked.images)))[0, : len(x)]
+    return with_band(
+        Curve(name, x, y), boxes, lambda grouped, weights, _: points(grouped, t, weights), groups, resamples, seed
+    )
 
 
 def _chosen(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
@@ -256,12 +250,11 @@ def _jackknifed(
     interpolation: str,
     parts: Parts,
     seed: int,
-    ties_together: bool = False,
 ) -> Jackknifed:
     """mAP, averaged over the chosen thresholds."""
     weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each, parts.halves(seed)])
     by_part = [boxes.by_group(parts.of_image) for boxes in ranked]
-    value, *others = _mean_ap(by_part, chosen, weights, interpolation, ties_together).mean(axis=0).tolist()
+    value, *others = _mean_ap(by_part, chosen, weights, interpolation).mean(axis=0).tolist()
     left_out, halves = np.array(others[: parts.parts]), np.array(others[parts.parts :])
     measured = halves[~np.isnan(halves)]
     # Too high by c m^-2/3, and on a half by 2^2/3 times that.
@@ -269,9 +262,7 @@ def _jackknifed(
     return Jackknifed(value, left_out, parts.units, bias)
 
 
-def _mean_ap(
-    ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str, ties_together: bool
-) -> Array:
+def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str) -> Array:
     """mAP at each chosen threshold under each row of weights of the images, ``(thresholds, rows)``."""
     check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
@@ -282,7 +273,7 @@ def _mean_ap(
         measured = own_weights @ own.references > 0
         labels += measured
         for row, t in enumerate(chosen):
-            total[row] += np.where(measured, _average_precision(own, t, own_weights, levels, ties_together), 0.0)
+            total[row] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
     return ratio_or_nan(total, labels)
 
 
@@ -295,9 +286,9 @@ def _in_its_images(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Ar
     return replace(ranked, image=number[ranked.image], references=ranked.references[images]), weights[:, images]
 
 
-def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None, ties_together: bool) -> Array:
+def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
     """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box."""
-    curves = list(_precision_recall(ranked, t, weights, ties_together))
+    curves = list(_precision_recall(ranked, t, weights))
     if not curves:
         return np.zeros(len(weights))
     parts = []
@@ -311,14 +302,12 @@ def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Arra
     return np.concatenate(parts)
 
 
-def _precision_recall(
-    ranked: RankedBoxes, t: int, weights: Array, ties_together: bool = False
-) -> Iterator[tuple[Array, Array]]:
+def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
     """For each block of rows of weights, recall and interpolated precision at each point, ``(rows, points)``.
 
     Yields nothing where no box is right.
     """
-    points = curve_points(ranked, t, one_by_one=ranked.ranking == "score" and not ties_together)
+    points = curve_points(ranked, t, one_by_one=ranked.ranking == "score")
     if not len(points.ends):
         return
     for block in blocks(weights, int(points.ends[-1])):
@@ -326,8 +315,8 @@ def _precision_recall(
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 
-def _at_levels(ranked: RankedBoxes, t: int, weights: Array) -> tuple[Array, Array]:
-    """Recall levels (101,) and the interpolated precision at each, ``(rows, 101)``; NaN without references."""
+def _at_levels(ranked: RankedBoxes, t: int, weights: Array) -> Array:
+    """The interpolated precision at 101 recalls, ``(rows, 101)``; NaN without references."""
     levels = np.linspace(0.0, 1.0, 101)
     read = [
         np.append(best, 0.0)[np.searchsorted(recall, levels, side="left")]
@@ -335,14 +324,13 @@ def _at_levels(ranked: RankedBoxes, t: int, weights: Array) -> tuple[Array, Arra
         for recall, best in zip(*block, strict=True)
     ]
     y = np.array(read) if read else np.zeros((len(weights), len(levels)))
-    return levels, np.where((weights @ ranked.references > 0)[:, None], y, np.nan)
+    return np.where((weights @ ranked.references > 0)[:, None], y, np.nan)
 
 
-def _at_operating_point(ranked: RankedBoxes, t: int, weights: Array) -> tuple[Array, Array]:
-    """Recall (1,) under the first row of weights, and precision, ``(rows, 1)``; NaN where it is undefined."""
+def _at_operating_point(ranked: RankedBoxes, t: int, weights: Array) -> Array:
+    """Precision of all boxes, ``(rows, 1)``; NaN where it is undefined."""
     hits, boxes, references = (weights @ totals(ranked, t).T).T
-    precision = np.where((boxes > 0) & (references > 0), ratio(hits, boxes), np.nan)
-    return ratio(hits, references)[:1], precision[:, None]
+    return np.where((boxes > 0) & (references > 0), ratio(hits, boxes), np.nan)[:, None]
 
 
 QUERY_AP = "query_ap_50"

@@ -49,7 +49,14 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.counts import BoxGroups, image_metrics, image_sums, label_groups, reference_sums
+from grounding_rewards.metrics.counts import (
+    BoxGroups,
+    MatchedImages,
+    image_metrics,
+    image_sums,
+    label_groups,
+    reference_sums,
+)
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finite_or_none, format_estimate, format_value
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
@@ -60,7 +67,7 @@ from grounding_rewards.metrics.intervals import (
     sum_by_group,
 )
 from grounding_rewards.metrics.ranking import SIZES
-from grounding_rewards.metrics.ranking_metrics import TIED_SHARE, RankingMetrics
+from grounding_rewards.metrics.ranking_metrics import RankingMetrics
 from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
@@ -349,15 +356,11 @@ def _ranked_changes(
     by_rank = RankingMetrics.of([*a, *b], label_matching)
     in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
-    # What images have in common is no metric of a unit.
-    tested = [key for key in metrics if key != TIED_SHARE]
-    one, other = ([run[key].as_mean for key in tested] for run in (in_a, in_b))
-    p_values = dict(zip(tested, swap_p_values(one, other, **drawn), strict=True))
-    nobody = Units(0, 0, 0)
+    p_values = swap_p_values(*([run[key].as_mean for key in metrics] for run in (in_a, in_b)), **drawn)
     return _with_holm(
         {
-            key: _change(metric, in_a[key], in_b[key], nobody, p_values.get(key, math.nan))
-            for key, metric in metrics.items()
+            key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)
+            for (key, metric), p in zip(metrics.items(), p_values, strict=True)
         }
     )
 
@@ -402,7 +405,7 @@ def _group_table(
 ) -> _Table:
     known = image_metrics(a)
     metrics = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
-    return _Table(metrics, *(reference_sums(run, groups, label_matching=label_matching) for run in (a, b)))
+    return _Table(metrics, *(reference_sums(MatchedImages(run, label_matching), groups) for run in (a, b)))
 
 
 def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:

@@ -19,20 +19,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
 from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
-from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Metric
+from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
 from grounding_rewards.metrics.ranking import Area, Mask, label_name, with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
@@ -51,7 +51,6 @@ _FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
 # The smallest number above 0: any overlap makes a pair.
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
-_BETA = 1.5
 _RECALL = "share of the reference boxes of all images that a box is right about"
 
 
@@ -87,6 +86,8 @@ class MatchedImages:
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
+    # What is known of the images whatever the label and size, so that `replace` need not match anew.
+    _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.label is not None and not label_name(self.label, self.label_matching):
@@ -106,6 +107,30 @@ class MatchedImages:
         """:meth:`counts` at IoU 0.5."""
         return self.counts(0.5)
 
+    def sums(self, keys: Iterable[str] | None = None) -> dict[str, Array]:
+        """Metrics of :data:`DETECTION_METRICS` as numerators and denominators of each image.
+
+        Args:
+            keys: of the metrics; None takes all.
+
+        Returns:
+            By key ``(images, 2)``, for :func:`grounding_rewards.metrics.intervals.ratio_estimates`.
+
+        Raises:
+            ValueError: a word is unknown, or a reference box has a blank label although labels are compared.
+
+        Example:
+            >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
+            ...                     gt_labels=["mass"])
+            >>> sums = MatchedImages([image]).sums()
+            >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
+            ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
+        """
+        return {
+            key: np.stack(DETECTION_METRICS[key].of(self), axis=1).astype(np.float64)
+            for key in (DETECTION_METRICS if keys is None else keys)
+        }
+
     @cached_property
     def right_labels(self) -> Sums:
         """Of the boxes of each image in the right place at IoU 0.5: how many have the finding's label, and how many
@@ -114,13 +139,11 @@ class MatchedImages:
         Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
         """
         outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
-        matched = outcomes.matched
         every = np.arange(len(self.images))
-        rule = "synonyms" if self.label_matching == "synonyms" else "exact"
-        codes = LabelCodes.of(*self._labels, rule)
-        image, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
-        pred = pad(codes.pred, self._pred.counts, every)[image, i]
-        gt = pad(codes.gt, self._gt.counts, every)[image, matched[image, i]]
+        codes = LabelCodes.of(*self._labels, "synonyms" if self.label_matching == "synonyms" else "exact")
+        image, i = np.nonzero(self._chosen(outcomes)[0] & (outcomes.matched >= 0))
+        pred = pad(codes.pred, self._boxes("pred").counts, every)[image, i]
+        gt = pad(codes.gt, self._boxes("gt").counts, every)[image, outcomes.matched[image, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
         if self.label is not None:
             own = label_name(self.label, self.label_matching)
@@ -129,11 +152,6 @@ class MatchedImages:
         agreed = stated & codes.agree(pred, gt)
         right, of = (np.bincount(image[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
-
-    @cached_property
-    def pairs(self) -> Outcomes:
-        """The boxes paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners."""
-        return self._outcomes(_ANY_OVERLAP, _FOR_IOU)
 
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
         """Which reference boxes a box is right about, ``(images, boxes)``, and which there are."""
@@ -149,12 +167,13 @@ class MatchedImages:
         """Of each reference box the IoU with its partner, 0 without one, ``(images, boxes)``; and which boxes there
         are.
 
-        Partners are those of :attr:`pairs`.
+        Boxes are paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners.
         """
-        _, there = self._chosen(self.pairs)
+        pairs = self._outcomes(_ANY_OVERLAP, _FOR_IOU)
+        _, there = self._chosen(pairs)
         ious = np.zeros(there.shape)
-        image, i = np.nonzero(self.pairs.matched >= 0)
-        ious[image, self.pairs.matched[image, i]] = self.pairs.iou[image, i]
+        image, i = np.nonzero(pairs.matched >= 0)
+        ious[image, pairs.matched[image, i]] = pairs.iou[image, i]
         return np.where(there, ious, 0.0), there
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[AnsweredImage, NDArray[np.int64], Mask]]:
@@ -175,46 +194,54 @@ class MatchedImages:
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious = np.array([_highest_scoring_iou(image) if len(image.gt) == 1 else 0.0 for image in self.images])
-        chosen = self.best_ious[1].sum(axis=1) if len(self.images) else np.zeros(0)
-        single = np.array([len(image.gt) == 1 for image in self.images], dtype=bool) & (chosen == 1)
-        return np.where(single, ious, 0.0), single.astype(np.float64)
+        ious, single = np.zeros(len(self.images)), self.best_ious[1].sum(axis=1) == 1
+        single &= self._boxes("gt").counts == 1
+        asked = [k for k in np.flatnonzero(single).tolist() if len(self.images[k].pred)]
+        if asked:
+            images = [self.images[k] for k in asked]
+            scores = [np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores) for image in images]
+            chosen = np.array([image.pred[one.argmax()] for image, one in zip(images, scores, strict=True)])
+            ious[asked] = pairwise_iou(chosen[:, None], np.array([image.gt for image in images]))[:, 0, 0]
+        return ious, single.astype(np.float64)
 
     @cached_property
     def is_read(self) -> Mask:
         """Whether an answer has a box or says that there is none, ``(images,)``."""
         return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
-    @cached_property
-    def _pred(self) -> BoxBatch:
-        return BoxBatch.of([with_broken_boxes(image).pred for image in self.images], "pred")
+    def _boxes(self, side: str) -> BoxBatch:
+        """The boxes of a side, `pred`, `gt` or `ignore`, of all images, broken ones among those that are predicted."""
+        if side not in self._known:
+            images = map(with_broken_boxes, self.images) if side == "pred" else self.images
+            self._known[side] = BoxBatch.of([getattr(image, side) for image in images], side)
+        return self._known[side]
 
-    @cached_property
-    def _gt(self) -> BoxBatch:
-        return BoxBatch.of([image.gt for image in self.images], "gt")
-
-    @cached_property
+    @property
     def _labels(self) -> tuple[list[str | None], list[str]]:
         """The labels of all predicted boxes, broken ones among them, and of all reference boxes."""
-        pred = chain.from_iterable(with_broken_boxes(image).pred_labels for image in self.images)
-        return list(pred), list(chain.from_iterable(image.gt_labels for image in self.images))
+        if "labels" not in self._known:
+            pred = chain.from_iterable(with_broken_boxes(image).pred_labels for image in self.images)
+            self._known["labels"] = list(pred), list(chain.from_iterable(image.gt_labels for image in self.images))
+        return self._known["labels"]
 
     def _hits(self, iou_threshold: float) -> Outcomes:
         return self._outcomes(iou_threshold, _FOR_HITS)
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
-        return reward.score_flat(
-            self._pred,
-            self._gt,
-            ignore=BoxBatch.of([image.ignore for image in self.images], "ignore"),
-            labels=reward.label_codes(*self._labels),
-        )
+        if reward not in self._known:
+            self._known[reward] = reward.score_flat(
+                self._boxes("pred"),
+                self._boxes("gt"),
+                ignore=self._boxes("ignore"),
+                labels=reward.label_codes(*self._labels),
+            )
+        return self._known[reward]
 
     def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
-        gt = _there(self._gt)
-        pred = _there(self._pred) & ~outcomes.ignored
+        gt = _there(self._boxes("gt"))
+        pred = _there(self._boxes("pred")) & ~outcomes.ignored
         matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
@@ -223,7 +250,7 @@ class MatchedImages:
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            own, of_gt = self._held(self.area, self._pred), self._held(self.area, self._gt)
+            own, of_gt = (self._held(self.area, self._boxes(side)) for side in ("pred", "gt"))
             gt &= of_gt
             pred &= np.where(matched >= 0, _take(of_gt, matched), own)
         return pred, gt
@@ -234,46 +261,14 @@ class MatchedImages:
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
-def detection_sums(
-    images: Sequence[AnsweredImage],
-    *,
-    label_matching: str = "ignore",
-    label: str | None = None,
-    area: Area | None = None,
-    keys: Iterable[str] | None = None,
-) -> dict[str, Array]:
-    """Metrics of :data:`DETECTION_METRICS` as numerators and denominators of each image.
-
-    Args:
-        images: with their answers.
-        label_matching: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label
-            of the finding, up to case and white space; ``"synonyms"``, or under one that
-            :func:`grounding_rewards.labels.are_synonyms` agrees with.
-        label: only this label; needs labels that are compared.
-        area: only boxes of this size.
-        keys: of the metrics; None takes all.
-
-    Returns:
-        By key ``(images, 2)``, for :func:`grounding_rewards.metrics.intervals.ratio_estimates`.
-
-    Raises:
-        ValueError: a word is unknown, a label is chosen and none is compared, or a reference box has a blank label
-            although labels are compared.
+def detection_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> dict[str, Array]:
+    """:meth:`MatchedImages.sums` of all boxes.
 
     Example:
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
-        ...                     gt_labels=["mass"])
-        >>> sums = detection_sums([image])
-        >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
-        ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
+        >>> detection_sums([AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]])])["hallucination_rate"].tolist()
+        [[1.0, 1.0]]
     """
-    matched = MatchedImages(images, label_matching, label, area)
-    return {
-        key: np.column_stack(
-            [np.asarray(part, dtype=np.float64) for part in DETECTION_METRICS[key].of(matched)]
-        ).reshape(-1, 2)
-        for key in (DETECTION_METRICS if keys is None else keys)
-    }
+    return MatchedImages(images, label_matching).sums()
 
 
 def _there(boxes: BoxBatch) -> Mask:
@@ -287,13 +282,6 @@ def _take(values: Mask, index: NDArray[np.int64]) -> Mask:
     return np.take_along_axis(values, np.maximum(index, 0), axis=1)
 
 
-def _highest_scoring_iou(image: AnsweredImage) -> float:
-    if not len(image.pred):
-        return 0.0
-    best = int(np.where(np.isnan(image.pred_scores), -np.inf, image.pred_scores).argmax())
-    return float(pairwise_iou(image.pred[[best]], image.gt)[0, 0])
-
-
 def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
     """A metric made of the counts n, m and tp at IoU 0.5."""
     return lambda images: sums(*images.counts_50)
@@ -305,11 +293,6 @@ def _recall(iou_threshold: float) -> Callable[[MatchedImages], Sums]:
         return tp, m
 
     return sums
-
-
-def _f_beta(beta: float) -> Callable[[MatchedImages], Sums]:
-    # F = (1 + β²) TP / ((1 + β²) TP + β² FN + FP) = (1 + β²) TP / (β² m + n)
-    return _at_50(lambda n, m, tp: ((1 + beta**2) * tp, beta**2 * m + n))
 
 
 def _mean_iou(images: MatchedImages) -> Sums:
@@ -338,12 +321,7 @@ DETECTION_METRICS: dict[str, Metric] = {
     "f1_50": Metric(
         "F1 at IoU 0.5",
         "boxes of all images pooled: twice the right boxes over predicted and reference boxes",
-        _f_beta(1.0),
-    ),
-    "f_beta_50": Metric(
-        f"F{_BETA} at IoU 0.5",
-        f"as F1, with missed findings weighing more: β = {_BETA}, the β of the rewards",
-        _f_beta(_BETA),
+        _at_50(lambda n, m, tp: (2 * tp, m + n)),
     ),
     "precision_50": Metric(
         "precision at IoU 0.5",
@@ -351,7 +329,6 @@ DETECTION_METRICS: dict[str, Metric] = {
         _at_50(lambda n, m, tp: (tp, n)),
         is_share=True,
     ),
-    "recall_30": Metric("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
     "recall_50": Metric("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
     "recall_75": Metric("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
     "accuracy_50": Metric(
@@ -399,13 +376,6 @@ DETECTION_METRICS: dict[str, Metric] = {
         lower_is_better=True,
         bounds=COUNT,
     ),
-    "count_bias": Metric(
-        "surplus of boxes",
-        "number of predicted minus number of reference boxes, mean over all images; below 0 where boxes are missing",
-        _at_50(lambda n, m, tp: (n - m, np.ones(len(n)))),
-        lower_is_better=None,
-        bounds=SIGNED,
-    ),
     "label_accuracy": Metric(
         "right label",
         "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "
@@ -444,13 +414,6 @@ SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRI
 #: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
 BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
 
-# The metrics that reference boxes have by themselves: what each earns, and which there are, both (images, boxes).
-_OF_REFERENCES: dict[str, Callable[[MatchedImages], tuple[NDArray[Any], Mask]]] = {
-    "mean_iou": lambda images: images.best_ious,
-    "recall_50": lambda images: images.found(0.5),
-    "recall_75": lambda images: images.found(0.75),
-}
-
 
 def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
     """The metrics that are ratios of sums, by key, in the order of tables: what two runs are compared by.
@@ -466,7 +429,7 @@ def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
 
 
 def image_sums(
-    images: Sequence[AnsweredImage], *, label_matching: str = "ignore", areas: Array | None = None
+    images: Sequence[AnsweredImage] | MatchedImages, *, label_matching: str = "ignore", areas: Array | None = None
 ) -> dict[str, Array]:
     """The numerators and denominators of every metric of :func:`image_metrics`, ``(images, 2)`` each.
 
@@ -474,7 +437,7 @@ def image_sums(
     are measured alike.
 
     Args:
-        images: answered images.
+        images: answered images, or what was matched of them already.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         areas: of :func:`grounding_rewards.metrics.areas.segmentation_areas`, where they are known already.
@@ -484,43 +447,17 @@ def image_sums(
         >>> image_sums([image])["f1_50"]
         array([[2., 3.]])
     """
-    areas = segmentation_areas(images) if areas is None else areas
+    matched = images if isinstance(images, MatchedImages) else MatchedImages(images, label_matching)
+    areas = segmentation_areas(matched.images) if areas is None else areas
     return {
-        **{key: mean_sums([metric.of(image) for image in images]) for key, metric in _reward_metrics(images).items()},
-        **detection_sums(images, label_matching=label_matching),
-        QUERY_AP: query_ap_sums(images, label_matching=label_matching),
+        **{
+            key: np.array([(sum(of) / len(of), 1.0) for of in map(metric.of, matched.images)])
+            for key, metric in _reward_metrics(matched.images).items()
+        },
+        **matched.sums(),
+        QUERY_AP: query_ap_sums(matched.images, label_matching=matched.label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
-
-
-def mean_sums(values: Sequence[Sequence[float]]) -> Array:
-    """The sums of a metric that is a mean over the answers to an image, then over images: ``(images, 2)``.
-
-    Example:
-        >>> mean_sums([[0.25, 0.75], [1.0]])
-        array([[0.5, 1. ],
-               [1. , 1. ]])
-    """
-    return np.array([(float(np.mean(of_image)), 1.0) for of_image in values], dtype=np.float64).reshape(-1, 2)
-
-
-def reference_ious(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
-    """The IoU of every reference box with its partner, 0 without one, in the order of the images.
-
-    Args:
-        images: answered images.
-        label_matching: as for :func:`image_sums`.
-
-    Returns:
-        ``(reference boxes of all images,)`` in [0, 1].
-
-    Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
-        >>> reference_ious([image])
-        array([0.5, 0. ])
-    """
-    ious, there = MatchedImages(images, label_matching).best_ious
-    return ious[there]
 
 
 def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact") -> BoxGroups:
@@ -545,30 +482,34 @@ def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact")
     return {spellings[name].most_common(1)[0][0]: names == name for name in by_frequency}
 
 
-def reference_sums(
-    images: Sequence[AnsweredImage], groups: BoxGroups, *, label_matching: str = "ignore"
-) -> dict[tuple[str, str], Array]:
+def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str, str], Array]:
     """Mean IoU and recall of groups of reference boxes: all that a label has where answers state no labels.
 
     Args:
-        images: answered images.
+        matched: images.
         groups: from :func:`label_groups`, for instance.
-        label_matching: as for :func:`image_sums`.
 
     Returns:
         By group and key the numerators and denominators, ``(images, 2)``.
 
     Example:
         >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
-        >>> reference_sums([image], label_groups([image]))["x", "mean_iou"]
+        >>> reference_sums(MatchedImages([image]), label_groups([image]))["x", "mean_iou"]
         array([[0.5, 1. ]])
     """
-    number = np.repeat(np.arange(len(images)), [len(image.gt) for image in images])
-    matched = MatchedImages(images, label_matching)
-    earned = {key: values[there] for key, (values, there) in ((key, of(matched)) for key, of in _OF_REFERENCES.items())}
+    images = len(matched.images)
+    number = np.repeat(np.arange(images), [len(image.gt) for image in matched.images])
+    earned = {
+        key: values[there]
+        for key, (values, there) in (
+            ("mean_iou", matched.best_ious),
+            ("recall_50", matched.found(0.5)),
+            ("recall_75", matched.found(0.75)),
+        )
+    }
     return {
         (name, key): np.stack(
-            [np.bincount(number[members], weights, len(images)) for weights in (values[members], None)], axis=1
+            [np.bincount(number[members], weights, images) for weights in (values[members], None)], axis=1
         )
         for name, members in groups.items()
         for key, values in earned.items()
@@ -589,3 +530,86 @@ def _reward_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
     }
     sampled = {key: metric for key, metric in _SAMPLED_METRICS.items() if all(map(len, map(metric.of, images)))}
     return {**rewards, **sampled}
+
+
+#: Sources, and labels, that have metrics of their own in the log of a training: more would bury the rest.
+MOST_GROUPS = 20
+
+
+class ImageGroups(NamedTuple):
+    """What a training logs for images of each source dataset, and for images with each label.
+
+    The names are settled before the first step, so that keys are the same at every step. A step without such an image
+    has no value.
+
+    sources: of datasets, as the column `source` names them.
+    labels: of reference boxes.
+    """
+
+    sources: tuple[str, ...]
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sources: Iterable[str | None], labels: Iterable[Iterable[str | None] | None]) -> ImageGroups:
+        """The most frequent sources and labels of the images of a training; none of a kind that has one name only.
+
+        Example:
+            >>> ImageGroups.of(["a", "a", None], [["mass"], [], ["nodule", "mass"]])
+            ImageGroups(sources=(), labels=('mass', 'nodule'))
+        """
+        return cls(_most_frequent(sources), _most_frequent(label for of_image in labels for label in of_image or ()))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """What :meth:`sums` is about, in its order.
+
+        Example:
+            >>> ImageGroups((), ("mass", "nodule")).keys
+            ('label/mass/reward', 'label/mass/recall', 'label/nodule/reward', 'label/nodule/recall')
+        """
+        named = [("source", name) for name in self.sources] + [("label", name) for name in self.labels]
+        return tuple(f"{kind}/{name}/{metric}" for kind, name in named for metric in ("reward", "recall"))
+
+    def sums(self, images: Sequence[AnsweredImage], rewards: ArrayLike) -> Array:
+        """Sums and counts behind the metrics, which add up over processes: a metric is the one over the other.
+
+        `reward` is the mean over the answers to images of the source, or to those that have the label; `recall` the
+        share of the reference boxes of the source, or of the label, that are found at IoU 0.5, whatever they are
+        called.
+
+        Args:
+            images: n answered images.
+            rewards: `(n,)`.
+
+        Returns:
+            `(keys, 2)`.
+
+        Example:
+            >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "nodule"],
+            ...                     pred=[[0, 0, 4, 4]])
+            >>> ImageGroups((), ("mass", "nodule")).sums([image], [0.5]).tolist()
+            [[0.5, 1.0], [1.0, 1.0], [0.5, 1.0], [0.0, 1.0]]
+        """
+        earned = np.asarray(rewards, dtype=np.float64)
+        found, there = MatchedImages(images).found(0.5)
+        groups = []
+        for source in self.sources:
+            on = np.array([image.source == source for image in images], dtype=bool)
+            groups.append((on, there & on[:, None]))
+        for label in self.labels:
+            boxes = np.zeros_like(there)
+            boxes[there] = [name == label for image in images for name in image.gt_labels]
+            groups.append((boxes.any(axis=1), boxes))
+        sums = [
+            pair
+            for on, boxes in groups
+            for pair in ((earned[on].sum(), on.sum()), ((found & boxes).sum(), boxes.sum()))
+        ]
+        return np.array(sums, dtype=np.float64).reshape(-1, 2)
+
+
+def _most_frequent(names: Iterable[str | None]) -> tuple[str, ...]:
+    counts = Counter(name for name in names if name)
+    # Among equals by name: the order of the images must not decide.
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_GROUPS]
+    return tuple(ranked) if len(ranked) > 1 else ()

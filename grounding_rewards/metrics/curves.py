@@ -14,7 +14,7 @@ curve: the first box of every image, the first two, and so on. It is no trade-of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,6 +120,33 @@ def totals(ranked: RankedBoxes, threshold: int) -> Indices:
     return np.stack([hits, boxes, ranked.references])
 
 
+def with_band(
+    curve: Curve,
+    boxes: RankedBoxes,
+    read: Callable[[RankedBoxes, Array, Indices], Array],
+    groups: Sequence[Any] | None,
+    resamples: int,
+    seed: int,
+) -> Curve:
+    """The curve with a 95 % band, pointwise percentiles of a bootstrap; as it is without any resampling.
+
+    Args:
+        curve: read from all images.
+        boxes: what it was read from.
+        read: from boxes by group, ``(resamples, groups)`` weights of the groups and their numbers of images, the values
+            of the curve at its points, ``(resamples, points)``.
+        groups: the patient of each image, where known; the images of one patient are then drawn together.
+        resamples: number of resamplings.
+        seed: of the resampling.
+    """
+    if not resamples or not len(curve.x):
+        return curve
+    units, weights = drawn_groups(groups, len(boxes.references), resamples, seed)
+    values = read(boxes.by_group(units), weights, np.bincount(units))
+    low, high = np.array([percentile_interval(column) for column in values.T]).T
+    return curve._replace(low=low, high=high)
+
+
 #: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
 FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
@@ -130,7 +157,6 @@ _MOST_POINTS = 200
 class Sensitivities(NamedTuple):
     """Sensitivity at fixed numbers of false boxes per image, and the mean over them, the FROC score."""
 
-    rates: tuple[float, ...]
     at_rates: tuple[Jackknifed, ...]
     mean: Jackknifed
 
@@ -140,7 +166,6 @@ def sensitivity_at_false_positives(
     rates: Sequence[float] = FROC_RATES,
     *,
     iou_threshold: float = 0.5,
-    label: str | None = None,
     groups: Sequence[Any] | None = None,
     seed: int = 0,
 ) -> Sensitivities:
@@ -150,7 +175,6 @@ def sensitivity_at_false_positives(
         ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`, by score or in the order of emission.
         rates: false boxes per image.
         iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
-        label: of the finding; None where labels were not compared.
         groups: the patient of each image, where known; the images of one patient are then left out together.
         seed: of what is left out.
 
@@ -184,22 +208,21 @@ def sensitivity_at_false_positives(
         raise ValueError(
             f"Expected numbers from 0 up for `rates`, got {list(rates)!r}. The usual ones are {FROC_RATES}."
         )
-    boxes, t, n = ranked.of_label(label), ranked.threshold_index(iou_threshold), ranked.images
-    parts = Parts.of(groups, n, seed)
+    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    parts = Parts.of(groups, ranked.images, seed)
     weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])
     of_part = np.bincount(parts.of_image, minlength=parts.parts)
     found = _sensitivities(boxes.by_group(parts.of_image), t, of_part, weights, np.asarray(rates))
     *at_rates, mean = (
         Jackknifed(float(column[0]), column[1:], parts.units) for column in (*found.T, found.mean(axis=1))
     )
-    return Sensitivities(tuple(rates), tuple(at_rates), mean)
+    return Sensitivities(tuple(at_rates), mean)
 
 
 def froc_curve(
     ranked: RankedImages,
     iou_threshold: float = 0.5,
     *,
-    label: str | None = None,
     name: str = "",
     groups: Sequence[Any] | None = None,
     resamples: int = 0,
@@ -210,7 +233,6 @@ def froc_curve(
     Args:
         ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`.
         iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
-        label: of the finding; None where labels were not compared.
         name: of the curve.
         groups: the patient of each image, where known.
         resamples: number of bootstrap resamples for a 95 % band of the sensitivity, pointwise; no band without any.
@@ -233,7 +255,7 @@ def froc_curve(
         >>> froc_curve(rank_boxes([image], ranking="tied"))[1:3]
         (array([1.]), array([1.]))
     """
-    boxes, t = ranked.of_label(label), ranked.threshold_index(iou_threshold)
+    boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
     x, y = _staircase(boxes, t, ranked.images)
@@ -242,17 +264,14 @@ def froc_curve(
     if len(x) > _MOST_POINTS:
         kept = np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(np.int64)
         x, y = x[kept], y[kept]
-    if not resamples:
-        return Curve(name, x, y)
-    units, weights = drawn_groups(groups, ranked.images, resamples, seed)
-    grouped = boxes.by_group(units)
-    if ranked.ranking == "tied":
+
+    def read(grouped: RankedBoxes, weights: Array, images: Indices) -> Array:
+        if ranked.ranking != "tied":
+            return _sensitivities(grouped, t, images, weights, x)
         hits, _, references = (weights @ totals(grouped, t).T).T
-        resampled = np.where(references > 0, ratio(hits, references), np.nan)[:, None]
-    else:
-        resampled = _sensitivities(grouped, t, np.bincount(units), weights, x)
-    band = np.array([percentile_interval(column) for column in resampled.T])
-    return Curve(name, x, y, band[:, 0], band[:, 1])
+        return np.where(references > 0, ratio(hits, references), np.nan)[:, None]
+
+    return with_band(Curve(name, x, y), boxes, read, groups, resamples, seed)
 
 
 def _staircase(ranked: RankedBoxes, t: int, images: int) -> tuple[Array, Array]:

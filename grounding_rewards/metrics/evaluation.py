@@ -11,7 +11,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,26 +20,26 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
-from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, segmentation_areas, segmentation_estimates
+from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, class_mean_iou_estimate, segmentation_areas
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
     jackknifed_mean_average_precision,
     precision_recall_curve,
 )
+from grounding_rewards.metrics.baselines import NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.counts import (
     BOUNDS,
     DETECTION_METRICS,
     SHARES,
-    detection_sums,
+    MatchedImages,
     image_metrics,
     image_sums,
     label_groups,
-    reference_ious,
     reference_sums,
 )
 from grounding_rewards.metrics.curves import Curve, froc_curve
 from grounding_rewards.metrics.estimates import Estimate, Metric, Metrics, estimate_as_json, estimate_from_json
-from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.intervals import Jackknifed, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, compares_labels
@@ -96,7 +96,7 @@ class Measures:
             raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {BAND_RESAMPLES} is usual.")
 
 
-class Group(NamedTuple):
+class GroupMetrics(NamedTuple):
     """The boxes of one label, size or source: the number of reference boxes, and metrics by key."""
 
     name: str
@@ -126,9 +126,9 @@ class Evaluation:
 
     systems: Mapping[str, Metrics]
     metrics: Mapping[str, Metric]
-    per_label: tuple[Group, ...]
-    per_size: tuple[Group, ...]
-    per_source: tuple[Group, ...]
+    per_label: tuple[GroupMetrics, ...]
+    per_size: tuple[GroupMetrics, ...]
+    per_source: tuple[GroupMetrics, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
     calibration: Calibration | None
@@ -149,7 +149,7 @@ class Evaluation:
         def plain(metrics: Metrics) -> dict[str, Any]:
             return {key: estimate_as_json(one) for key, one in metrics.items()}
 
-        def by_name(groups: Sequence[Group]) -> dict[str, Any]:
+        def by_name(groups: Sequence[GroupMetrics]) -> dict[str, Any]:
             return {group.name: {"boxes": group.boxes, **plain(group.metrics)} for group in groups}
 
         return {
@@ -198,34 +198,48 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     images = next(iter(systems.values()))
+    matched = MatchedImages(images, measures.label_matching)
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
     groups = patients_of(images)
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        boxes = ranked if answers is images else by_rank.rank(answers)
-        tables[system] = _estimates(answers, measures, by_rank, boxes, groups)
+        if answers is images:
+            tables[system] = _estimates(matched, measures, by_rank, ranked, groups)
+        else:
+            own = MatchedImages(answers, measures.label_matching)
+            # Nobody asks how sure it is what they would earn on other patients.
+            certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
+            together = [None] * len(answers) if certain else groups
+            found = _estimates(own, measures, by_rank, by_rank.rank(answers), together)
+            tables[system] = (
+                {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()} if certain else found
+            )
     on_progress("measuring by label, size and source")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)
+    known = {**by_rank.metrics(), **DETECTION_METRICS, **SEGMENTATION_METRICS, **image_metrics(images)}
+    if not compares_labels(images):
+        del known["label_accuracy"]
+    # Rewards come last, but for the one that the evaluation is about.
     metrics = {
-        key: metric
-        for key, metric in _known_metrics(images, by_rank, measures.reward).items()
-        if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
+        key: known[key]
+        for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *known])
+        if key in known and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
     pr_curves, froc_curves = _curves(images, measures, ranked["ap"], groups)
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,
-        per_label=tuple(_by_label(images, measures, ranked.get("map"), groups)),
-        per_size=tuple(_by_size(images, measures, by_rank.ranking, groups)),
+        per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
+        per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
-        calibration=calibration(images, label_matching=measures.label_matching),
-        ious=reference_ious(images, label_matching=measures.label_matching),
-        confusion=confusion(images, synonyms=measures.label_matching == "synonyms")
+        calibration=calibration(matched),
+        ious=matched.best_ious[0][matched.best_ious[1]],
+        confusion=confusion(matched, synonyms=measures.label_matching == "synonyms")
         if compares_labels(images)
         else None,
         robustness=tuple(robustness),
@@ -325,28 +339,17 @@ def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
 
 
 def _estimates(
-    images: Sequence[AnsweredImage],
+    matched: MatchedImages,
     measures: Measures,
     by_rank: RankingMetrics,
     ranked: Mapping[str, RankedImages],
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
-    areas = segmentation_areas(images)
-    sums = image_sums(images, label_matching=measures.label_matching, areas=areas)
-    found = ratio_estimates(sums, shares=SHARES, bounds=BOUNDS, groups=groups)
+    areas = segmentation_areas(matched.images)
+    found = ratio_estimates(image_sums(matched, areas=areas), shares=SHARES, bounds=BOUNDS, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     found |= {key: one.estimate for key, one in of_ranking.items()}
-    segmentation = segmentation_estimates(areas, groups=groups)
-    return {**found, **{key: segmentation[key] for key in SEGMENTATION_METRICS}}
-
-
-def _known_metrics(images: Sequence[AnsweredImage], by_rank: RankingMetrics, reward: str) -> dict[str, Metric]:
-    """Every metric in the order of the table; rewards come last, but for the one that the evaluation is about."""
-    found = {**by_rank.metrics(), **DETECTION_METRICS, **SEGMENTATION_METRICS, **image_metrics(images)}
-    if not compares_labels(images):
-        found.pop("label_accuracy")
-    first = [key for key in (_REWARD + reward, *_QUOTED) if key in found]
-    return {**{key: found[key] for key in first}, **found}
+    return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}
 
 
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -356,18 +359,19 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 def _by_label(
-    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages | None, groups: Sequence[Any] | None
-) -> Iterator[Group]:
+    matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Sequence[Any] | None
+) -> Iterator[GroupMetrics]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     compared = "exact" if ranked is None else ranked.label_matching
-    boxes = dict(islice(label_groups(images, compared).items(), _MOST_LABELS))
+    boxes = dict(islice(label_groups(matched.images, compared).items(), _MOST_LABELS))
     if not boxes:
         return
+    precisions: Mapping[str, Jackknifed] = {}
     if ranked is None:
-        sums = reference_sums(images, boxes, label_matching=measures.label_matching)
-        precisions = {}
+        sums = reference_sums(matched, boxes)
     else:
-        by_label = {name: detection_sums(images, label_matching=compared, label=name, keys=_BY_BOX) for name in boxes}
+        every = replace(matched, label_matching=compared)
+        by_label = {name: replace(every, label=name).sums(_BY_BOX) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
             ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
@@ -379,36 +383,36 @@ def _by_label(
     for name, members in boxes.items():
         precision = precisions.get(label_name(name, compared))
         metrics = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
-        yield Group(name or UNNAMED, int(members.sum()), metrics)
+        yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics)
 
 
 def _by_size(
-    images: Sequence[AnsweredImage], measures: Measures, ranking: str, groups: Sequence[Any] | None
-) -> Iterator[Group]:
+    matched: MatchedImages, measures: Measures, ranking: str, groups: Sequence[Any] | None
+) -> Iterator[GroupMetrics]:
+    rule = measures.label_matching
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(images, label_matching=measures.label_matching, area=area, keys=_BY_BOX)
+        sums = replace(matched, area=area).sums(_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = ratio_estimates(sums, shares=SHARES, groups=groups)
             # COCO's rule for sizes, as in every AP by area.
-            ranked = rank_boxes(
-                images, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
-            )
+            ranked = rank_boxes(matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area)
             ap = jackknifed_mean_average_precision(
                 ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed
             )
-            yield Group(name, boxes, {**found, "ap_50": ap.estimate})
+            found = ratio_estimates(sums, shares=SHARES, groups=groups)
+            yield GroupMetrics(name, boxes, {**found, "ap_50": ap.estimate})
 
 
-def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: RankingMetrics) -> Iterator[Group]:
+def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:
     """The metrics that are quoted, each over the images of one source; none where all are from one."""
     sources = sorted({image.source or _NO_SOURCE for image in images})
     for source in sources if len(sources) > 1 else ():
         own = [image for image in images if (image.source or _NO_SOURCE) == source]
-        found = _estimates(own, measures, by_rank, by_rank.rank(own), patients_of(own))
+        matched = MatchedImages(own, measures.label_matching)
+        found = _estimates(matched, measures, by_rank, by_rank.rank(own), patients_of(own))
         keys = (_REWARD + measures.reward, *_QUOTED, *_BY_BOX)
         metrics = {key: found[key] for key in dict.fromkeys(keys) if key in found}
-        yield Group(source, sum(len(image.gt) for image in own), metrics)
+        yield GroupMetrics(source, sum(len(image.gt) for image in own), metrics)
 
 
 def _curves(

@@ -1,9 +1,8 @@
-"""95 % intervals of metrics: of shares, of other ratios and of what is computed anew; and bands around curves.
+"""95 % intervals: of shares exact ones, of all other metrics by leaving out patients; and what bands are made of.
 
-Intervals of shares: how often something happens among images, boxes or answers, counted one by one.
-
-A bootstrap draws from what was seen, so where something never happened it never happens in any draw: 0 of 25 images
-would have the interval [0, 0]. The exact interval of the binomial distribution (Clopper and Pearson) says [0, 0.137].
+**Shares**: how often something happens among images, boxes or answers, counted one by one (:func:`share_estimate`).
+Where something was never seen, a bootstrap never draws it: 0 of 25 images would have the interval [0, 0]. The exact
+interval of the binomial distribution (Clopper and Pearson) says [0, 0.137].
 
 What is counted need not be independent: images of one patient are not, and neither are boxes of one image. As surveys
 do, the interval is that of as many independent observations as would be equally uncertain (Korn and Graubard),
@@ -15,15 +14,10 @@ t is the 97.5th percentile of Student's distribution. Where each unit has one th
 and Pearson's. Nothing can be said about how alike the things of a unit are where none or all happened: then n* = m, and
 no interval may be shorter at that end than it would be then.
 
-Sources: Clopper and Pearson, The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial,
-Biometrika 1934; Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts
-Estimated from Survey Data, Survey Methodology 1998.
-
-Intervals of metrics that are no shares: from how much each patient, left out, changes them.
-
-A metric ``v`` is taken again without each of the ``g`` units, patients or images, which gives ``v_(1) … v_(g)``. Where
-there are more than :data:`MOST_PARTS` units and taking it again is work, units are put at random into that many parts,
-and parts are left out. Then
+**All other metrics**: from how much each patient, left out, changes them (:class:`Jackknifed`). A metric ``v`` is taken
+again without each of the ``g`` units, patients or images, which gives ``v_(1) … v_(g)``. Where there are more than
+:data:`MOST_PARTS` units and taking it again is work, units are put at random into that many parts, and parts are left
+out. Then
 
     se² = (g - 1)/g Σ_k (v_(k) - mean)²
 
@@ -35,7 +29,7 @@ is how uncertain it is, and the interval is one that knows the ends of the scale
 * from 0 up, numbers of boxes for instance, Fay and Feuer's for weighted counts, of variance ``(se t / z)²``, where an
   event that was not seen weighs ``1/m``: with none among m units the upper end is ``3.69/m``, as it is for a Poisson
   number;
-* a metric without ends, or a difference, ``v ± t se``.
+* a difference, ``v ± t se``.
 
 What was never seen may still befall others: of m units, a share of at most ``u = 1 - 0.025^(1/m)``. So in [0, 1] the
 interval reaches down to ``v (1 - u)`` at least, and up to ``v + (1 - v) u``: a model that is right about all patients
@@ -47,21 +41,15 @@ chance, so that it is too high: as other monotone hulls, by about ``c m^-2/3``. 
 counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the metric less
 that. The metric itself is not changed.
 
-docs/simulated_metrics.md says how often the intervals hold the true metric; shares have intervals of their own,
-:mod:`grounding_rewards.metrics.shares`. Two runs on the same units, with the same seed, leave out the same ones, so
-that their metrics can be subtracted one by one.
+docs/simulated_metrics.md says how often the intervals hold the true metric. Two runs on the same units, with the same
+seed, leave out the same ones, so that their metrics can be subtracted one by one.
 
-Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Korn and Graubard, Survey Methodology 1998;
-Fay and Feuer, Confidence Intervals for Directly Standardized Rates, Statistics in Medicine 1997.
+**Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`drawn_groups`).
 
-Resampling of images, or of patients, whose images are drawn together because they are not independent.
-
-One resampling of the images is one row of counts, how often each image was drawn, and all resamplings of sums over
-images are matrix products. The bands around curves are percentiles of a bootstrap, point by point, and so are the
-intervals of readers' agreement; those of metrics are of :mod:`grounding_rewards.metrics.shares` and
-:mod:`grounding_rewards.metrics.jackknife`, which hold the true metric more often where images are few.
-
-Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
+Sources: Clopper and Pearson, The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial,
+Biometrika 1934; Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts
+Estimated from Survey Data, Survey Methodology 1998; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11
+and §13; Fay and Feuer, Confidence Intervals for Directly Standardized Rates, Statistics in Medicine 1997.
 """
 
 from __future__ import annotations
@@ -392,20 +380,17 @@ def ratio_estimates(
     }
 
 
-#: Resamplings of sums.
-RESAMPLES = 5_000
-
-# Counts that are in memory at once: 32 MB of float64.
-_CELLS = 1 << 22
 # Cells of the arrays of weights by boxes that are worked on at once.
 _WEIGHT_CELLS = 1 << 20
 
 
-def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+# All curves of an evaluation ask for the same resamplings.
+@lru_cache(maxsize=1)
+def resampling_counts(n: int, *, resamples: int, seed: int = 0) -> Array:
     """Draw ``n`` of ``n`` units with replacement, ``resamples`` times.
 
     Returns:
-        ``(resamples, n)`` float64: how often each unit was drawn; every row sums to ``n``.
+        ``(resamples, n)`` float64, read-only: how often each unit was drawn; every row sums to ``n``.
 
     Example:
         >>> resampling_counts(3, resamples=4).sum(axis=1)
@@ -413,46 +398,8 @@ def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> A
     """
     if n == 0:
         return np.zeros((resamples, 0))
-    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
-
-
-def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
-    """The column sums of every resampling; equal to ``resampling_counts(n) @ sums``, in little memory for any n.
-
-    Columns side by side, of several metrics or of several runs over the same units, see the same resamplings, so that
-    they can be compared resampling by resampling.
-
-    Args:
-        sums: ``(n, k)``, a row per unit that is drawn.
-        resamples: number of resamplings.
-        seed: of the resampling.
-
-    Returns:
-        ``(resamples, k)``.
-
-    Example:
-        >>> sums = np.array([[1.0, 2.0], [0.0, 5.0], [4.0, 1.0]])
-        >>> np.allclose(resampled_sums(sums, resamples=7), resampling_counts(3, resamples=7) @ sums)
-        True
-    """
-    n, k = sums.shape
-    if n == 0:
-        return np.zeros((resamples, k))
-    chunk = max(1, _CELLS // n)
-    counts = _counts(n, resamples, seed)
-    return np.concatenate(
-        [counts[start : start + chunk].astype(np.float64) @ sums for start in range(0, resamples, chunk)]
-    )
-
-
-def _counts(n: int, resamples: int, seed: int) -> NDArray[np.uint8 | np.uint16]:
-    """:func:`resampling_counts` of at least one unit, drawn in little memory."""
-    rng = np.random.default_rng(seed)
-    counts = np.empty((resamples, n), dtype=np.uint8 if n < 1 << 8 else np.uint16)
-    rows = max(1, _CELLS // n)
-    for start in range(0, resamples, rows):
-        size = min(rows, resamples - start)
-        counts[start : start + size] = rng.multinomial(n, np.full(n, 1 / n), size=size)
+    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
+    counts.flags.writeable = False
     return counts
 
 
@@ -494,15 +441,7 @@ def drawn_groups(
         (array([0, 1, 0]), (4, 2))
     """
     units = group_numbers(groups, images)
-    return units, _drawn(int(units.max(initial=-1)) + 1, resamples, seed)
-
-
-# All curves of an evaluation ask for the same resamplings.
-@lru_cache(maxsize=1)
-def _drawn(n: int, resamples: int, seed: int) -> Array:
-    weights = resampling_counts(n, resamples=resamples, seed=seed)
-    weights.flags.writeable = False
-    return weights
+    return units, resampling_counts(int(units.max(initial=-1)) + 1, resamples=resamples, seed=seed)
 
 
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:

@@ -5,22 +5,8 @@ rule for labels that the evaluation follows. A box that would be right but for i
 is the reference box in its place: it was not missed but called something else. Under ``label_matching="ignore"`` no box
 is of the wrong label, because no label counts.
 
-How boxes are shown, on pages and during a training: what became of them, and IoUs with as many digits as needed.
-
-Which label answers give to the findings of each label.
-
-Are boxes of a stated confidence right that often?
-
-A predicted box is right when it is a hit from the threshold on (see :mod:`grounding_rewards.metrics.counts`). Boxes are
-put in bins of equal width by their confidence; the expected calibration error is the mean over boxes of the distance
-between the mean confidence and the share of right boxes of their bin:
-
-    ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
-
-It says nothing about findings that were missed. It is never negative, so few boxes alone make it large: with 100 boxes
-of a perfectly calibrated model an ECE of 0.1 is nothing unusual.
-
-Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
+Beside it, from the same matching: how that is written on pages, which label answers give to the findings of each label
+(:func:`confusion`), and whether boxes of a stated confidence are right that often (:func:`calibration`).
 """
 
 from __future__ import annotations
@@ -28,13 +14,13 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
@@ -103,62 +89,24 @@ def outcomes_of(matched: MatchedImages) -> list[BoxOutcomes]:
         [('missed',), ('missed',)]
     """
     compared = matched.label_matching != "ignore"
-    return [
-        _outcomes(image, right, counted, iou, compared)
-        for (image, right, counted), iou in zip(
-            matched.by_image(IOU_THRESHOLD), _ious_of_images(matched.images), strict=True
+    found = []
+    for image, right, counted in matched.by_image(IOU_THRESHOLD):
+        iou = pairwise_iou(image.pred, image.gt)
+        mislabelled = _mislabelled(right, counted, iou) if compared else np.full(len(right), -1)
+        pred = np.where(
+            right >= 0, RIGHT, np.where(~counted, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE))
         )
-    ]
-
-
-def _ious_of_images(images: Sequence[AnsweredImage]) -> list[Array]:
-    """``pairwise_iou(pred, gt)`` of every image."""
-    pred, gt = (BoxBatch.of([getattr(image, name) for image in images], name) for name in ("pred", "gt"))
-    pairs = pred.counts * gt.counts
-    # Every pair of boxes of one image: no image has to be padded to the longest.
-    image = np.repeat(np.arange(len(images)), pairs)
-    place = np.arange(len(image)) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    i, j = np.divmod(place, gt.counts[image])
-    first_pred, first_gt = (np.cumsum(batch.counts) - batch.counts for batch in (pred, gt))
-    one, other = pred.flat[first_pred[image] + i], gt.flat[first_gt[image] + j]
-    flat = pairwise_iou(one[:, None], other[:, None]).reshape(-1)
-    return [
-        part.reshape(n, m)
-        for part, n, m in zip(np.split(flat, np.cumsum(pairs))[:-1], pred.counts, gt.counts, strict=True)
-    ]
-
-
-def _outcomes(
-    image: AnsweredImage, right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Array, compared: bool
-) -> BoxOutcomes:
-    """Of an image whose predicted boxes are right about these reference boxes, -1 for none.
-
-    Args:
-        image: with its answer.
-        right: ``(n,)``.
-        counted: ``(n,)`` whether the box counts.
-        iou: ``(n, m)``.
-        compared: whether labels are.
-    """
-    mislabelled = _mislabelled(right, counted, iou) if compared else np.full(len(right), -1)
-    pred = np.where(
-        right >= 0, RIGHT, np.where(~counted, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE))
-    )
-    gt = np.full(len(image.gt), MISSED, dtype=object)
-    gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
-    gt[right[right >= 0]] = FOUND
-    partners = np.maximum(right, mislabelled)
-    pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
-    (paired,) = np.nonzero(partners >= 0)
-    pred_ious[paired] = gt_ious[partners[paired]] = iou[paired, partners[paired]]
-    return BoxOutcomes(
-        tuple(pred.tolist()),
-        tuple(gt.tolist()),
-        pred_ious,
-        gt_ious,
-        tuple(None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist()),
-        tuple(None if compared else _renamed(image, i, place) for i, place in enumerate(right.tolist())),
-    )
+        gt = np.full(len(image.gt), MISSED, dtype=object)
+        gt[mislabelled[mislabelled >= 0]] = WRONG_LABEL
+        gt[right[right >= 0]] = FOUND
+        partners = np.maximum(right, mislabelled)
+        pred_ious, gt_ious = iou.max(axis=1, initial=0.0), iou.max(axis=0, initial=0.0)
+        (paired,) = np.nonzero(partners >= 0)
+        pred_ious[paired] = gt_ious[partners[paired]] = iou[paired, partners[paired]]
+        labels = tuple(None if place < 0 else image.gt_labels[place] for place in mislabelled.tolist())
+        renamed = tuple(None if compared else _renamed(image, i, place) for i, place in enumerate(right.tolist()))
+        found.append(BoxOutcomes(tuple(pred.tolist()), tuple(gt.tolist()), pred_ious, gt_ious, labels, renamed))
+    return found
 
 
 def _mislabelled(right: NDArray[np.int64], counted: NDArray[np.bool_], iou: Array) -> NDArray[np.int64]:
@@ -220,17 +168,6 @@ def has_sides(image: AnsweredImage) -> bool:
     return any(_SIDE.search(label) for label in (*image.gt_labels, *image.pred_labels) if label)
 
 
-def broken_count(image: AnsweredImage) -> int:
-    """How many boxes of the answer are broken: they count, and can't be drawn.
-
-    Example:
-        >>> from grounding_rewards.parsing import BrokenBox
-        >>> broken_count(AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]], broken=[BrokenBox(1)]))
-        1
-    """
-    return len(image.broken)
-
-
 def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
     """What became of the boxes of an image, in one line.
 
@@ -244,7 +181,7 @@ def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
 
 
 def _parts(image: AnsweredImage, outcomes: BoxOutcomes) -> Iterator[str]:
-    broken = broken_count(image)
+    broken = len(image.broken)
     if image.status == "unparseable":
         yield "unparseable"
     if image.is_normal:
@@ -312,16 +249,15 @@ class Confusion(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def confusion(images: Sequence[AnsweredImage], *, iou_threshold: float = 0.5, synonyms: bool = False) -> Confusion:
+def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
     """Count labels of reference boxes against those of the predicted boxes that they are paired with.
 
-    Boxes are paired from the threshold on, whatever their labels: as many as there can be. The labels are those of the
+    Boxes are paired from IoU 0.5 on, whatever their labels: as many as there can be. The labels are those of the
     reference boxes, the most frequent first, without regard to case and white space. Any other label of a predicted
     box is counted as :data:`ANOTHER_LABEL`, and a predicted box without a label as :data:`NO_LABEL`.
 
     Args:
-        images: answered images.
-        iou_threshold: IoU from which two boxes are a pair.
+        matched: images.
         synonyms: whether a predicted label may be another word for the finding
             (:func:`grounding_rewards.labels.are_synonyms`).
 
@@ -332,7 +268,7 @@ def confusion(images: Sequence[AnsweredImage], *, iou_threshold: float = 0.5, sy
     Example:
         >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
         ...                     pred=[[0, 0, 9, 9]], pred_labels=["Nodule"])
-        >>> found = confusion([image])
+        >>> found = confusion(MatchedImages([image]))
         >>> found.gt, found.pred
         (('mass', 'nodule', 'nothing'), ('mass', 'nodule', 'nothing'))
         >>> found.counts
@@ -340,27 +276,22 @@ def confusion(images: Sequence[AnsweredImage], *, iou_threshold: float = 0.5, sy
                [0, 0, 1],
                [0, 0, 0]])
     """
-    labels = tuple(
-        name for name, _ in Counter(_plain(one) for image in images for one in image.gt_labels).most_common()
-    )
-    columns: dict[tuple[str | None, str | None], str] = {}
+    pairs: Counter[tuple[str | None, str | None]] = Counter()
     cells: Counter[tuple[str, str]] = Counter()
-    for image, matched, counted in MatchedImages(images).by_image(iou_threshold):
-        found = matched.tolist()
-        partner_labels = [None if gt < 0 else _plain(image.gt_labels[gt]) for gt in found]
-        for place, label in enumerate(image.gt_labels):
-            if place not in found:
-                cells[_plain(label), NOTHING] += 1
-        for pred, gt, counts in zip(image.pred_labels, partner_labels, counted, strict=True):
+    for image, right, counted in replace(matched, label_matching="ignore").by_image(IOU_THRESHOLD):
+        gt_labels = [_plain(label) for label in image.gt_labels]
+        cells.update((gt_labels[k], NOTHING) for k in set(range(len(gt_labels))) - set(right.tolist()))
+        for label, place, counts in zip(image.pred_labels, right.tolist(), counted, strict=True):
             if counts:
-                if (pred, gt) not in columns:
-                    columns[pred, gt] = _column(pred, gt, labels, synonyms)
-                cells[NOTHING if gt is None else gt, columns[pred, gt]] += 1
-    extras = (ANOTHER_LABEL, NO_LABEL)
-    names = (*labels, *(extra for extra in extras if extra in columns.values()), NOTHING)
+                pairs[None if place < 0 else gt_labels[place], label] += 1
+    references = Counter(_plain(label) for image in matched.images for label in image.gt_labels)
+    labels = tuple(name for name, _ in references.most_common())
+    for (gt, pred), count in pairs.items():
+        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += count
+    used = {column for _, column in cells}
+    columns = (*labels, *(extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used), NOTHING)
     rows = (*labels, NOTHING)
-    counts = np.array([[cells[row, name] for name in names] for row in rows], dtype=np.int64)
-    return Confusion(rows, names, counts)
+    return Confusion(rows, columns, np.array([[cells[row, name] for name in columns] for row in rows], dtype=np.int64))
 
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:
@@ -397,18 +328,17 @@ class Calibration(NamedTuple):
     error: float
 
 
-def calibration(
-    images: Iterable[AnsweredImage], *, iou_threshold: float = 0.5, label_matching: str = "ignore"
-) -> Calibration | None:
-    """How often boxes of a stated confidence are right, in ten bins.
+def calibration(matched: MatchedImages) -> Calibration | None:
+    """How often boxes of a stated confidence are right, in ten bins of equal width.
 
-    Left out are ignored boxes and boxes without a confidence in [0, 1].
+    The expected calibration error is the mean over boxes of the distance between the mean confidence and the share of
+    right boxes of their bin:
 
-    Args:
-        images: answered images.
-        iou_threshold: IoU from which a box is right.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
-            label.
+        ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
+
+    It says nothing about findings that were missed. It is never negative, so few boxes alone make it large: with 100
+    boxes of a perfectly calibrated model an ECE of 0.1 is nothing unusual. Left out are ignored boxes and boxes without
+    a confidence in [0, 1].
 
     Returns:
         The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
@@ -416,12 +346,14 @@ def calibration(
     Example:
         >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
         ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
-        >>> found = calibration([image])
+        >>> found = calibration(MatchedImages([image]))
         >>> found.confidence, found.precision, found.counts, round(found.error, 2)
         (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
+
+    Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
     """
     scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for image, found, counted in MatchedImages(tuple(images), label_matching=label_matching).by_image(iou_threshold):
+    for image, found, counted in matched.by_image(IOU_THRESHOLD):
         kept = counted & (image.pred_scores >= 0) & (image.pred_scores <= 1)
         scores.append(image.pred_scores[kept])
         right.append(found[kept] >= 0)

@@ -24,17 +24,17 @@ Sizes of boxes: parts of the image, or COCO's, in pixels of the image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain, compress
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import Boxes, box_area, positions
+from grounding_rewards.boxes import BoxBatch, Boxes, box_area, positions
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
@@ -154,7 +154,6 @@ class RankedImages:
         iou_thresholds: at which boxes were matched.
         ranking: how boxes were ranked.
         label_matching: how boxes were put under labels; ``"ignore"`` where all are together.
-        tied_share: see :func:`tied_share`.
     """
 
     by_label: Mapping[str, RankedBoxes]
@@ -162,7 +161,6 @@ class RankedImages:
     iou_thresholds: tuple[float, ...]
     ranking: str
     label_matching: str
-    tied_share: float
 
     def of_label(self, label: str | None) -> RankedBoxes:
         """The boxes of one label; without a label, all boxes of a ranking that compared none.
@@ -176,16 +174,10 @@ class RankedImages:
             array([1])
         """
         name = label_name(label, self.label_matching)
-        if label is None and self.label_matching != "ignore":
+        if not name and (label is not None or self.label_matching != "ignore"):
             raise ValueError(
-                f"Expected a label for `label`, got None with label_matching={self.label_matching!r}. Name a finding, "
-                'rank with label_matching="ignore" to take all boxes together, or take mean_average_precision.'
-            )
-        if label is not None and not name:
-            raise ValueError(
-                f"Expected a label that is compared for `label`, got {label!r} with "
-                f'label_matching={self.label_matching!r}. Name a finding, and rank with label_matching="exact" or '
-                '"synonyms".'
+                f"Expected a label for `label` where labels are compared, and none where not, got {label!r} with "
+                f"label_matching={self.label_matching!r}. Name a finding, or rank with another label_matching."
             )
         none = np.zeros((len(self.iou_thresholds), 0), dtype=bool)
         nobody = np.zeros(0, dtype=np.int64)
@@ -250,55 +242,70 @@ def rank_boxes(
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
     """
-    _check(iou_thresholds, ranking, label_matching, max_detections)
-    found = _collect(images, label_matching, together)
-    stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
-    order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
-    place = place_within(found.pred_entry[order])
+    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
+        raise ValueError(
+            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
+        )
+    check_word("ranking", ranking, RANKINGS)
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    images = [with_broken_boxes(image) for image in images]
+    pred, gt, ignore = (
+        BoxBatch.of([getattr(image, name) for image in images], name) for name in ("pred", "gt", "ignore")
+    )
+    pred_texts = list(chain.from_iterable(image.pred_labels for image in images))
+    gt_texts = list(chain.from_iterable(image.gt_labels for image in images))
+    divided_by = "ignore" if together else label_matching
+    names, pred_label, gt_label = _numbered(pred_texts, gt_texts, divided_by)
+    codes = None
+    if label_matching == "synonyms" or (together and label_matching != "ignore"):
+        codes = LabelCodes.of(pred_texts, gt_texts, label_matching)
+
+    # An entry is an image and a label: image * labels + label. A predicted box without a label is in none.
+    every = np.arange(len(images))
+    pred_image, gt_image = np.repeat(every, pred.counts), np.repeat(every, gt.counts)
+    pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
+    scores = np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])
+    stated = np.where(np.isnan(scores), np.inf, -scores)
+    order = np.lexsort((stated if ranking == "score" else place_within(pred_image), pred_entry))
+    order = order[pred_label[order] >= 0]
+    place = place_within(pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
-    gt_order = np.argsort(found.gt_entry, kind="stable")
-    entries = np.unique(np.concatenate([found.pred_entry, found.gt_entry]))
-    images_of_entries, label_of_entries = np.divmod(entries, len(found.labels))
+    gt_order = np.argsort(gt_entry, kind="stable")
+    pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
+    entries = np.unique(np.concatenate([pred_entry, gt_entry]))
 
     image_areas = np.array([image.width * image.height for image in images], dtype=np.float64)
-    wanted, own = _sizes(found, image_areas, area)
+    area = area or Area(-np.inf, np.inf)
+    of_size = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
+    wanted = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
     matched = _match_entries(
         _Entries(
-            pred=found.pred[order],
-            n=_counts(found.pred_entry[order], entries),
-            gt=found.gt[gt_order],
-            m=_counts(found.gt_entry[gt_order], entries),
-            wanted=wanted[gt_order],
-            regions=found.regions,
-            k=found.region_counts,
-            images=images_of_entries,
-            pred_codes=None if found.codes is None else found.codes.pred[order],
-            gt_codes=None if found.codes is None else found.codes.gt[gt_order],
-            codes=found.codes,
+            pred=pred.flat[order],
+            n=_counts(pred_entry, entries),
+            gt=gt.flat[gt_order],
+            m=_counts(gt_entry, entries),
+            wanted=wanted,
+            ignore=ignore,
+            images=entries // len(names),
+            agree=None
+            if codes is None
+            else lambda rows, columns: codes.agree(codes.pred[order][rows], codes.gt[gt_order][columns]),
         ),
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
     # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
-    counts = hit | ((matched == _NOTHING) & own[order])
+    counts = hit | ((matched == _NOTHING) & of_size)
     key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
-    pred_label = np.repeat(label_of_entries, _counts(found.pred_entry[order], entries))
-    image = found.pred_entry[order] // len(found.labels)
-    gt_image, gt_label = np.divmod(found.gt_entry, len(found.labels))
-    by_label = {
-        name: RankedBoxes(
-            image[pred_label == i],
-            key[pred_label == i],
-            hit[:, pred_label == i],
-            counts[:, pred_label == i],
-            np.bincount(gt_image[(gt_label == i) & wanted], minlength=len(images)),
-            ranking,
+    by_label = {}
+    for number, name in enumerate(names):
+        own, asked = pred_entry % len(names) == number, (gt_entry % len(names) == number) & wanted
+        references = np.bincount(gt_entry[asked] // len(names), minlength=len(images))
+        by_label[name] = RankedBoxes(
+            pred_entry[own] // len(names), key[own], hit[:, own], counts[:, own], references, ranking
         )
-        for i, name in enumerate(found.labels)
-    }
-    divided_by = "ignore" if together else label_matching
-    return RankedImages(by_label, len(images), tuple(iou_thresholds), ranking, divided_by, tied_share(images))
+    return RankedImages(by_label, len(images), tuple(iou_thresholds), ranking, divided_by)
 
 
 def label_name(label: str | None, label_matching: str) -> str:
@@ -362,51 +369,17 @@ def states_confidences(images: Sequence[AnsweredImage]) -> bool:
     return not any(np.isnan(image.pred_scores).any() for image in images)
 
 
-def tied_share(images: Sequence[AnsweredImage]) -> float:
-    """The share of the predicted boxes whose stated confidence a box of another image has too; NaN without a box.
-
-    By COCO's rules these boxes are ranked in the order of the images, and so AP depends on that order.
-
-    Example:
-        >>> images = [AnsweredImage(name, 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.9]) for name in "ab"]
-        >>> tied_share(images), tied_share(images[:1])
-        (1.0, 0.0)
-    """
-    scores = np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])
-    number = {name: k for k, name in enumerate(dict.fromkeys(image.id for image in images))}
-    image = np.repeat([number[image.id] for image in images], [len(image.pred) for image in images]).astype(np.int64)
-    _, value = np.unique(scores, return_inverse=True)
-    # Of each confidence the images that state it.
-    stated = np.unique(np.column_stack([value, image]), axis=0)[:, 0]
-    tied = (np.bincount(stated, minlength=len(scores))[value] > 1) & ~np.isnan(scores)
-    return float(tied.mean()) if len(scores) else float("nan")
-
-
 # What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
 _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
 
-class _Collected(NamedTuple):
-    """The boxes of all images one after the other; an entry is an image and label, ``image * len(labels) + label``."""
-
-    labels: list[str]
-    pred: Boxes
-    pred_entry: Indices
-    place: Indices
-    scores: Array
-    gt: Boxes
-    gt_entry: Indices
-    regions: Boxes
-    region_counts: Indices
-    codes: LabelCodes | None
-
-
-def _collect(images: Sequence[AnsweredImage], label_matching: str, together: bool) -> _Collected:
-    images = [with_broken_boxes(image) for image in images]
-    compared = label_matching != "ignore" and not together
-    naming = label_matching if compared else "ignore"
-    gt_names = [label_name(label, naming) for image in images for label in image.gt_labels]
-    pred_names = [label_name(label, naming) for image in images for label in image.pred_labels]
+def _numbered(
+    pred: Sequence[str | None], gt: Sequence[str | None], label_matching: str
+) -> tuple[list[str], Indices, Indices]:
+    """The names of all labels, in the order of the alphabet, and of every box its number among them, -1 for none."""
+    gt_names = [label_name(label, label_matching) for label in gt]
+    pred_names = [label_name(label, label_matching) for label in pred]
+    compared = label_matching != "ignore"
     if compared and not all(gt_names):
         raise ValueError(
             "Expected a label for every reference box for `images`, got a blank one. "
@@ -414,35 +387,10 @@ def _collect(images: Sequence[AnsweredImage], label_matching: str, together: boo
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
-    n = np.array([len(image.pred) for image in images], dtype=np.int64)
-    m = np.array([len(image.gt) for image in images], dtype=np.int64)
-    every = np.arange(len(images))
-    # A predicted box without a label belongs to no entry.
-    label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
-    kept = label >= 0
-    codes = None
-    if label_matching == "synonyms" or (together and label_matching != "ignore"):
-        codes = LabelCodes.of(
-            compress(chain.from_iterable(image.pred_labels for image in images), kept),
-            chain.from_iterable(image.gt_labels for image in images),
-            label_matching,
-        )
-    return _Collected(
-        labels=names,
-        pred=_joined([image.pred for image in images])[kept],
-        pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
-        place=place_within(np.repeat(every, n))[kept],
-        scores=np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])[kept],
-        gt=_joined([image.gt for image in images]),
-        gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
-        regions=_joined([image.ignore for image in images]),
-        region_counts=np.array([len(image.ignore) for image in images], dtype=np.int64),
-        codes=codes,
+    of_pred, of_gt = (
+        np.array([number.get(one, -1) for one in side], dtype=np.int64) for side in (pred_names, gt_names)
     )
-
-
-def _joined(box_arrays: Sequence[Boxes]) -> Boxes:
-    return np.concatenate([np.zeros((0, 4)), *box_arrays])
+    return names, of_pred, of_gt
 
 
 def place_within(entries: Indices) -> Indices:
@@ -456,25 +404,33 @@ def place_within(entries: Indices) -> Indices:
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
 
 
+def rows_of_one_shape(counts: Sequence[Sequence[int]], cells: Callable[..., int]) -> Iterator[Indices]:
+    """Rows whose counts are equal, so that they can be one array without padding, some at a time.
+
+    Args:
+        counts: of boxes in each row.
+        cells: how many cells of an array a row with these counts needs; about a million are worked on at once.
+
+    Example:
+        >>> [rows.tolist() for rows in rows_of_one_shape([(1, 2), (0, 2), (1, 2)], lambda n, m: n * m)]
+        [[1], [0, 2]]
+    """
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for row, shape in enumerate(counts):
+        rows.setdefault(tuple(shape), []).append(row)
+    for shape, same in sorted(rows.items()):
+        yield from np.array_split(np.array(same), max(1, -(-len(same) * cells(*shape) // _CELLS)))
+
+
 def _counts(ordered: Indices, entries: Indices) -> Indices:
     return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
-
-
-def _sizes(found: _Collected, image_areas: Array, area: Area | None) -> tuple[Mask, Mask]:
-    """Which reference boxes, and which predicted boxes, are of the wanted size."""
-    if area is None:
-        return np.ones(len(found.gt), dtype=bool), np.ones(len(found.pred), dtype=bool)
-    wanted, own = (
-        area.holds(box_area(boxes), image_areas[entry // len(found.labels)])
-        for boxes, entry in ((found.gt, found.gt_entry), (found.pred, found.pred_entry))
-    )
-    return wanted, own
 
 
 class _Entries(NamedTuple):
     """The boxes of all entries one after the other, predicted ones in the order of the ranking.
 
-    ``n``, ``m`` and ``k`` are numbers of predicted boxes, of reference boxes and, by image, of ignored regions.
+    ``n`` and ``m`` are numbers of predicted and of reference boxes, ``ignore`` has the regions of every image, and
+    ``agree`` says whose labels agree, by the places of predicted and of reference boxes; None where any do.
     """
 
     pred: Boxes
@@ -482,47 +438,37 @@ class _Entries(NamedTuple):
     gt: Boxes
     m: Indices
     wanted: Mask
-    regions: Boxes
-    k: Indices
+    ignore: BoxBatch
     images: Indices
-    pred_codes: Array | None
-    gt_codes: Array | None
-    codes: LabelCodes | None
+    agree: Callable[[Indices, Indices], Mask] | None
 
 
 def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: bool) -> NDArray[np.int8]:
     """What each predicted box is matched with at each threshold, ``(thresholds, n)``."""
     result = np.full((len(thresholds), len(entries.pred)), _NOTHING, dtype=np.int8)
-    shapes = np.column_stack([entries.n, entries.m, entries.k[entries.images]])
-    # Entries of one shape are one array, without padding.
-    for shape in np.unique(shapes, axis=0):
-        n, m, k = shape.tolist()
+    shapes = np.column_stack([entries.n, entries.m, entries.ignore.counts[entries.images]]).tolist()
+    for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
+        b, (n, m, k) = len(rows), shapes[rows[0]]
         if not n or not m + k:
             continue
-        same = np.flatnonzero((shapes == shape).all(axis=1))
-        for rows in np.array_split(same, -(-len(same) * n * (m + k) // _CELLS)):
-            pred, gt = positions(entries.n, rows), positions(entries.m, rows)
-            b = len(rows)
-            p, g = entries.pred[pred].reshape(b, n, 4), entries.gt[gt].reshape(b, m, 4)
-            iou = pairwise_iou(p, g)
-            if entries.codes is not None and entries.pred_codes is not None and entries.gt_codes is not None:
-                labels = entries.pred_codes[pred].reshape(b, n, 1), entries.gt_codes[gt].reshape(b, 1, m)
-                iou = np.where(entries.codes.agree(*labels), iou, 0.0)
-            regions = entries.regions[positions(entries.k, entries.images[rows])].reshape(b, k, 4)
-            order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
-            matched = _match(
-                np.take_along_axis(iou, order[..., None], axis=1),
-                np.take_along_axis(covered_share(p, regions), order, axis=1),
-                entries.wanted[gt].reshape(b, m),
-                thresholds,
-            )
-            back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
-            result[:, pred] = np.swapaxes(back, 0, 1).reshape(len(thresholds), -1)
+        pred, gt = positions(entries.n, rows), positions(entries.m, rows)
+        boxes = entries.pred[pred].reshape(b, n, 4)
+        iou = pairwise_iou(boxes, entries.gt[gt].reshape(b, m, 4))
+        if entries.agree is not None:
+            iou = np.where(entries.agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
+        regions = entries.ignore.take(entries.images[rows]).flat.reshape(b, k, 4)
+        order = np.tile(np.arange(n), (b, 1))
+        if most_overlap_first:
+            order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
+        matched = _match(
+            np.take_along_axis(iou, order[..., None], axis=1),
+            np.take_along_axis(covered_share(boxes, regions), order, axis=1),
+            entries.wanted[gt].reshape(b, m),
+            thresholds,
+        )
+        back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+        result[:, pred] = np.swapaxes(back, 0, 1).reshape(len(thresholds), -1)
     return result
-
-
-def _by_overlap(iou: Array) -> Indices:
-    return np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
 
 
 def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
@@ -557,16 +503,3 @@ def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray
         taken |= chosen & ~(ignored & (covered >= best))[..., None]
         matched[..., i] = np.where(hit, _WANTED, np.where(ignored | chosen.any(axis=2), _UNWANTED, _NOTHING))
     return matched
-
-
-def _check(iou_thresholds: Sequence[float], ranking: str, label_matching: str, max_detections: int) -> None:
-    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
-        raise ValueError(
-            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
-        )
-    check_word("ranking", ranking, RANKINGS)
-    check_word("label_matching", label_matching, LABEL_MATCHING)
-    if max_detections < 1:
-        raise ValueError(
-            f"Expected a positive whole number for `max_detections`, got {max_detections!r}. COCO takes 100."
-        )

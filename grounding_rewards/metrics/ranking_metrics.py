@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
 from grounding_rewards.metrics.curves import FROC_RATES, sensitivity_at_false_positives
-from grounding_rewards.metrics.estimates import SIGNED, Metric
+from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.intervals import Jackknifed
 from grounding_rewards.metrics.ranking import (
     COCO_THRESHOLDS,
@@ -22,13 +20,12 @@ from grounding_rewards.metrics.ranking import (
     label_name,
     rank_boxes,
     states_confidences,
-    tied_share,
 )
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
-AP_THRESHOLDS = (0.3, 0.4, 0.5)
-#: Key of the share of boxes whose confidence a box of another image has too.
-TIED_SHARE = "tied_share"
+AP_THRESHOLDS = (0.5,)
+# Rates of false boxes that have a sensitivity of their own; the FROC score is the mean over more.
+_SHOWN_RATES = FROC_RATES[:4]
 # Beginning of the key → name of the kind of average precision, and over what it is.
 _KINDS = {"ap": ("AP", "all boxes together"), "map": ("mAP", "mean over labels")}
 # What makes a box right where all are together.
@@ -46,14 +43,11 @@ class RankingMetrics(NamedTuple):
     average_precisions: its kinds: `ap`, of all boxes together, or `map`, the beginning of the key, and how labels are
         compared.
     iou_thresholds: of average precision, each a metric of its own.
-    has_ties: whether boxes of several images state equal confidences, so that COCO's average precision depends on the
-        order of the images; then one that does not stands beside it.
     """
 
     ranking: str
     average_precisions: tuple[tuple[str, str], ...]
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
-    has_ties: bool = False
 
     @classmethod
     def of(
@@ -77,9 +71,7 @@ class RankingMetrics(NamedTuple):
         kinds = [("ap", label_matching)]
         if compares_labels(images):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
-        return cls(
-            "score" if stated else "tied", tuple(kinds), tuple(iou_thresholds), stated and tied_share(images) > 0
-        )
+        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
 
     @property
     def thresholds(self) -> dict[str, tuple[float, ...]]:
@@ -115,35 +107,16 @@ class RankingMetrics(NamedTuple):
                     f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
                     f"average precision, {over}; {order}",
                 )
-        if self.has_ties:
-            iou = self._tied_threshold
-            for prefix, _ in self.average_precisions:
-                name, over = _KINDS[prefix]
-                found[f"{prefix}_{100 * iou:g}_ties"] = Metric(
-                    f"{name} at IoU {iou:g}, ties together",
-                    f"average precision, {over}; boxes of equal confidence are one point of the curve, so that the "
-                    "order of the images decides nothing",
-                )
-            found[TIED_SHARE] = Metric(
-                "boxes of tied confidence",
-                "share of the predicted boxes whose confidence a box of another image has too: the more there are, the "
-                "more the average precision of COCO's rules depends on the order of the images",
-                lower_is_better=None,
-            )
         if by_score:
             found["froc"] = Metric(
                 "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
             )
-            for rate in FROC_RATES:
+            for rate in _SHOWN_RATES:
                 found[f"sensitivity_{rate:g}"] = Metric(
                     f"sensitivity at {rate:g} false boxes per image",
                     "share of the reference boxes found at IoU 0.5 where that many false boxes per image are accepted",
                 )
         return found
-
-    @property
-    def _tied_threshold(self) -> float:
-        return 0.5 if 0.5 in self.iou_thresholds else self.iou_thresholds[0]
 
     def rank(self, images: Sequence[AnsweredImage], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedImages]:
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
@@ -196,19 +169,13 @@ class RankingMetrics(NamedTuple):
             for prefix, boxes in ranked.items()
             for key, several in self.thresholds.items()
         }
-        if self.has_ties:
-            iou = self._tied_threshold
-            for prefix, boxes in ranked.items():
-                found[f"{prefix}_{100 * iou:g}_ties"] = jackknifed_mean_average_precision(
-                    boxes, (iou,), interpolation=interpolation, ties_together=True, **parts
-                )
-            # What two images have in common is no metric of an image: there is no interval.
-            found[TIED_SHARE] = Jackknifed(ranked["ap"].tied_share, np.zeros(0), 0, bounds=SIGNED)
         if self.ranking == "score":
             sensitivities = sensitivity_at_false_positives(ranked["ap"], **parts)
             found["froc"] = sensitivities.mean
-            for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
-                found[f"sensitivity_{rate:g}"] = one
+            # FROC_RATES begins with those that are shown.
+            found |= {
+                f"sensitivity_{rate:g}": one for rate, one in zip(_SHOWN_RATES, sensitivities.at_rates, strict=False)
+            }
         return found
 
 

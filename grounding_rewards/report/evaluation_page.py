@@ -27,7 +27,6 @@ from grounding_rewards.metrics.outcomes import (
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
-    broken_count,
     format_iou,
     has_sides,
     image_summary,
@@ -141,7 +140,7 @@ class _JudgedImage(NamedTuple):
     def tags(self) -> list[str]:
         """Status of the answer, what it is right or wrong about, and reasons for which boxes were rejected."""
         image, boxes = self.image, set(self.outcomes.pred) - {IGNORED}
-        has_box = bool(boxes) or broken_count(image) > 0
+        has_box = bool(boxes) or bool(image.broken)
         found = {
             HALLUCINATED: image.is_normal and has_box,
             RIGHT_NORMAL: image.is_normal and not has_box and image.status == "empty",

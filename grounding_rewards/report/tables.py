@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
-from grounding_rewards.metrics.evaluation import Evaluation, Group
+from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.metric_groups import group_metrics, rewards_explained
 
@@ -102,11 +102,11 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")
 
 
-def rows_of_groups(groups: Sequence[Group]) -> dict[str, Metrics]:
+def rows_of_groups(groups: Sequence[GroupMetrics]) -> dict[str, Metrics]:
     """The metrics of each label, size or source by its name and its number of reference boxes.
 
     Example:
-        >>> rows_of_groups([Group("mass", 12, {})])
+        >>> rows_of_groups([GroupMetrics("mass", 12, {})])
         {'mass (12)': {}}
     """
     return {f"{group.name} ({group.boxes})": group.metrics for group in groups}

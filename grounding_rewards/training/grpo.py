@@ -22,7 +22,7 @@ from trl.trainer.utils import RepeatSampler, print_prompt_completions_sample
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
-from grounding_rewards.metrics.image_groups import ImageGroups
+from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import STATUSES, BoxFormat
 from grounding_rewards.parsing.scope import opens_thinking

@@ -25,7 +25,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     assert "vindr-cxr: 3 pairs of readers on 1 images" in printed
     assert "F1@0.45" in printed
     content = json.loads(path.read_text(encoding="utf-8"))
-    assert content["overall"]["f1"] == {"0.45": [0.6, 0.6, 0.6]}
+    assert content["overall"]["f1"] == {"0.45": [0.6, 0.0, 1.0]}
     assert content["labels"][1] == {
         "label": "nodule",
         "findings": 1,

@@ -122,7 +122,7 @@ readings = st.lists(st.lists(valid_box_lists(max_size=3), min_size=2, max_size=3
 
 @given(readings)
 def test_metrics_stay_in_their_ranges(images):
-    found = measure_agreement(images, iou_thresholds=[0.3, 0.5, 0.9], resamples=20)
+    found = measure_agreement(images, iou_thresholds=[0.3, 0.5, 0.9])
     values = [one.value for one in found.overall.f1.values()]
     if found.overall.findings:
         assert 0 <= values[2] <= values[1] <= values[0] <= 1
@@ -134,15 +134,16 @@ def test_metrics_stay_in_their_ranges(images):
 @given(readings)
 def test_the_order_of_readers_changes_nothing(images):
     turned = [one._replace(read_by=one.read_by[::-1]) for one in images]
-    one, other = (measure_agreement(each, resamples=5).overall for each in (images, turned))
+    one, other = (measure_agreement(each).overall for each in (images, turned))
     assert one.f1[0.5].value == pytest.approx(other.f1[0.5].value, nan_ok=True)
     assert one.drawn_by == other.drawn_by
 
 
 @given(valid_box_lists(min_size=1, max_size=4), st.integers(2, 4))
 def test_identical_readers_agree_fully(boxes, n):
-    found = measure_agreement([image(**{f"R{i}": [(box, "x") for box in boxes] for i in range(n)})], resamples=5)
-    assert found.overall.f1[0.5] == (1.0, 1.0, 1.0)
+    found = measure_agreement([image(**{f"R{i}": [(box, "x") for box in boxes] for i in range(n)})])
+    # one image says nothing of others
+    assert found.overall.f1[0.5] == (1.0, 0.0, 1.0)
     assert found.overall.mean_iou.value == pytest.approx(1.0)
 
 

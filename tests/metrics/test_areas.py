@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import (
     SEGMENTATION_METRICS,
     box_areas,
     class_mean_iou,
+    class_mean_iou_estimate,
     dice,
-    foreground_iou,
     pixel_accuracy,
     segmentation_areas,
-    segmentation_estimates,
 )
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from tests.conftest import box_lists, valid_box_lists
@@ -67,15 +65,6 @@ def test_quarters_of_pixels_are_counted(pred: Any, gt: Any, ignore: Any) -> None
     assert box_areas(pred, gt, width=3, height=2, ignore=ignore).tolist() == expected
 
 
-@given(box_lists(max_size=4), st.lists(st.booleans(), min_size=6, max_size=6), box_lists(max_size=2))
-def test_a_mask_is_counted(pred: Any, pixels: list[bool], ignore: Any) -> None:
-    pred, ignore = quarters(pred), quarters(ignore)
-    mask = np.reshape(pixels, (2, 3))
-    fine = np.repeat(np.repeat(mask, FINE, axis=0), FINE, axis=1)
-    expected = count_areas(raster(pred, 3, 2), fine, raster(ignore, 3, 2))
-    assert box_areas(pred, [], width=3, height=2, mask=mask, ignore=ignore).tolist() == expected
-
-
 @pytest.mark.parametrize("seed", range(5))
 def test_areas_are_those_of_pycocotools(seed: int) -> None:
     coco = pytest.importorskip("pycocotools.mask", reason="compares with pycocotools")
@@ -100,8 +89,6 @@ def test_areas_are_those_of_pycocotools(seed: int) -> None:
             coco.area(union(gt)) - hit,
             width * height - coco.area(coco.merge([union(pred), union(gt)])),
         ]
-        # coco.iou measures run-length encodings against each other
-        assert float(foreground_iou(areas)) == pytest.approx(coco.iou([union(pred)], [union(gt)], [0])[0, 0], abs=1e-12)
 
 
 @given(valid_box_lists(max_size=5), valid_box_lists(max_size=5))
@@ -115,48 +102,35 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
     # a box that is written twice, or as two halves, covers no more and no less
     halves = [half for x1, y1, x2, y2 in pred for half in ([x1, y1, x1 + 0.5, y2], [x1 + 0.5, y1, x2, y2])]
     assert box_areas(halves + pred, gt, width=18, height=18).tolist() == areas.tolist()
-    # Dice is 2 IoU / (1 + IoU)
-    iou = float(foreground_iou(areas))
-    assert float(dice(areas)) == pytest.approx(2 * iou / (1 + iou), nan_ok=True)
     for metric in SEGMENTATION_METRICS.values():
         value = float(metric.of(areas))
         assert math.isnan(value) or 0 <= value <= 1
 
 
-@given(valid_box_lists(max_size=3), valid_box_lists(max_size=3))
-def test_a_mask_of_boxes_gives_what_the_boxes_give(pred: Any, gt: Any) -> None:
-    mask = np.zeros((18, 18), dtype=bool)
-    for x1, y1, x2, y2 in gt:
-        mask[int(y1) : int(y2), int(x1) : int(x2)] = True
-    expected = box_areas(pred, gt, width=18, height=18)
-    assert box_areas(pred, [], width=18, height=18, mask=mask).tolist() == expected.tolist()
-
-
 # by hand; image of 10 by 10
 @pytest.mark.parametrize(
-    ("pred", "gt", "accuracy", "mean_iou", "foreground", "dice_value"),
+    ("pred", "gt", "accuracy", "mean_iou", "dice_value"),
     [
         # half of the reference is found: hit 25, missed 25, rest 50
-        ([[0, 0, 5, 5]], [[0, 0, 5, 10]], 0.75, (25 / 50 + 50 / 75) / 2, 0.5, 2 * 25 / 75),
+        ([[0, 0, 5, 5]], [[0, 0, 5, 10]], 0.75, (25 / 50 + 50 / 75) / 2, 2 * 25 / 75),
         # nothing on either side: there is no foreground to measure
-        ([], [], 1.0, 1.0, math.nan, math.nan),
+        ([], [], 1.0, 1.0, math.nan),
         # nothing found
-        ([], [[0, 0, 5, 10]], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
+        ([], [[0, 0, 5, 10]], 0.5, (0 + 0.5) / 2, 0.0),
         # a box on a normal image
-        ([[0, 0, 5, 10]], [], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
+        ([[0, 0, 5, 10]], [], 0.5, (0 + 0.5) / 2, 0.0),
         # whole image on both sides: there is no background to measure
-        ([[0, 0, 10, 10]], [[-5, -5, 20, 20]], 1.0, 1.0, 1.0, 1.0),
+        ([[0, 0, 10, 10]], [[-5, -5, 20, 20]], 1.0, 1.0, 1.0),
         # an invalid box covers nothing
-        ([[5, 5, 0, 0], [0, 0, math.nan, 5]], [], 1.0, 1.0, math.nan, math.nan),
+        ([[5, 5, 0, 0], [0, 0, math.nan, 5]], [], 1.0, 1.0, math.nan),
         # what lies outside the image does not count
-        ([[0, 0, 5, 100]], [[0, 0, 5, 10]], 1.0, 1.0, 1.0, 1.0),
+        ([[0, 0, 5, 100]], [[0, 0, 5, 10]], 1.0, 1.0, 1.0),
     ],
 )
-def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, foreground: float, dice_value: float):
+def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, dice_value: float):
     areas = box_areas(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
     assert float(pixel_accuracy(areas)) == accuracy
     assert float(class_mean_iou(areas)) == pytest.approx(mean_iou)
-    assert float(foreground_iou(areas)) == pytest.approx(foreground, nan_ok=True)
     assert float(dice(areas)) == pytest.approx(dice_value, nan_ok=True)
 
 
@@ -168,35 +142,18 @@ def test_in_an_ignored_region_only_the_reference_counts() -> None:
 
 def test_no_images_are_no_areas() -> None:
     assert segmentation_areas([]).shape == (0, 4)
-    assert all(math.isnan(one.value) for one in segmentation_estimates(np.zeros((0, 4))).values())
+    assert math.isnan(class_mean_iou_estimate(np.zeros((0, 4))).value)
 
 
-@pytest.mark.parametrize(
-    ("masks", "message"),
-    [
-        ([np.zeros((20, 10), dtype=bool)], r"shape \(height, width\) = \(10, 20\) for `mask`, got bool of shape \(20,"),
-        ([np.zeros((10, 20))], "got float64 of shape"),
-        ([], "Expected one entry per image for `masks`, got 0 for 1 images"),
-    ],
-)
-def test_wrong_masks_are_refused(masks: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        segmentation_areas([AnsweredImage("a", 20, 10)], masks)
-
-
-def test_estimates_pool_areas_and_average_images() -> None:
+def test_estimates_pool_areas() -> None:
     rng = np.random.default_rng(0)
     areas = rng.uniform(0, 100, (12, 4))
     areas[3, :3] = 0  # a normal image without a box
     groups = list("aabbccddeeff")
-    found = segmentation_estimates(areas, groups=groups)
-    assert list(found)[:2] == ["pixel_accuracy", "pixel_accuracy_per_image"]
+    found = class_mean_iou_estimate(areas, groups=groups)
     units = sum_by_group(areas, groups)
-    others = units.sum(axis=0) - units
-    for key, metric in SEGMENTATION_METRICS.items():
-        assert found[key].value == pytest.approx(float(metric.of(areas.sum(axis=0))))
-        assert found[key] == pytest.approx(Jackknifed(found[key].value, metric.of(others), 6).estimate)
-        assert found[f"{key}_per_image"].value == pytest.approx(np.nanmean(metric.of(areas)))
+    value, others = float(class_mean_iou(units.sum(axis=0))), class_mean_iou(units.sum(axis=0) - units)
+    assert found == pytest.approx(Jackknifed(value, others, 6).estimate)
 
 
 def test_real_boxes_are_counted(shared_dir: Path) -> None:
@@ -214,7 +171,6 @@ def test_real_boxes_are_counted(shared_dir: Path) -> None:
         of_pred, of_gt = masks
         expected = [int(one.sum()) for one in (of_pred & of_gt, of_pred & ~of_gt, ~of_pred & of_gt, ~of_pred & ~of_gt)]
         assert box_areas(pred, gt, width=width, height=height).tolist() == expected
-        assert box_areas(pred, [], width=width, height=height, mask=of_gt).tolist() == expected
 
 
 def _nih_images(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:

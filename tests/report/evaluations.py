@@ -13,7 +13,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metric
-from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
+from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
 from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
@@ -114,8 +114,8 @@ def evaluation(**change: Any) -> Evaluation:
             "count_bias": Metric("box count error", "", lower_is_better=None),
             "never": Metric("x", ""),
         },
-        "per_label": [Group(label, 12, {"f1_50": share}) for label in labels],
-        "per_size": [Group(size, 12, {"f1_50": share}) for size in ("small", "large")],
+        "per_label": [GroupMetrics(label, 12, {"f1_50": share}) for label in labels],
+        "per_size": [GroupMetrics(size, 12, {"f1_50": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2, 0.9 - x / 2, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
         "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),

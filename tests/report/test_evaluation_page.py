@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.estimates import Metric  # noqa: E402
-from grounding_rewards.metrics.evaluation import Group, Measures, evaluate  # noqa: E402
+from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
@@ -87,7 +87,7 @@ def test_hostile_text_is_data(document: str) -> None:
             facts={HOSTILE: HOSTILE},
             metrics={"f1_50": Metric(HOSTILE, HOSTILE)},
             systems={HOSTILE: {"f1_50": (0.5, 0.4, 0.6)}},
-            per_label=[Group(HOSTILE, 7, {"f1_50": (0.5, 0.4, 0.6)})],
+            per_label=[GroupMetrics(HOSTILE, 7, {"f1_50": (0.5, 0.4, 0.6)})],
         )
     )
     hostile.encode("utf-8")

@@ -12,7 +12,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.evaluation import Group
+from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.outcomes import Confusion
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import (
@@ -85,7 +85,7 @@ def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_dra
     shown = words(one("confusion", confusion=confusion))
     assert "$\\frac{a$" in shown
     assert any(word.startswith("</script>") for word in shown)
-    groups = [Group("\x00\ud800\uffff漢字", 7, {"f1_50": (0.5, 0.4, 0.6)})]
+    groups = [GroupMetrics("\x00\ud800\uffff漢字", 7, {"f1_50": (0.5, 0.4, 0.6)})]
     assert "���漢字 (7)" in words(one("per_label", per_label=groups))
 
 
