@@ -57,8 +57,8 @@ def box_areas(pred: ArrayLike, gt: ArrayLike, *, width: float, height: float, ig
         >>> box_areas([[0, 0, 10, 4], [0, 2, 10, 5]], [[0, 0, 10, 10]], width=20, height=10)
         array([ 50.,   0.,  50., 100.])
     """
-    boxes = (as_box_array(one, name)[None] for one, name in ((pred, "pred"), (gt, "gt"), (ignore, "ignore")))
-    return _areas(*boxes, np.array([[width, height]], dtype=np.float64))[0]
+    boxes = [as_box_array(one, name)[None] for one, name in ((pred, "pred"), (gt, "gt"), (ignore, "ignore"))]
+    return _areas(boxes, np.array([[width, height]], dtype=np.float64))[0]
 
 
 def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
@@ -73,8 +73,8 @@ def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
     counts = [(len(image.pred), len(image.gt), len(image.ignore)) for image in images]
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
         same = [images[row] for row in rows]
-        boxes = (np.stack([getattr(image, name) for image in same]) for name in ("pred", "gt", "ignore"))
-        areas[rows] = _areas(*boxes, np.array([(image.width, image.height) for image in same], dtype=np.float64))
+        boxes = [np.stack([getattr(image, name) for image in same]) for name in ("pred", "gt", "ignore")]
+        areas[rows] = _areas(boxes, np.array([(image.width, image.height) for image in same], dtype=np.float64))
     return areas
 
 
@@ -153,18 +153,21 @@ def class_mean_iou_estimate(areas: Array, *, groups: Sequence[Any] | None = None
     return Jackknifed(float(class_mean_iou(total)), class_mean_iou(total - units), len(units)).estimate
 
 
-def _areas(pred: Array, gt: Array, ignore: Array, sizes: Array) -> Array:
-    """Hit, false, missed and rest, ``(b, 4)``, of images with equally many boxes, ``(b, n, 4)``, and of these sizes."""
+def _areas(sides: Sequence[Array], sizes: Array) -> Array:
+    """Hit, false, missed and rest, ``(b, 4)``, of images with equally many boxes.
+
+    Args:
+        sides: predicted boxes, reference boxes and ignored regions, ``(b, n, 4)`` each.
+        sizes: ``(b, 2)`` widths and heights of the images.
+    """
     ends = np.tile(sizes, 2)[:, None]
     # An invalid box lies in a corner, where it has no area.
-    pred, gt, ignore = (
-        np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0) for boxes in (pred, gt, ignore)
-    )
+    sides = [np.where(valid_boxes(boxes)[..., None], np.clip(boxes, 0.0, ends), 0.0) for boxes in sides]
     whole = np.concatenate([np.zeros_like(ends[..., :2]), ends[..., 2:]], axis=-1)
-    edges = np.concatenate([pred, gt, ignore, whole], axis=1)
+    edges = np.concatenate([*sides, whole], axis=1)
     xs, ys = (np.sort(edges[..., axis::2].reshape(len(edges), -1), axis=1) for axis in (0, 1))
     cells = np.diff(ys)[:, :, None] * np.diff(xs)[:, None, :]
-    found, asked, void = (_covered(boxes, xs, ys) for boxes in (pred, gt, ignore))
+    found, asked, void = (_covered(boxes, xs, ys) for boxes in sides)
     kept = asked | ~void
     parts = (found & asked, found & ~asked & kept, ~found & asked, ~found & ~asked & kept)
     return np.stack([(cells * part).sum(axis=(1, 2)) for part in parts], axis=1)

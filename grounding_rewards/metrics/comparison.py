@@ -356,7 +356,8 @@ def _ranked_changes(
     by_rank = RankingMetrics.of([*a, *b], label_matching)
     in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
-    p_values = swap_p_values(*([run[key].as_mean for key in metrics] for run in (in_a, in_b)), **drawn)
+    one, other = ([run[key].as_mean for key in metrics] for run in (in_a, in_b))
+    p_values = swap_p_values(one, other, **drawn)
     return _with_holm(
         {
             key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)

@@ -592,14 +592,14 @@ class ImageGroups(NamedTuple):
         """
         earned = np.asarray(rewards, dtype=np.float64)
         found, there = MatchedImages(images).found(0.5)
-        groups = []
+        groups: list[tuple[Mask, Mask]] = []
         for source in self.sources:
             on = np.array([image.source == source for image in images], dtype=bool)
             groups.append((on, there & on[:, None]))
         for label in self.labels:
             boxes = np.zeros_like(there)
             boxes[there] = [name == label for image in images for name in image.gt_labels]
-            groups.append((boxes.any(axis=1), boxes))
+            groups.append((np.asarray(boxes.any(axis=1)), boxes))
         sums = [
             pair
             for on, boxes in groups

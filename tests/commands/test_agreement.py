@@ -30,7 +30,7 @@ def test_command(tmp_path, capsys, monkeypatch):
         "label": "nodule",
         "findings": 1,
         "drawn_by": [1, 0, 0],
-        "f1": {"0.45": [0.0, 0.0, 0.0]},
+        "f1": {"0.45": [0.0, 0.0, 1.0]},
         "mean_iou": [None, None, None],
     }
 
