@@ -137,7 +137,10 @@ def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], 
     ]
     rows.append(["*answers that overlap a finding*", *(f"{one:.2f}" for one in overlapping)])
     sizes = [
-        [f"{label}, {size}", *(f"{float(np.mean(simulated[one][1][label].no_spread_of(size))):.2f}" for one in models)]
+        [
+            f"{label}, {size}",
+            *(f"{first_of_each(simulated[one][1][label], size).metrics()['no_spread']:.2f}" for one in models),
+        ]
         for label in ("R4, τ 0.5", "soft_f1")
         for size in (2, 4, 8, 16)
     ]

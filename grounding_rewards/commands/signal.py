@@ -5,9 +5,8 @@ GRPO compares answers to the same image. Where all of them earn the same, the im
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
 --samples 8`, or any file whose rows have the image's `id`), or a model and images: then it is asked now.
 
-Printed, and on the page: the share of groups without spread by cause, how much of a group carries an update, the
-advantages, the same by label and size of finding; what other rewards, thresholds, smaller groups and temperatures make
-of the same answers; and one sentence: what to train with.
+Printed, and on the page: a row for each reward and threshold with the share of groups without spread, why, and how much
+of a group carries an update; the same by temperature; and one sentence: what to train with.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import (
     add_allow_outside,
@@ -38,16 +36,15 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.estimates import percent
-from grounding_rewards.metrics.signal import CAUSES
-from grounding_rewards.metrics.signal_report import ENOUGH, TRIED, Part, SignalReport, measure_signal
+from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
-from grounding_rewards.report.signal_page import render_signal_page, signal_matrix
+from grounding_rewards.report.signal_page import render_signal_page
 from grounding_rewards.report.tables import plain_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grounding_rewards.logs.answer_groups import AnswerGroups
+    from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
@@ -126,8 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     output = parser.add_argument_group("what is written")
     output.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text or image")
-    output.add_argument("--html", type=Path, metavar="FILE", help="write a page with pictures")
-    output.add_argument("--no-images", action="store_true", help="leave the images out of the page: they are patients'")
+    output.add_argument("--html", type=Path, metavar="FILE", help="write the table and a plot of it as a page")
     output.add_argument(
         "--strict",
         action="store_true",
@@ -149,27 +145,16 @@ def run(options: argparse.Namespace) -> int:
     if found is None:
         # Not the first process: its share of the answers is generated.
         return 0
-    groups, reward = found
-    for note in groups.answers.notes:
+    answers, reward = found
+    for note in answers.notes:
         say(f"note: {note}", error=True)
-    report = measure(groups, reward, options.tried)
+    report = measure_signal(answers.rows, answers.texts, reward, tried=options.tried, track=partial(track, "scoring"))
     if options.json is not None:
         write_json(options.json, report.as_json())
     if options.html is not None:
-        load_image = None if options.no_images else groups.answers.load_image
-        page = render_signal_page(
-            report, groups.answers.rows, groups.answers.texts, reward, load_image, title=_title(options)
-        )
-        write_whole(options.html, page)
+        write_whole(options.html, render_signal_page(report, title=_title(options)))
     print_signal(report, output_console(120))
     return int(options.strict and report.configured.no_spread.value > ENOUGH)
-
-
-def measure(groups: AnswerGroups, reward: GroundingReward, tried: Sequence[str] = TRIED) -> SignalReport:
-    """Measure the signal of the reward on the groups, with a progress bar where it takes a while."""
-    answers = groups.answers
-    bar = partial(track, "scoring")
-    return measure_signal(answers.rows, answers.texts, reward, tried=tried, logged=groups.logged, track=bar)
 
 
 def configured_reward(options: argparse.Namespace) -> GroundingReward:
@@ -212,7 +197,7 @@ def _check_options(options: argparse.Namespace) -> None:
             )
 
 
-def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
+def _read(options: argparse.Namespace, reward: GroundingReward) -> Answers:
     from grounding_rewards.logs.answer_groups import read_groups
     from grounding_rewards.logs.answer_logs import check_images, image_problems
 
@@ -221,14 +206,12 @@ def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
         dataset=named_images(options, options.images),
         text_column=options.text_column,
         group_size=options.group_size,
-        rewards=(reward.name,),
         sizes=stated_sizes(options),
-        allow_outside=options.allow_outside,
     )
     matching = _label_matching(reward)
     if options.bad_rows == "drop":
-        groups = groups.without(image_problems(groups.answers.rows, reward, label_matching=matching))
-    check_images(groups.answers.rows, groups.answers.places, reward, label_matching=matching)
+        groups = groups.without(image_problems(groups.rows, reward, label_matching=matching))
+    check_images(groups.rows, groups.places, reward, label_matching=matching)
     return groups
 
 
@@ -236,7 +219,7 @@ def _label_matching(reward: GroundingReward) -> str:
     return getattr(reward.box_reward, "label_matching", "ignore")
 
 
-def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGroups, GroundingReward] | None:
+def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[Answers, GroundingReward] | None:
     """Ask the model several times about each image; None in all processes but the first.
 
     Returns:
@@ -246,7 +229,6 @@ def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGro
         ValueError: model and images do not fit each other.
     """
     from grounding_rewards.data.load import load_dataset_image
-    from grounding_rewards.logs.answer_groups import AnswerGroups
     from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.generate import Sampling
     from grounding_rewards.models.load import choose_backend
@@ -292,14 +274,14 @@ def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[AnswerGro
         lambda k: load_dataset_image(asked.dataset, k % images),
         asked.places * len(temperatures),
     )
-    return AnswerGroups(answers, {}), asked.reward
+    return answers, asked.reward
 
 
 def print_signal(report: SignalReport, console: Console) -> None:
-    """Print the tables and the recommendation.
+    """Print the table and the recommendation.
 
     Args:
-        report: from :func:`grounding_rewards.metrics.signal_report.measure_signal`.
+        report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
         console: a ``rich.console.Console``.
     """
     from rich.text import Text
@@ -315,93 +297,9 @@ def print_signal(report: SignalReport, console: Console) -> None:
             f" [{low}, {high}]",
         )
     )
-    console.print(_cause_table(report))
-    console.print(
-        f"Effective group size: {own.effective_group_size:.1f} of {report.size} answers carry an update. Mean reward "
-        f"{own.mean:.3f}.",
-        highlight=False,
-    )
-    console.print(_advantage_table(report))
-    console.print(_matrix_table(report))
-    if len(own.no_spread_by_size) > 1:
-        console.print(_size_table(report))
-    for title, parts in (("finding", report.labels), ("size", report.sizes), ("temperature", report.temperatures)):
-        if parts:
-            console.print(_part_table(title, parts, report))
-    for logged in report.logged:
-        note = (
-            "as computed now"
-            if not logged.differs
-            else f"{percent(logged.differs)} of them differ from {own.name} as it is computed now"
-        )
-        console.print(
-            Text(f"Logged as {logged.name}: {percent(logged.no_spread)} of the groups without spread; {note}.")
-        )
+    headings, rows = report.table()
+    table = plain_table(*headings, words=(0, 2))
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
     console.print(Text(report.recommendation, style="bold"))
-
-
-def _cause_table(report: SignalReport) -> Any:
-    table = plain_table("no spread", "groups", "because", words=(0, 2))
-    for name, share in report.configured.causes.items():
-        table.add_row(CAUSES[name].title, percent(share), CAUSES[name].meaning, style=None if share else "dim")
-    return table
-
-
-def _advantage_table(report: SignalReport) -> Any:
-    table = plain_table("advantages, scale_rewards", "5 %", "25 %", "median", "75 %", "95 %")
-    for scale, quantiles in report.configured.advantages.items():
-        table.add_row(scale, *(f"{one:+.2f}" for one in quantiles))
-    return table
-
-
-def _matrix_table(report: SignalReport) -> Any:
-    headings, lines = signal_matrix(report)
-    table = plain_table(
-        "reward",
-        *headings,
-        title="What would have given signal: share of the groups without spread",
-        caption="* as it is configured",
-    )
-    for name, cells in lines:
-        shown = [
-            "" if one is None else percent(one.no_spread.value) + (" *" if one is report.configured else "")
-            for one in cells
-        ]
-        table.add_row(name, *shown)
-    return table
-
-
-def _size_table(report: SignalReport) -> Any:
-    own = report.configured
-    table = plain_table("completions per group", *map(str, own.no_spread_by_size))
-    for one in dict.fromkeys((own.name, report.best)):
-        signal = next(other for other in report.all if other.name == one)
-        table.add_row(f"without spread under {one}", *(percent(share) for share in signal.no_spread_by_size.values()))
-    return table
-
-
-def _part_table(title: str, parts: Sequence[Part], report: SignalReport) -> Any:
-    others = [f"under {report.best}"] if report.best != report.configured.name else []
-    table = plain_table(
-        title,
-        "groups",
-        "no spread",
-        *others,
-        "effective size",
-        "mean reward",
-        "most often",
-        words=(0, 5 + len(others)),
-    )
-    for one in parts:
-        best = [percent(one.no_spread_best)] if others else []
-        cause = "" if one.cause is None else CAUSES[one.cause].title
-        table.add_row(
-            one.name,
-            f"{one.groups:,}",
-            percent(one.no_spread),
-            *best,
-            f"{one.effective_group_size:.1f}",
-            f"{one.mean:.3f}",
-            cause,
-        )
-    return table

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.checks import is_number
 from grounding_rewards.data.load import light_rows, load_dataset_image
 from grounding_rewards.logs.answer_logs import (
     Answers,
@@ -33,29 +32,6 @@ APART = ("step", "temperature")
 _PROMPTS = ("prompt", "input", "problem", "question")
 # What makes rows without an `id` answers to one image, beside the prompt.
 _IMAGE = ("boxes", "reader_boxes", "width", "height", "image", "image_path", "file")
-# Columns with rewards that trainers write, beside the name of the reward itself.
-_REWARDS = ("reward", "score")
-
-
-@dataclass(frozen=True)
-class AnswerGroups:
-    """Answers, several to each image.
-
-    Attributes:
-        answers: the images, one for each group, and the completions of each.
-        logged: by column, the rewards that the log states for them.
-    """
-
-    answers: Answers
-    logged: dict[str, list[list[float]]]
-
-    def without(self, problems: Mapping[int, Sequence[str]]) -> AnswerGroups:
-        """The other groups; a warning names those that are left out, and what is wrong with their images."""
-        kept = [k for k in range(len(self.answers.rows)) if k not in problems]
-        return AnswerGroups(
-            self.answers.without(problems),
-            {name: [values[k] for k in kept] for name, values in self.logged.items()},
-        )
 
 
 def read_groups(
@@ -64,10 +40,8 @@ def read_groups(
     dataset: Dataset | None = None,
     text_column: str | None = None,
     group_size: int | None = None,
-    rewards: Iterable[str] = (),
     sizes: Mapping[str, float | None] | None = None,
-    allow_outside: bool = False,
-) -> AnswerGroups:
+) -> Answers:
     """Read a log in which images have several answers.
 
     Rows of one `id` are a group, apart by :data:`APART`. Where no row has an `id`, rows next to each other are one that
@@ -78,9 +52,7 @@ def read_groups(
         dataset: the images, by `id`; without it the rows have `boxes`, `width` and `height`.
         text_column: the column with the completions.
         group_size: so many rows one after another are a group, whatever they hold.
-        rewards: columns with rewards to be read, beside `reward` and `score`.
         sizes: sizes for images that have none, by column.
-        allow_outside: whether images that the log names may lie outside the folders of its files.
 
     Raises:
         ValueError: a file is broken, no image has several answers, or images and answers do not fit each other.
@@ -103,16 +75,11 @@ def read_groups(
         refuse_other_image(log, several)
     if dataset is None:
         _refuse_images_without_boxes(log, members)
-        answers = answers_to_images(log, members, paths, known, allow_outside, log.notes)
+        # Nobody looks at the images.
+        answers = replace(answers_to_images(log, members, paths, known, True, ()), notes=log.notes)
     else:
         answers = _answers_about(dataset, log, members, known)
-    answers = replace(answers, notes=(*answers.notes, *_notes(log, members, alone)))
-    logged = {
-        name: [[float(log.rows[k][name]) for k in several] for several in members]
-        for name in dict.fromkeys((*rewards, *_REWARDS))
-        if all(is_number(log.rows[k].get(name)) for several in members for k in several)
-    }
-    return AnswerGroups(answers, logged)
+    return replace(answers, notes=(*answers.notes, *_notes(log, members, alone)))
 
 
 def answer_members(log: Log, group_size: int | None = None) -> list[list[int]]:

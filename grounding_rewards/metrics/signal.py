@@ -1,4 +1,4 @@
-"""Whether the completions of an image differ in reward, and why not.
+"""Whether the completions of an image differ in reward, why not, and which reward would tell them apart.
 
 GRPO compares the completions of one image, its group: where all of them earn the same, every advantage is 0 and the
 image teaches nothing. Of such a group without spread the cause is named, the first that holds in the order of
@@ -17,24 +17,26 @@ their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array, ratio
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.metrics.estimates import Estimate, percent
+from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
 from grounding_rewards.parsing import STATUSES
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from grounding_rewards.rewards.base import BoxReward
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 
 #: Rewards that differ by less are equal: trainers keep them in float32.
 SAME = 1e-6
-#: How TRL may scale advantages.
-SCALES = ("group", "batch", "none")
-# TRL adds it to the standard deviation.
-_EPSILON = 1e-4
 
 
 class Cause(NamedTuple):
@@ -103,9 +105,6 @@ class Groups:
         counted: ``(n,)`` predicted boxes that count, broken ones among them, ignored ones not.
         findings: ``(n,)`` reference boxes; by the reader who suits the completion best where there are several.
 
-    Raises:
-        ValueError: the arrays do not fit each other.
-
     Example:
         Two images with a finding: on one all miss it, on the other one of four has it.
 
@@ -121,17 +120,6 @@ class Groups:
     statuses: NDArray[np.int64]
     counted: NDArray[np.int64]
     findings: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        n = int(self.sizes.sum())
-        for name in ("rewards", "statuses", "counted", "findings"):
-            if len(getattr(self, name)) != n:
-                raise ValueError(
-                    f"Expected {n} values for `{name}`, as many as completions, got {len(getattr(self, name))}. "
-                    "Give one for each completion of every group."
-                )
-        if (self.sizes < 1).any():
-            raise ValueError("Expected at least one completion in every group for `sizes`, got 0. Leave it out.")
 
     @classmethod
     def of(
@@ -194,67 +182,8 @@ class Groups:
     @cached_property
     def effective_sizes(self) -> Array:
         """``(g,)`` effective group size, see the module."""
-        centred = self._centred
+        centred = self.rewards - np.repeat(self._sum(self.rewards) / self.sizes, self.sizes)
         return np.where(self.has_spread, ratio(self._sum(np.abs(centred)) ** 2, self._sum(centred**2)), 0.0)
-
-    @cached_property
-    def _centred(self) -> Array:
-        return self.rewards - np.repeat(self._sum(self.rewards) / self.sizes, self.sizes)
-
-    def advantages(self, scale: str = "group") -> Array:
-        """The advantage of each completion, as TRL computes it.
-
-        Args:
-            scale: ``"group"`` divides by the standard deviation of the group, ``"batch"`` by that of all completions,
-                ``"none"`` does not; TRL's ``scale_rewards``.
-
-        Returns:
-            ``(n,)``.
-
-        Example:
-            >>> groups = Groups.of([4], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4)
-            >>> groups.advantages("none").tolist()
-            [-0.25, -0.25, -0.25, 0.75]
-            >>> groups.advantages("group").round(2).tolist()
-            [-0.5, -0.5, -0.5, 1.5]
-        """
-        check_word("scale", scale, SCALES)
-        if scale == "none":
-            return self._centred
-        if scale == "batch":
-            return self._centred / (np.std(self.rewards, ddof=1) + _EPSILON if len(self.rewards) > 1 else _EPSILON)
-        deviation = np.sqrt(self._sum(self._centred**2) / np.maximum(self.sizes - 1, 1))
-        return self._centred / np.repeat(deviation + _EPSILON, self.sizes)
-
-    def no_spread_of(self, size: int) -> Array:
-        """How likely each group would be without spread with fewer completions, drawn from those that there are.
-
-            Σ_v C(c_v, k) / C(n, k)
-
-        with c_v of the n completions at the reward v: the share of all choices of k that are without spread.
-
-        Args:
-            size: k, at least 2.
-
-        Returns:
-            ``(g,)``, NaN for groups with fewer completions.
-
-        Example:
-            >>> groups = Groups.of([4], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4)
-            >>> [groups.no_spread_of(k).tolist() for k in (2, 3, 4, 8)]
-            [[0.5], [0.25], [0.0], [nan]]
-        """
-        if size < 2:
-            raise ValueError(f"Expected at least 2 completions for `size`, got {size}. One alone has nothing to beat.")
-        levels = np.round(self.rewards / SAME).astype(np.int64)
-        found = np.full(len(self.sizes), np.nan)
-        drawn = np.arange(size)
-        for k, (start, n) in enumerate(zip(self._starts, self.sizes, strict=True)):
-            if n >= size:
-                counts = np.unique(levels[start : start + n], return_counts=True)[1]
-                # C(c, k) / C(n, k) = Π (c - i) / (n - i), 0 where c < k.
-                found[k] = (np.maximum(counts[:, None] - drawn, 0) / (n - drawn)).prod(axis=1).sum()
-        return found
 
     def metrics(self) -> dict[str, float]:
         """Shares of all groups, and the mean effective group size, by :data:`SIGNAL_KEYS`; NaN without a group.
@@ -293,3 +222,259 @@ def main_cause(metrics: dict[str, float]) -> str | None:
     """
     name = max(_NAMES, key=lambda one: metrics[one])
     return name if metrics[name] > 0 else None
+
+
+#: Thresholds under which every reward that has one is tried.
+THRESHOLDS = (0.5, 0.3, 0.1)
+#: Rewards that are tried beside the configured one.
+TRIED = (*SPECIFICATION_REWARDS, "soft_f1")
+#: A share of groups without spread that needs no remedy.
+ENOUGH = 0.2
+# What another reward has to gain to be recommended, and what two shares differ by that are as good.
+_GAIN, _AS_GOOD = 0.1, 0.05
+# The share of the bonus that false boxes on images without findings may earn at most, where none is configured.
+_GRADED = 0.5
+# A reward that leaves more groups than this without spread is not recommended, however bad the others are.
+_MOST = 0.5
+# Groups that are scored together.
+_CHUNK = 64
+# Columns that play no part in scoring.
+_PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
+
+
+@dataclass(frozen=True)
+class RewardSignal:
+    """What one reward makes of the groups.
+
+    Attributes:
+        name: of the reward, with what differs from its defaults.
+        mean: of all rewards.
+        no_spread: share of groups without spread, with its 95 % interval over patients, or images.
+        causes: share of all groups by cause, see :data:`CAUSES`.
+        effective_group_size: mean over groups.
+    """
+
+    name: str
+    mean: float
+    no_spread: Estimate
+    causes: dict[str, float]
+    effective_group_size: float
+
+
+@dataclass(frozen=True)
+class SignalReport:
+    """The signal of a reward on groups of completions; see :func:`measure_signal`.
+
+    Attributes:
+        configured: the reward that is asked about.
+        tried: the others, in the order of how little they change.
+        temperatures: the configured one on the completions of each temperature, where several are known.
+        groups: how many.
+        completions: how many.
+        size: completions of most groups.
+        best: the name of the reward that is recommended, or of the configured one.
+        recommendation: what to train with, computed from the shares.
+    """
+
+    configured: RewardSignal
+    tried: tuple[RewardSignal, ...]
+    temperatures: tuple[RewardSignal, ...]
+    groups: int
+    completions: int
+    size: int
+    best: str
+    recommendation: str
+
+    @property
+    def all(self) -> tuple[RewardSignal, ...]:
+        """The configured reward, by temperature where several are known, then the others: the rows of the table."""
+        return (self.configured, *self.temperatures, *self.tried)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, without any text or box of the log."""
+        return asdict(self)
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Headings and rows of the one table: a row for every reward."""
+        rows = []
+        for one in self.all:
+            why = sorted((name for name in CAUSES if one.causes[name]), key=lambda name: -one.causes[name])
+            share, low, high = map(percent, one.no_spread)
+            because = ", ".join(f"{percent(one.causes[name])} {CAUSES[name].title}" for name in why)
+            numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}"
+            rows.append([one.name, f"{share} [{low}, {high}]", because, *numbers])
+        return ["reward", "no spread", "because", "effective size", "mean"], rows
+
+
+def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[GroundingReward]:
+    """The rewards that are tried on the same completions: the one with the least change first.
+
+    All read texts as the configured one does, and keep its rules for labels, ignore regions and negatives.
+
+    Args:
+        reward: the configured one.
+        tried: names of rewards that are registered, or dotted paths.
+
+    Returns:
+        Each under a name of its own; the configured one is not among them.
+
+    Example:
+        >>> [one.name for one in variants(get_reward("R4"), ["R4", "soft_f1"])]
+        ['R4 at τ 0.3', 'R4 with graded_negatives 0.5', 'soft_f1', 'soft_f1 with giou', 'R4 at τ 0.1']
+    """
+    box, own = reward.box_reward, getattr(reward.box_reward, "iou_threshold", None)
+    shared = {one.name: getattr(box, one.name) for one in fields(BoxReward)} if isinstance(box, BoxReward) else {}
+    found: list[tuple[int, str, Any]] = []
+    if isinstance(own, float):
+        for place, one in enumerate(one for one in THRESHOLDS if one < own):
+            found.append((4 if place else 0, f"{reward.name} at τ {one:g}", replace(box, iou_threshold=one)))
+    if getattr(box, "graded_negatives", None) == 0:
+        name = f"{reward.name} with graded_negatives {_GRADED:g}"
+        found.append((1, name, replace(box, graded_negatives=_GRADED)))
+    others = {name: get_reward(name).box_reward for name in tried if name != reward.name}
+    others = {name: replace(one, **shared) if isinstance(one, BoxReward) else one for name, one in others.items()}
+    for name, other in others.items():
+        if isinstance(getattr(other, "iou_threshold", None), float):
+            found += [(5, f"{name} at τ {one:g}", replace(other, iou_threshold=one)) for one in THRESHOLDS]
+        else:
+            found.append((2, name, other))
+    for name, other in {reward.name: box, **others}.items():
+        if name == "soft_f1" and other.overlap == "iou":
+            found.append((3, f"{name} with giou", replace(other, overlap="giou")))
+    found.sort(key=lambda one: one[0])
+    return [replace(reward, name=name, box_reward=box_reward) for _, name, box_reward in found]
+
+
+def measure_signal(
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[Sequence[Any]],
+    reward: GroundingReward,
+    *,
+    tried: Sequence[str] = TRIED,
+    track: Callable[[Iterable[Any]], Iterable[Any]] = iter,
+) -> SignalReport:
+    """Measure whether completions of the same image differ in reward, and what other rewards make of them.
+
+    Args:
+        rows: one for each group, with the columns that rewards read; as far as known `id`, `patient_id`, and
+            `temperature`, at which the completions were sampled.
+        texts: the completions of each group.
+        reward: the configured one.
+        tried: names of others, see :func:`variants`.
+        track: wraps what takes a while, for a progress bar.
+
+    Raises:
+        ValueError: there is no group of several completions, or a row lacks what rewards read.
+
+    Example:
+        Answers that all miss an IoU of 0.5, some by less than others:
+
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
+        >>> answers = ['[{"bbox_2d": [0, 0, 500, %d]}]' % (100 * k) for k in (1, 2)]
+        >>> report = measure_signal([row], [answers], get_reward("R4", box_format="qwen3-vl"))
+        >>> report.configured.causes["all_below_threshold"], report.best
+        (1.0, 'R4 at τ 0.3')
+        >>> print(report.recommendation)
+        Train with R4 at τ 0.3: 0 % of the groups are without spread under it, 100 % under R4, most often because \
+there are findings and boxes, and every answer earns 0.
+    """
+    sizes = np.array([len(answers) for answers in texts], dtype=np.int64)
+    if not (sizes > 1).any():
+        raise ValueError(
+            f"Expected several completions for an image, got one for each of {len(sizes)}. GRPO compares answers to "
+            "the same image: sample more of them."
+        )
+    # Groups of one patient, or of one image, are not independent.
+    units = [
+        ("patient", patient) if (patient := patient_of(row)) is not None else ("image", str(row.get("id", k)))
+        for k, row in enumerate(rows)
+    ]
+    rewards = [reward, *variants(reward, tried)]
+    judged = _judge(rewards, rows, texts, sizes, track)
+    configured, *others = (_signal(one.name, judged[one.name], units) for one in rewards)
+    best, recommendation = recommend(configured, others)
+    known = np.array([math.nan if row.get("temperature") is None else row["temperature"] for row in rows], dtype=float)
+    temperatures = []
+    for one in np.unique(known[~np.isnan(known)]) if len(np.unique(known[~np.isnan(known)])) > 1 else ():
+        own = [unit for unit, sampled in zip(units, known == one, strict=True) if sampled]
+        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", judged[reward.name].take(known == one), own))
+    return SignalReport(
+        configured=configured,
+        tried=tuple(others),
+        temperatures=tuple(temperatures),
+        groups=len(sizes),
+        completions=int(sizes.sum()),
+        size=int(np.bincount(sizes).argmax()),
+        best=best,
+        recommendation=recommendation,
+    )
+
+
+def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:
+    """The name of the reward to train with, and why, in a sentence.
+
+    Another reward has to leave a tenth of the groups less without spread, and half of them at most, to be recommended;
+    of those that are about as good as the best the first is taken, which changes the least.
+
+    Args:
+        configured: the reward that is asked about.
+        tried: others, the one with the least change first.
+    """
+    own = configured.no_spread.value
+    least = min((one.no_spread.value for one in tried), default=own)
+    cause = CAUSES[main_cause(configured.causes) or "all_equal"]
+    if own - least >= _GAIN and least <= _MOST:
+        best = next(one for one in tried if one.no_spread.value <= least + _AS_GOOD)
+        left = CAUSES[main_cause(best.causes) or "all_equal"]
+        rest = f" Of what is left: {left.meaning}. {left.remedy}" if best.no_spread.value > ENOUGH else ""
+        return best.name, (
+            f"Train with {best.name}: {percent(best.no_spread.value)} of the groups are without spread under it, "
+            f"{percent(own)} under {configured.name}, most often because {cause.meaning}.{rest}"
+        )
+    if own <= ENOUGH:
+        return configured.name, (
+            f"Keep {configured.name}: answers to the same image differ in reward in {percent(1 - own)} of the groups, "
+            f"and no reward that was tried reaches more than {percent(1 - min(own, least))}."
+        )
+    return configured.name, (
+        f"Another reward alone would not do: {percent(own)} of the groups are without spread under {configured.name}, "
+        f"{percent(least)} under the best of the others, most often because {cause.meaning}. {cause.remedy}"
+    )
+
+
+def _judge(
+    rewards: Sequence[GroundingReward],
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[Sequence[Any]],
+    sizes: NDArray[np.int64],
+    track: Callable[[Iterable[Any]], Iterable[Any]],
+) -> dict[str, Groups]:
+    """The groups under each reward, by its name; some groups at a time, so that a bar moves."""
+    names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
+    scored: list[dict[str, list[Any]]] = []
+    for start in track(range(0, len(rows), _CHUNK)):
+        chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)
+        part = [(row, one) for row, answers in chunk for one in answers]
+        columns = {name: [row.get(name) for row, _ in part] for name in names}
+        scored.append(score_columns(rewards, [one for _, one in part], **columns))
+
+    def whole(name: str) -> list[Any]:
+        return [value for one in scored for value in one[name]]
+
+    found = {}
+    for reward in rewards:
+        tp, fp, fn = (np.array(whole(f"{reward.name}/{part}")) for part in ("tp", "fp", "fn"))
+        found[reward.name] = Groups.of(sizes, whole(reward.name), whole("status"), tp + fp, tp + fn)
+    return found
+
+
+def _signal(name: str, groups: Groups, units: Sequence[Any]) -> RewardSignal:
+    metrics = groups.metrics()
+    counted = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
+    return RewardSignal(
+        name=name,
+        mean=float(groups.rewards.mean()),
+        no_spread=share_estimate(sum_by_group(counted, units)),
+        causes={cause: metrics[cause] for cause in CAUSES},
+        effective_group_size=metrics["effective_group_size"],
+    )

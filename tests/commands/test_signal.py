@@ -18,9 +18,8 @@ PAGE = (REPOSITORY / "docs" / "signal.md").read_text(encoding="utf-8")
 GT = [10, 10, 30, 30]
 
 
-def write_log(path: Path, *, images: bool = False, **columns: Any) -> Path:
+def write_log(path: Path, **columns: Any) -> Path:
     """Six images of 100 x 100 with four answers each: below τ, spread, all unread, hallucinated, perfect, empty."""
-    rng = np.random.default_rng(0)
     answers = [
         [[200, 100, 400, 300], [220, 100, 420, 300], [260, 100, 460, 300], [210, 100, 410, 300]],
         [[100, 100, 300, 300], [120, 100, 320, 300], [140, 100, 340, 300], [500, 500, 600, 600]],
@@ -44,10 +43,6 @@ def write_log(path: Path, *, images: bool = False, **columns: Any) -> Path:
                 **columns,
             }
             rows.append(row)
-        if images:
-            from PIL import Image
-
-            Image.fromarray(rng.integers(0, 256, (100, 100), dtype=np.uint8)).save(path.parent / f"{image}.png")
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
@@ -57,9 +52,7 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["signal", str(log), "--json", str(found)]) == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 groups, 24 completions, 4 in most groups. Without spread under R4: 83 %" in printed
-    for words in ("all below τ 17 %", "all unread 17 %", "all hallucinated 17 %", "all perfect 17 %", "all empty 17 %"):
-        assert words in printed
-    assert re.search(r"Logged as R4: 100 % of the groups without spread; \d+ % of them differ", printed)
+    assert "17 % all below τ" in printed
     assert "Another reward alone would not do: 83 % of the groups are without spread under R4, 67 % under" in printed
     metrics = json.loads(found.read_text(encoding="utf-8"))
     assert metrics["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
@@ -74,23 +67,14 @@ def test_strict_tells_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "Expected the same" in capsys.readouterr().err
 
 
-def test_the_page_holds_everything_and_images_only_where_they_may_be(tmp_path: Path) -> None:
-    pytest.importorskip("PIL.Image", reason="needs the train extra")
-    log, page = write_log(tmp_path / "log.jsonl", images=True), tmp_path / "signal.html"
+def test_the_page_has_the_table_and_the_plot(tmp_path: Path) -> None:
+    log, page = write_log(tmp_path / "log.jsonl"), tmp_path / "signal.html"
     assert main(["signal", str(log), "--html", str(page)]) == 0
     html = page.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:|#)', html)
-    for words in (
-        "Why groups have no spread",
-        "What would have given signal",
-        "By finding",
-        "image 0",
-        "data:image/jpeg",
-    ):
-        assert words in html
-    assert main(["signal", str(log), "--html", str(page), "--no-images"]) == 0
-    assert "data:image" not in page.read_text(encoding="utf-8")
-    assert "image 0" not in page.read_text(encoding="utf-8")
+    assert "Another reward alone would not do" in html
+    assert '<rect class="all-hallucinated"' in html
+    assert "image 0" not in html
 
 
 @pytest.mark.parametrize(
@@ -145,8 +129,6 @@ def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["signal", str(tmp_path / "run" / "completions"), "--json", str(found)]) == 0
     metrics = json.loads(found.read_text(encoding="utf-8"))
     assert metrics["configured"]["no_spread"][0] == pytest.approx(np.mean(logged))
-    assert metrics["logged"][0]["name"] == "R4"
-    assert metrics["logged"][0]["differs"] == 0.0
 
 
 @pytest.mark.training
@@ -170,7 +152,7 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["signal", *options, *keep]) == 0
     printed = capsys.readouterr().out
     assert "6 groups, 12 completions" in printed
-    assert re.search(r"temperature +groups", printed)
+    assert "R4, temperature 0.5" in printed
     assert sorted(path.name for path in (tmp_path / "kept").glob("*.jsonl")) == [
         "samples-0.5.jsonl",
         "samples-1.5.jsonl",
@@ -178,7 +160,7 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
     # What was kept is a log of its own.
     assert main(["signal", str(tmp_path / "kept")]) == 0
     again = capsys.readouterr().out
-    assert again[again.index("no spread") :] == printed[printed.index("no spread") :]
+    assert again[again.index("groups") :] == printed[printed.index("groups") :]
 
 
 def test_the_documentation_shows_what_is_printed(

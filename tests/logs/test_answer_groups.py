@@ -53,12 +53,12 @@ def answer(text, **columns):
 )
 def test_rows_of_a_group(tmp_path, rows, groups):
     read = read_groups(log(tmp_path, *rows))
-    assert ["".join(texts) for texts in read.answers.texts] == groups
+    assert ["".join(texts) for texts in read.texts] == groups
 
 
 def test_a_size_of_groups_may_be_given(tmp_path):
     read = read_groups(log(tmp_path, *map(answer, "abcdef")), group_size=3)
-    assert read.answers.texts == [list("abc"), list("def")]
+    assert read.texts == [list("abc"), list("def")]
 
 
 @pytest.mark.parametrize(
@@ -83,23 +83,16 @@ def test_logs_that_are_refused(tmp_path, rows, options, message):
 def test_what_is_left_out_and_assumed_is_said(tmp_path):
     rows = [answer("a", id=1), answer("b", id=1), answer("c", id=2)]
     assert any(
-        "1 of 3 rows are the only answer to their image" in note
-        for note in read_groups(log(tmp_path, *rows)).answers.notes
+        "1 of 3 rows are the only answer to their image" in note for note in read_groups(log(tmp_path, *rows)).notes
     )
-    notes = read_groups(log(tmp_path, *map(answer, "ab"))).answers.notes
+    notes = read_groups(log(tmp_path, *map(answer, "ab"))).notes
     assert any("which makes 1 group of 2" in note for note in notes)
-
-
-def test_rewards_of_the_log_are_kept(tmp_path):
-    rows = [answer(text, id="x", R4=0.25 * k, reward=k, score="high") for k, text in enumerate("ab")]
-    read = read_groups(log(tmp_path, *rows), rewards=["R4"])
-    assert read.logged == {"R4": [[0.0, 0.25]], "reward": [[0.0, 1.0]]}
 
 
 def test_images_of_a_dataset_by_id(tmp_path, images):
     rows = [{"completion": text, "id": name, "temperature": 1.0} for name in ("two", "one") for text in "ab"]
     read = read_groups(log(tmp_path, *rows), dataset=images)
-    assert [(row["id"], len(row["boxes"]), row["temperature"]) for row in read.answers.rows] == [
+    assert [(row["id"], len(row["boxes"]), row["temperature"]) for row in read.rows] == [
         ("two", 2, 1.0),
         ("one", 1, 1.0),
     ]

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+import json
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.metrics.signal import CAUSES, SCALES, SIGNAL_KEYS, Groups, main_cause
+import grounding_rewards as gr
+from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.signal import (
+    CAUSES,
+    SIGNAL_KEYS,
+    Groups,
+    RewardSignal,
+    main_cause,
+    measure_signal,
+    recommend,
+    variants,
+)
 from grounding_rewards.parsing import STATUSES
 
 B, E, T, U = STATUSES
@@ -108,39 +119,166 @@ def test_effective_group_size(rewards, effective):
     assert one(rewards, [B] * 8, [1] * 8, 1).effective_sizes[0] == pytest.approx(effective)
 
 
-@given(drawn_groups(), st.integers(2, 5))
-def test_smaller_groups_are_those_of_every_choice_of_completions(groups, size):
-    """An independent implementation: every subset is looked at."""
-    found = groups.no_spread_of(size)
-    parts = np.split(groups.rewards, np.cumsum(groups.sizes)[:-1]) if len(groups.sizes) else []
-    for share, rewards in zip(found, parts, strict=True):
-        if len(rewards) >= size:
-            alike = [max(subset) - min(subset) <= 1e-6 for subset in combinations(rewards, size)]
-            assert share == pytest.approx(np.mean(alike))
+R4 = gr.get_reward("R4", box_format="qwen3-vl")
+GT = [[100, 100, 300, 300]]
 
 
-def test_nothing_is_said_of_larger_groups_than_there_are():
-    assert np.isnan(one([0, 1], [B, B], [1, 1], 1).no_spread_of(3)).all()
+def image(name="a", boxes=GT, **columns):
+    return {"id": name, "boxes": boxes, "labels": ["mass"] * len(boxes), "width": 1000, "height": 1000, **columns}
 
 
-def test_a_single_completion_is_no_group():
-    with pytest.raises(ValueError, match="Expected at least 2 completions for `size`, got 1"):
-        one([0, 1], [B, B], [1, 1], 1).no_spread_of(1)
+def answer(*boxes):
+    return json.dumps([{"bbox_2d": list(box), "label": "mass"} for box in boxes])
 
 
-@given(drawn_groups())
-def test_advantages_of_a_group_add_up_to_nothing(groups):
-    for scale in SCALES:
-        each = groups.advantages(scale)
-        assert np.isfinite(each).all()
-        for part in np.split(each, np.cumsum(groups.sizes)[:-1]) if len(groups.sizes) else []:
-            assert part.sum() == pytest.approx(0, abs=1e-6)
+def shifted(by):
+    """A box of the size of the finding; its IoU falls with the shift: 0.48 at 70, 0.33 at 100, 0.14 at 150."""
+    return answer((100 + by, 100, 300 + by, 300))
 
 
-def test_arrays_have_to_fit():
-    with pytest.raises(ValueError, match="Expected 2 values for `rewards`, as many as completions, got 1"):
-        Groups.of([2], [0.0], [B, B], [1, 1], [1, 1])
-    with pytest.raises(ValueError, match="Expected at least one completion in every group"):
-        Groups.of([0, 1], [0.0], [B], [1], [1])
-    with pytest.raises(ValueError, match="Expected a known word for `scale`, got 'std'"):
-        one([0, 1], [B, B], [1, 1], 1).advantages("std")
+def weak_model(images, rng):
+    """Answers that all miss an IoU of 0.5 and mostly overlap the finding, as a general model's do."""
+    rows = [image(str(k)) for k in range(images)]
+    return rows, [[shifted(int(by)) for by in rng.integers(75, 240, 8)] for _ in rows]
+
+
+def test_thresholds_leave_a_weak_model_without_signal_and_soft_f1_does_not():
+    """As in the published log of a general model on 167 findings: plain IoU above 0 on most answers, and R1 to R5 0."""
+    rows, texts = weak_model(40, np.random.default_rng(0))
+    report = measure_signal(rows, texts, R4)
+    found = {one.name: one.no_spread.value for one in report.all}
+    assert {found[name] for name in found if "at τ 0.5" in name or name == "R4"} == {1.0}
+    assert report.configured.causes["all_below_threshold"] == 1.0
+    assert found["soft_f1"] == 0.0
+    assert "every answer earns 0" in report.recommendation
+    assert report.best in ("R4 at τ 0.3", "soft_f1")
+
+
+def test_shares_are_those_of_the_rewards_one_by_one():
+    """An independent way: each reward is called on each group."""
+    rng = np.random.default_rng(1)
+    rows, texts = weak_model(12, rng)
+    rows += [image(f"normal {k}", boxes=[]) for k in range(4)]
+    texts += [[shifted(0) if rng.random() < 0.5 else "[]" for _ in range(4)] for _ in range(4)]
+    report = measure_signal(rows, texts, R4)
+    for reward in [R4, *variants(R4)]:
+        spread = []
+        for row, answers in zip(rows, texts, strict=True):
+            columns = {name: [value] * len(answers) for name, value in row.items()}
+            earned = reward(answers, **columns)
+            spread.append(max(earned) - min(earned) > 1e-6)
+        (same,) = [one for one in report.all if one.name == reward.name]
+        assert same.no_spread.value == pytest.approx(1 - np.mean(spread))
+
+
+def test_temperatures_have_rows_of_their_own():
+    rows = [image("a", temperature=0.5), image("b", boxes=[[0, 0, 20, 20]], temperature=1.0), image("c", boxes=[])]
+    texts = [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2]
+    report = measure_signal(rows, texts, R4)
+    assert [(one.name, one.no_spread.value) for one in report.temperatures] == [
+        ("R4, temperature 0.5", 0.0),
+        ("R4, temperature 1", 1.0),
+    ]
+    headings, table = report.table()
+    assert all(len(row) == len(headings) for row in table)
+    assert table[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
+
+
+def test_groups_of_a_patient_are_no_independent_ones():
+    rows = [image(str(k), patient_id="p") for k in range(20)] + [image("z", patient_id="q")]
+    texts = [[shifted(100)] * 2] * 20 + [[shifted(0), shifted(20)]]
+    alone = measure_signal([{**row, "patient_id": str(k)} for k, row in enumerate(rows)], texts, R4)
+    together = measure_signal(rows, texts, R4)
+    assert together.configured.no_spread.value == alone.configured.no_spread.value
+    assert together.configured.no_spread.low < alone.configured.no_spread.low
+
+
+def test_the_json_has_no_text_and_no_nan():
+    report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
+    assert "secret" not in json.dumps(report.as_json(), allow_nan=False)
+
+
+def test_readers_of_an_image_are_read():
+    row = {**image(), "reader_boxes": [GT, []], "reader_labels": [["mass"], []], "boxes": []}
+    report = measure_signal([row], [[shifted(0), "[]"]], R4)
+    assert report.configured.no_spread.value == 0.0
+
+
+def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
+    reward = gr.get_reward(
+        "R4", box_format="qwen3-vl", no_box_bonus=0.5, ignore_many=True, readers="mean", iou_threshold=0.3
+    )
+    tried = variants(reward, ["R1", "soft_f1"])
+    assert [one.name for one in tried] == [
+        "R4 at τ 0.1",
+        "R4 with graded_negatives 0.5",
+        "soft_f1",
+        "soft_f1 with giou",
+        "R1 at τ 0.5",
+        "R1 at τ 0.3",
+        "R1 at τ 0.1",
+    ]
+    assert all(
+        (one.box_reward.no_box_bonus, one.box_reward.ignore_many, one.readers) == (0.5, True, "mean") for one in tried
+    )
+
+
+def test_graded_negatives_tell_hallucinations_apart():
+    box = [[0, 0, 100, 100]]
+    texts = [[answer(*box), answer(*box, *box), answer(*box, *box, *box)]]
+    report = measure_signal([image(boxes=[])], texts, R4)
+    assert report.configured.causes["all_hallucinated"] == 1.0
+    assert report.best == "R4 with graded_negatives 0.5"
+
+
+class Flat:
+    """A third party's reward that knows neither τ nor negatives."""
+
+    def score(self, pred, gt):
+        return 0.5
+
+
+def test_a_third_partys_reward_is_measured():
+    reward = gr.get_reward(f"{__name__}.Flat", box_format="qwen3-vl")
+    report = measure_signal([image()], [[shifted(0), shifted(50)]], reward, tried=["R3"])
+    assert report.configured.causes["all_equal"] == 1.0
+    assert report.best == "R3 at τ 0.5"
+
+
+def test_single_answers_are_no_group():
+    with pytest.raises(ValueError, match="Expected several completions for an image, got one for each of 1"):
+        measure_signal([image()], [["[]"]], R4)
+
+
+def signal(name, share, cause="all_below_threshold"):
+    causes = {**dict.fromkeys(CAUSES, 0.0), cause: share}
+    return RewardSignal(name, 0.0, Estimate(share, share, share), causes, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "best", "words"),
+    [
+        (
+            0.6,
+            {"near": 0.12, "far": 0.1},
+            "near",
+            "Train with near: 12 % of the groups are without spread under it, 60 %",
+        ),
+        (0.6, {"near": 0.3, "far": 0.1}, "far", "Train with far: 10 %"),  # the nearest of those that are as good
+        (0.9, {"near": 0.5}, "near", "Of what is left: there are findings and boxes"),  # and says what is left to do
+        (0.1, {"near": 0.05}, "own", "Keep own: answers to the same image differ in reward in 90 %"),
+        (0.6, {"near": 0.55}, "own", "Another reward alone would not do: 60 %"),
+        (1.0, {"near": 0.8}, "own", "Another reward alone would not do: 100 %"),  # better, and still hopeless
+        (0.0, {}, "own", "Keep own"),
+    ],
+)
+def test_recommendation(own, others, best, words):
+    name, said = recommend(signal("own", own), [signal(one, share) for one, share in others.items()])
+    assert name == best
+    assert words in said
+
+
+def test_nothing_helps_answers_that_are_not_read():
+    name, said = recommend(signal("R4", 1.0, "all_unread"), [signal("soft_f1", 1.0, "all_unread")])
+    assert name == "R4"
+    assert "grounding-rewards inspect" in said
