@@ -139,7 +139,7 @@ class Change(NamedTuple):
         }
 
 
-class Group(NamedTuple):
+class GroupChanges(NamedTuple):
     """The reference boxes of one label or size: their number and, by key, the changes of the metrics about them."""
 
     name: str
@@ -173,8 +173,8 @@ class RunDifference:
     n: int
     main: str
     metrics: Mapping[str, Change]
-    labels: tuple[Group, ...]
-    sizes: tuple[Group, ...]
+    labels: tuple[GroupChanges, ...]
+    sizes: tuple[GroupChanges, ...]
     resamples: int
     seed: int
     label_matching: str = "ignore"
@@ -191,7 +191,7 @@ class RunDifference:
         def plain(changes: Mapping[str, Change]) -> dict[str, Any]:
             return {key: change.as_json() for key, change in changes.items()}
 
-        def by_name(groups: Sequence[Group]) -> dict[str, Any]:
+        def by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
             return {group.name: {"boxes": group.boxes, **plain(group.changes)} for group in groups}
 
         return {
@@ -251,39 +251,38 @@ def compare_runs(
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(image, own_b[name]) for name, image in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))
-    first, second = [image for image, _ in pairs], [image for _, image in pairs]
+    runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
+    first, second = (run.images for run in runs)
     in_b = image_metrics(second)
-    # A metric that is best at 0 has no better side.
-    metrics = {
-        key: metric
-        for key, metric in image_metrics(first).items()
-        if key in in_b and metric.lower_is_better is not None
-    }
+    metrics = {key: metric for key, metric in image_metrics(first).items() if key in in_b}
     if main not in metrics:
         raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
-    by_label = label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")
-    by_size = _size_groups(first, sizes)
-    tables = [_Table(metrics, *(image_sums(run, label_matching=label_matching) for run in (first, second)))]
-    tables += [_group_table(first, second, groups, label_matching) for groups in (by_label, by_size) if groups]
-    units, patients = _drawn_together(pairs)
-    by_rank = _ranked_changes(first, second, label_matching, units, resamples=resamples, seed=seed)
-    sums = [sum_by_group(table.columns(), units) for table in tables]
-    # One call for all tables, so that places are drawn once.
-    p_values = iter(_p_values(tables, sums, resamples=resamples, seed=seed))
-    overall, *of_groups = (
-        _changes(table, own, [next(p_values) for _ in table.metrics]) for table, own in zip(tables, sums, strict=True)
-    )
-    of_labels, of_sizes = of_groups or ({}, {})
+    # An image of unknown patient is a unit of its own.
+    patients = [one.patient if other.patient is None else other.patient for one, other in pairs]
+    units = [("image", k) if patient is None else ("patient", patient) for k, patient in enumerate(patients)]
+    drawn = {"resamples": resamples, "seed": seed}
+
+    def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
+        of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
+        found = _changes(of_groups, [reference_sums(run, groups) for run in runs], units, **drawn)
+        return tuple(
+            GroupChanges(name or UNNAMED, int(members.sum()), {key: found[name, key] for key in _OF_GROUPS})
+            for name, members in groups.items()
+        )
+
     return RunDifference(
         images=len(pairs),
         only_a=len(own_a) - len(pairs),
         only_b=len(own_b) - len(pairs),
-        units="patients" if patients else "images",
-        n=len(sums[0]),
+        units="images" if all(patient is None for patient in patients) else "patients",
+        n=len(set(units)),
         main=main,
-        metrics={**overall, **by_rank},
-        labels=_as_groups(of_labels, by_label),
-        sizes=_as_groups(of_sizes, by_size),
+        metrics={
+            **_changes(metrics, [image_sums(run) for run in runs], units, **drawn),
+            **_ranked_changes(first, second, label_matching, units, **drawn),
+        },
+        labels=by_group(label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")),
+        sizes=by_group(_size_groups(first, sizes)),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
@@ -312,40 +311,26 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-class _Table(NamedTuple):
-    """Metrics whose tests are one family, and by the same keys their sums ``(images, 2)`` in both runs."""
-
-    metrics: Mapping[Any, Metric]
-    a: Mapping[Any, Array]
-    b: Mapping[Any, Array]
-
-    def columns(self) -> Array:
-        """Side by side for every metric numerator and denominator of A, then of B, ``(images, 4 * metrics)``."""
-        return np.concatenate([part for key in self.metrics for part in (self.a[key], self.b[key])], axis=1)
-
-
-def _of_metric(k: int) -> tuple[slice, slice]:
-    """Where the k-th metric of a table stands among its columns: in run A, and in run B."""
-    return slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
-
-
-def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> list[float]:
-    columns = [
-        [own[:, part] for part in _of_metric(k)]
-        for table, own in zip(tables, sums, strict=True)
-        for k in range(len(table.metrics))
-    ]
-    return swap_p_values([a for a, _ in columns], [b for _, b in columns], **drawn)
-
-
-def _changes(table: _Table, sums: Array, p_values: Sequence[float]) -> dict[Any, Change]:
+def _changes(
+    metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **drawn: int
+) -> dict[Any, Change]:
+    """The changes of a family of metrics, of which both runs have sums over images by the same keys."""
+    one, other = ([sum_by_group(run[key], units) for key in metrics] for run in runs)
     found: dict[Any, Change] = {}
-    for k, (key, metric) in enumerate(table.metrics.items()):
-        one, other = _of_metric(k)
-        a, b = (jackknifed_ratio(sums[:, part], metric.bounds) for part in (one, other))
-        by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        change = _change(metric, a, b, _units_of(by_unit, bool(metric.lower_is_better)), p_values[k])
-        found[key] = _of_share(change, sums[:, one], sums[:, other]) if metric.is_share else change
+    for (key, metric), a, b, p in zip(metrics.items(), one, other, swap_p_values(one, other, **drawn), strict=True):
+        in_a, in_b = (jackknifed_ratio(sums, metric.bounds) for sums in (a, b))
+        by_unit = ratios(b) - ratios(a)
+        up, down = int((by_unit > _ROUNDING).sum()), int((by_unit < -_ROUNDING).sum())
+        tied = int((~np.isnan(by_unit)).sum()) - up - down
+        sides = Units(*((down, up) if metric.lower_is_better else (up, down)), tied)
+        change = _change(metric, in_a, in_b, sides, p)
+        if metric.is_share:
+            change = change._replace(a=share_estimate(a), b=share_estimate(b))
+            if np.array_equal(a, b):
+                # What differs on no unit differs on this share of others at most.
+                most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
+                change = change._replace(difference=Estimate(change.difference.value, -most, most))
+        found[key] = change
     return _with_holm(found)
 
 
@@ -357,11 +342,10 @@ def _ranked_changes(
     in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
     one, other = ([run[key].as_mean for key in metrics] for run in (in_a, in_b))
-    p_values = swap_p_values(one, other, **drawn)
     return _with_holm(
         {
             key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)
-            for (key, metric), p in zip(metrics.items(), p_values, strict=True)
+            for (key, metric), p in zip(metrics.items(), swap_p_values(one, other, **drawn), strict=True)
         }
     )
 
@@ -372,26 +356,9 @@ def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
     return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
 
 
-def _units_of(differences: Array, lower_is_better: bool) -> Units:
-    """What is better and worse of the differences B - A of each unit, NaN where there is nothing to measure."""
-    up, down = int((differences > _ROUNDING).sum()), int((differences < -_ROUNDING).sum())
-    tied = int((~np.isnan(differences)).sum()) - up - down
-    return Units(*((down, up) if lower_is_better else (up, down)), tied)
-
-
 def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
     """The change of a metric, Holm's p still to come."""
     return Change(metric, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
-
-
-def _of_share(change: Change, a: Array, b: Array) -> Change:
-    """The change with the intervals of shares; two runs that are the same on every unit need not be so on others."""
-    change = change._replace(a=share_estimate(a), b=share_estimate(b))
-    if not np.array_equal(a, b):
-        return change
-    # What differs on no unit differs on this share of others at most.
-    most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
-    return change._replace(difference=Estimate(change.difference.value, -most, most))
 
 
 def _size_groups(images: Sequence[AnsweredImage], sizes: str) -> BoxGroups:
@@ -399,21 +366,6 @@ def _size_groups(images: Sequence[AnsweredImage], sizes: str) -> BoxGroups:
     image_areas = np.repeat([image.width * image.height for image in images], [len(image.gt) for image in images])
     groups = {name: size.holds(areas, image_areas) for name, size in SIZES[sizes].items()}
     return {name: members for name, members in groups.items() if members.any()}
-
-
-def _group_table(
-    a: Sequence[AnsweredImage], b: Sequence[AnsweredImage], groups: BoxGroups, label_matching: str
-) -> _Table:
-    known = image_metrics(a)
-    metrics = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
-    return _Table(metrics, *(reference_sums(MatchedImages(run, label_matching), groups) for run in (a, b)))
-
-
-def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:
-    return tuple(
-        Group(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
-        for name, members in groups.items()
-    )
 
 
 def _by_id(images: Sequence[AnsweredImage], run: str) -> dict[str, AnsweredImage]:
@@ -443,25 +395,15 @@ def _check_references(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]], in_a
 
 
 def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
-    if not np.array_equal(a.gt, b.gt):
-        return "the reference boxes"
-    if a.gt_labels != b.gt_labels:
-        return "the labels"
-    if not np.array_equal(a.ignore, b.ignore):
-        return "the ignored regions"
-    if (a.width, a.height) != (b.width, b.height):
-        return "width and height"
+    for what, names in (
+        ("the reference boxes", ["gt"]),
+        ("the labels", ["gt_labels"]),
+        ("the ignored regions", ["ignore"]),
+        ("width and height", ["width", "height"]),
+    ):
+        if not all(np.array_equal(getattr(a, name), getattr(b, name)) for name in names):
+            return what
     return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
-
-
-def _drawn_together(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]]) -> tuple[list[tuple[str, str]], bool]:
-    """What each image is drawn with, and whether any patient is known."""
-    patients = [b.patient if a.patient is None else a.patient for a, b in pairs]
-    units = [
-        ("image", a.id) if patient is None else ("patient", patient)
-        for (a, _), patient in zip(pairs, patients, strict=True)
-    ]
-    return units, any(patient is not None for patient in patients)
 
 
 def _judged(main: Change, units: str, n: int) -> str:
@@ -504,7 +446,7 @@ def p_cell(p: float) -> str:
     return f"< {_SMALLEST_P:g}" if p < _SMALLEST_P else f"{p:.3f}"
 
 
-def _named(groups: Sequence[Group], kind: str) -> str:
+def _named(groups: Sequence[GroupChanges], kind: str) -> str:
     """Which groups differ, the largest difference first."""
     if not groups:
         return ""
