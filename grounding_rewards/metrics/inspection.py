@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,13 +29,12 @@ from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, chec
 from grounding_rewards.parsing.thinking_check import count_thinking, thinking_suspicion
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
-from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.rewards.grounding import get_reward, score_columns
 
 #: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
 
 _SIZES = ("width", "height", "resized_width", "resized_height")
-_CHUNK = 512
 # Tolerance as a fraction of the image's sides: a box on the edge is on the image.
 _ROUNDING = 1e-9
 
@@ -142,80 +142,70 @@ def inspect_completions(
     formats = _formats(rows, box_format)
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
-    raws: list[RawBoxes] = []
-    for start in track(range(0, len(texts), _CHUNK)):
-        part = slice(start, start + _CHUNK)
-        raws += [
-            read_boxes(text, fmt, prompt_opens_thinking=one)
-            for text, fmt, one in zip(texts[part], formats[part], opened[part], strict=True)
-        ]
-    log = _Log(texts, raws, opened, [row.get("boxes") for row in rows], _known_sizes(rows, sizes or {}))
-    groups = [
-        _Group(fmt, [k for k, other in enumerate(formats) if other is fmt])
-        for fmt in {id(fmt): fmt for fmt in formats}.values()
-    ]
-    scored = [log.scorable(group) for group in groups]
-    metrics, notes = _metrics(log, scored, track)
-    unscored = sum(isinstance(boxes, list) for boxes in log.gt) - sum(len(group.members) for group in scored)
+    raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(completions)))]
+    gt, known = [row.get("boxes") for row in rows], _known_sizes(rows, sizes or {})
+    places, spaces = np.zeros(3, dtype=np.int64), {}
+    earned: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
+    notes: dict[str, None] = {}
+    for fmt in {id(fmt): fmt for fmt in formats}.values():
+        members = [k for k, other in enumerate(formats) if other is fmt]
+        scored = [k for k in members if isinstance(gt[k], list)]
+        if fmt.space.frame != "original":
+            scored = [k for k in scored if np.isfinite(known[k, :2]).all()]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            # The verdict on the space is shown anyway.
+            warnings.simplefilter("ignore", SpaceWarning)
+            found = score_columns(
+                [get_reward(name, box_format=fmt) for name in SPECIFICATION_REWARDS],
+                [texts[k] for k in scored],
+                boxes=[gt[k] for k in scored],
+                prompt_opens_thinking=[opened[k] for k in scored],
+                **_complete(known[scored]),
+            )
+        notes |= {str(warning.message): None for warning in caught}
+        # On an image without findings nothing can match.
+        earned["mean_iou"] += [iou for iou, k in zip(found["R3/mean_iou"], scored, strict=True) if gt[k]]
+        for name in SPECIFICATION_REWARDS:
+            earned[name] += found[name]
+        own = [raws[k] for k in members]
+        places += _places(own, fmt, known[members])
+        asked = set(scored)
+        references: list[Any] = [gt[k] if k in asked else [] for k in members]
+        spaces[fmt.name] = check_space(own, fmt, references, **dict(zip(_SIZES, known[members].T, strict=True)))
+    unscored = sum(isinstance(boxes, list) for boxes in gt) - len(earned["R3"])
     if unscored:
-        notes.append(
+        notes[
             f"{unscored} completions have reference boxes, but their images have no known size, and are not scored. "
             "Add columns `width` and `height`, or give --width and --height."
-        )
+        ] = None
     thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
-    suspicion = thinking_suspicion(thinking, prompt_opens_thinking=any(opened))
-    places = np.array([_places(log, group) for group in groups], dtype=int).reshape(-1, 3).sum(axis=0).tolist()
+    reasons = Counter(reason for raw in raws for reason, count in raw.rejected.items() for _ in range(count))
+    examples: dict[str, list[int]] = {}
+    for k, raw in enumerate(raws):
+        for key in (raw.status, *raw.rejected):
+            examples.setdefault(key, []).append(k)
     return Inspection(
         texts=tuple(texts),
         answers=tuple(
             find_answer(text, fmt.scope, prompt_opens_thinking=one).text
             for text, fmt, one in zip(texts, formats, opened, strict=True)
         ),
-        statuses={status: sum(raw.status == status for raw in raws) for status in STATUSES},
-        reasons=_reasons(raws),
+        statuses={status: len(examples.get(status, ())) for status in STATUSES},
+        reasons={reason: reasons[reason] for reason in REJECT_REASONS if reasons[reason]},
         boxes=sum(len(raw.labels) for raw in raws),
         most_boxes=max((len(raw.labels) for raw in raws), default=0),
-        upside_down=places[0],
-        located=places[1],
-        off_image=places[2],
-        scored=sum(len(group.members) for group in scored),
-        metrics=metrics,
-        space_checks={
-            group.fmt.name: _space_check(log, group, mine) for group, mine in zip(groups, scored, strict=True)
-        },
+        upside_down=int(places[0]),
+        located=int(places[1]),
+        off_image=int(places[2]),
+        scored=len(earned["R3"]),
+        metrics={name: float(np.mean(values)) for name, values in earned.items() if values},
+        space_checks=spaces,
         thinking={state: thinking[state] for state in THINKING_STATES},
-        thinking_suspicion=suspicion,
-        examples=_examples(raws),
+        thinking_suspicion=thinking_suspicion(thinking, prompt_opens_thinking=any(opened)),
+        examples=examples,
         notes=tuple(notes),
     )
-
-
-class _Group(NamedTuple):
-    """The row numbers of the completions in one format."""
-
-    fmt: BoxFormat
-    members: list[int]
-
-
-class _Log(NamedTuple):
-    """n completions as read, their reference boxes and the sizes of their images, (n, 4), NaN where unknown."""
-
-    texts: list[str]
-    raws: list[RawBoxes]
-    opened: list[bool]
-    gt: list[Any]
-    sizes: Array
-
-    def scorable(self, group: _Group) -> _Group:
-        members = [k for k in group.members if isinstance(self.gt[k], list)]
-        if group.fmt.space.frame != "original":
-            members = [k for k in members if np.isfinite(self.sizes[k, :2]).all()]
-        return group._replace(members=members)
-
-    def size_columns(self, members: list[int]) -> dict[str, Array]:
-        """The sizes by column, without those that some image lacks."""
-        columns = _by_side(self.sizes[members])
-        return {side: values for side, values in columns.items() if np.isfinite(values).all()}
 
 
 def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxFormat]:
@@ -248,79 +238,29 @@ def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | 
     return original_sizes(len(rows), *([number(k, side) for k in range(len(rows))] for side in _SIZES))
 
 
-def _by_side(sizes: Array) -> dict[str, Array]:
-    return dict(zip(_SIZES, sizes.T, strict=True))
+def _complete(sizes: Array) -> dict[str, Array]:
+    """The sizes by column, without those that some image lacks."""
+    columns = zip(_SIZES, sizes.T, strict=True)
+    return {side: values for side, values in columns if np.isfinite(values).all()}
 
 
-def _metrics(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[str, float], list[str]]:
-    """Means of each reward and of `mean_iou` over the scored completions; and the warnings."""
-    # On an image without findings nothing can match.
-    positive = [group._replace(members=[k for k in group.members if log.gt[k]]) for group in scored]
-    tasks = [("mean_iou", positive), *((name, list(scored)) for name in SPECIFICATION_REWARDS)]
-    metrics = {}
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        # The verdict on the space is shown anyway.
-        warnings.simplefilter("ignore", SpaceWarning)
-        for name, groups in track(tasks):
-            sums = np.sum([_sums(log, group, name) for group in groups if group.members], axis=0)
-            if sums.any():
-                metrics[name] = float(sums[0] / sums[1])
-    return metrics, list(dict.fromkeys(str(warning.message) for warning in caught))
-
-
-def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
-    """The sum over completions of a reward, or of the mean IoU of matched boxes, and their number."""
-    logged: dict[str, float] = {}
-    columns: dict[str, Any] = {
-        "boxes": [log.gt[k] for k in group.members],
-        "prompt_opens_thinking": [log.opened[k] for k in group.members],
-        **log.size_columns(group.members),
-    }
-    scorer = "R3" if name == "mean_iou" else name
-    reward: Any = get_reward(scorer, box_format=group.fmt)
-    rewards = reward([log.texts[k] for k in group.members], log_metric=logged.__setitem__, **columns)
-    n = len(rewards)
-    return (n * logged[f"{scorer}/mean_iou"] if name == "mean_iou" else sum(rewards)), n
-
-
-def _space_check(log: _Log, group: _Group, scored: _Group) -> SpaceCheck:
-    known = set(scored.members)
-    gt = [log.gt[k] if k in known else [] for k in group.members]
-    return check_space([log.raws[k] for k in group.members], group.fmt, gt, **_by_side(log.sizes[group.members]))
-
-
-def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
+def _places(raws: Sequence[RawBoxes], fmt: BoxFormat, sizes: Array) -> tuple[int, int, int]:
     """How many boxes are upside down, how many can be located on their image, and how many of these reach off it."""
-    raws = [log.raws[k] for k in group.members]
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
     upside_down = int((~valid_boxes(boxes)).sum())
-    columns = {side: np.repeat(sizes, counts) for side, sizes in log.size_columns(group.members).items()}
+    columns = {side: np.repeat(values, counts) for side, values in _complete(sizes).items()}
     if "width" not in columns or "height" not in columns:
-        if group.fmt.space.frame != "image":
+        if fmt.space.frame != "image":
             return upside_down, 0, 0
         # For fractions of the image its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
-    if group.fmt.space.frame == "resized" and len(columns) < len(_SIZES):
+    if fmt.space.frame == "resized" and len(columns) < len(_SIZES):
         return upside_down, 0, 0
     edges = np.tile(np.stack([columns["width"], columns["height"]], axis=-1), 2)
-    pixels = to_pixel(boxes, group.fmt.space, **columns)
+    pixels = to_pixel(boxes, fmt.space, **columns)
     off_image = ((pixels < -_ROUNDING * edges) | (pixels > (1 + _ROUNDING) * edges)).any(axis=1)
     return upside_down, len(boxes), int(off_image.sum())
-
-
-def _reasons(raws: Sequence[RawBoxes]) -> dict[str, int]:
-    counts = {reason: sum(raw.rejected.get(reason, 0) for raw in raws) for reason in REJECT_REASONS}
-    return {reason: count for reason, count in counts.items() if count}
-
-
-def _examples(raws: Sequence[RawBoxes]) -> dict[str, list[int]]:
-    examples: dict[str, list[int]] = {}
-    for k, raw in enumerate(raws):
-        for key in (raw.status, *raw.rejected):
-            examples.setdefault(key, []).append(k)
-    return examples
 
 
 def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
