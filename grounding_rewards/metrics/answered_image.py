@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -183,26 +183,17 @@ def read_answered(path: Path) -> list[AnsweredImage]:
             f"Expected the folder of an evaluation, got {str(path)!r} without images.jsonl. "
             "Make it with `grounding-rewards evaluate`."
         )
-    lines: dict[str, int] = {}
-    images = []
-    for number, image in enumerate(_read_lines(file), start=1):
-        if lines.setdefault(image.id, number) != number:
-            raise ValueError(
-                f"Expected one image per id in {str(file)!r}, got {image.id!r} in lines {lines[image.id]} and "
-                f"{number}. "
-                "Make the file anew with `grounding-rewards evaluate`."
-            )
-        images.append(image)
-    return images
-
-
-def _read_lines(file: Path) -> Iterator[AnsweredImage]:
+    images: dict[str, AnsweredImage] = {}
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             try:
-                yield AnsweredImage.of_json(json.loads(line))
+                image = AnsweredImage.of_json(json.loads(line))
+                if image.id in images:
+                    raise ValueError(f"{image.id!r} is there already")
             except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(
-                    f"Expected an image in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
+                    f"Expected an image of its own in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
                     "Make the file anew with `grounding-rewards evaluate`."
                 ) from error
+            images[image.id] = image
+    return list(images.values())

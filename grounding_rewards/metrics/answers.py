@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,6 @@ from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
-from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
@@ -73,15 +71,27 @@ def read_answers(
         for name, values in columns.items()
     }
     scored = iter(reward.details(list(chain.from_iterable(texts)), **repeated))
-    rewards = _side_by_side(reward, [answers[0] for answers in texts], columns)
+    others = [
+        get_reward(
+            name,
+            box_format=reward.box_format,
+            prompt_opens_thinking=reward.prompt_opens_thinking,
+            tokenizer=reward.tokenizer,
+        )
+        for name in SIDE_BY_SIDE
+        if name != reward.name
+    ]
+    # Every text is read once for all of them.
+    beside = score_columns(others, [answers[0] for answers in texts], **columns)
     answered = []
     for k, (image, answers) in enumerate(zip(images, texts, strict=True)):
         judged, *sampled = (next(scored) for _ in answers)
+        rewards = {reward.name: judged.reward, **{other.name: beside[other.name][k] for other in others}}
         read = replace(
             image,
             **_prediction(judged),
             text=completion_text(answers[0]),
-            rewards={name: values[k] for name, values in rewards.items()},
+            rewards=dict(sorted(rewards.items())),
             sampled_rewards=tuple(one.reward for one in sampled),
             sampled_read=tuple(is_read(one.parsed.boxes, one.parsed.status) for one in sampled),
         )
@@ -106,11 +116,10 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
         >>> [image.status for image in images], images[1].pred.tolist()
         (['empty', 'boxes'], [[0.0, 0.0, 50.0, 40.0]])
     """
-    _refuse_missing_columns(rows)
     scored = reward.details(texts, **_columns(rows))
     return [
-        replace(_reference(row, f"image {k}"), **_prediction(one), text=completion_text(text))
-        for k, (row, one, text) in enumerate(zip(rows, scored, texts, strict=True))
+        replace(image, **_prediction(one), text=completion_text(text))
+        for image, one, text in zip(_references(rows), scored, texts, strict=True)
     ]
 
 
@@ -128,15 +137,14 @@ def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
         >>> image.id, image.gt.tolist(), image.gt_labels, image.patient
         ('image 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
     """
-    _refuse_missing_columns(rows)
-    images = [_reference(row, f"image {k}") for k, row in enumerate(rows)]
+    images = _references(rows)
     name, times = Counter(image.id for image in images).most_common(1)[0] if images else ("", 1)
     if times > 1:
         raise ValueError(f"Expected a name of its own for every image, got `id` {name!r} {times} times. Rename them.")
     return images
 
 
-def _refuse_missing_columns(rows: Sequence[Mapping[str, Any]]) -> None:
+def _references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
     for name in ("boxes", "width", "height"):
         for k, row in enumerate(rows):
             if row.get(name) is None:
@@ -144,6 +152,7 @@ def _refuse_missing_columns(rows: Sequence[Mapping[str, Any]]) -> None:
                     f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
                     "Add it, or name the dataset that has it with --dataset."
                 )
+    return [_reference(row, f"image {k}") for k, row in enumerate(rows)]
 
 
 def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
@@ -202,27 +211,6 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         for name in names
         if name in BOX_COLUMNS[2:] or all(row.get(name) is not None for row in rows)
     }
-
-
-def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, list[float]]:
-    given = reward(texts, **columns)
-    with warnings.catch_warnings():
-        # The reward that the evaluation is about has given the same warning.
-        warnings.simplefilter("ignore", SpaceWarning)
-        others = [
-            get_reward(
-                name,
-                box_format=reward.box_format,
-                prompt_opens_thinking=reward.prompt_opens_thinking,
-                tokenizer=reward.tokenizer,
-            )
-            for name in SIDE_BY_SIDE
-            if name != reward.name
-        ]
-        # Every text is read once for all of them.
-        scored = score_columns(others, texts, **columns)
-    found = {other.name: scored[other.name] for other in others}
-    return dict(sorted({**found, reward.name: given}.items()))
 
 
 def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:

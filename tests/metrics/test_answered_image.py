@@ -65,7 +65,7 @@ def test_one_value_for_each_box():
 @pytest.mark.parametrize("line", ["{", "[]", '{"id": "a"}', '{"id": "a", "width": 9, "height": 9, "gt": [[1, 2]]}'])
 def test_a_line_that_is_no_image_is_named(line, tmp_path):
     (tmp_path / "images.jsonl").write_text('{"id": "a", "width": 9, "height": 9}\n' + line + "\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="Expected an image in line 2 of"):
+    with pytest.raises(ValueError, match="Expected an image of its own in line 2 of"):
         read_answered(tmp_path)
 
 
@@ -76,5 +76,5 @@ def test_a_folder_without_images_is_refused(tmp_path):
 
 def test_two_images_of_one_id_are_refused(tmp_path):
     write_answered(tmp_path / "images.jsonl", [AnsweredImage(name, 9, 9) for name in "abca"])
-    with pytest.raises(ValueError, match=r"one image per id in '.*images.jsonl', got 'a' in lines 1 and 4"):
+    with pytest.raises(ValueError, match=r"an image of its own in line 4 of .* is there already"):
         read_answered(tmp_path)
