@@ -24,7 +24,7 @@ COMMANDS = {
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
     "signal": "will a reward teach a model: do answers to an image differ in reward, and if not why",
     "watch": "a training in the terminal while it runs: reward, parts, signal, last answers",
-    "audit": "can a reward be gamed: policies that play against it, without a model",
+    "audit": "can a reward be gamed: scripted answers that try, without a model",
     "score": "every component of every reward for a file of completions",
     "diff": "is one evaluated run better than another on the same images",
     "study": "which reward: runs with several seeds from the same start, and what may be concluded",

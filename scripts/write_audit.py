@@ -23,7 +23,7 @@ from page_parts import marks_of, replace_part, write_or_check
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import Audit, audit
-from grounding_rewards.audit.policies import HONEST
+from grounding_rewards.audit.scripted_answers import HONEST
 from grounding_rewards.data.load import SYNTHETIC, light_rows, load_split
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
@@ -44,7 +44,7 @@ _TAU = 0.5
 Boxes = NDArray[np.float64]
 
 
-# ceilings and policies
+# ceilings and scripts
 
 
 def ceilings() -> str:
@@ -65,33 +65,33 @@ def played(images: int = 128) -> Audit:
 
 
 def gamed(done: Audit) -> str:
-    """What each policy with a finding earns, under every reward; bold where it should not."""
-    names = list(dict.fromkeys(one.policy for one in done.found))
+    """What each script with a finding earns, under every reward; bold where it should not."""
+    names = list(dict.fromkeys(one.script for one in done.found))
     rows = []
-    for policy in (one for one in done.policies if one.name in names):
+    for script in (one for one in done.scripts if one.name in names):
         cells = []
         for name in done.rewards:
-            one = done.of(name, policy.name)
+            one = done.of(name, script.name)
             told = f" ({one.gain:+.2f})" if one.finding == "pays" else ""
             cells.append(f"**{one.mean.value:.2f}**{told}" if one.finding else f"{one.mean.value:.2f}")
-        rows.append([policy.name, policy.base.removeprefix("honest: "), *cells])
-    return markdown_table(["policy", "held against", *done.rewards], rows)
+        rows.append([script.name, script.base.removeprefix("honest: "), *cells])
+    return markdown_table(["scripted answer", "held against", *done.rewards], rows)
 
 
 def honest(done: Audit) -> str:
-    """What honest policies earn, and the best of the blind ones."""
+    """What honest answers earn, and the best of the blind ones."""
     rows = [
         [
-            policy.name.removeprefix("honest: "),
-            *(f"{done.of(name, policy.name).mean.value:.3f}" for name in done.rewards),
+            script.name.removeprefix("honest: "),
+            *(f"{done.of(name, script.name).mean.value:.3f}" for name in done.rewards),
         ]
-        for policy in done.policies
-        if policy.kind == HONEST and not policy.doubt
+        for script in done.scripts
+        if script.kind == HONEST and not script.doubt
     ]
-    blind = [policy.name for policy in done.policies if policy.kind == "blind"]
+    blind = [script.name for script in done.scripts if script.kind == "blind"]
     best = [max((done.of(name, one).mean.value, one) for one in blind) for name in done.rewards]
-    rows.append(["best blind policy", *(f"{value:.3f}, {policy}" for value, policy in best)])
-    return markdown_table(["policy", *done.rewards], rows)
+    rows.append(["best blind one", *(f"{value:.3f}, {script}" for value, script in best)])
+    return markdown_table(["scripted answer", *done.rewards], rows)
 
 
 # matching

@@ -1,1 +1,1 @@
-"""Can a reward be gamed? Policies that play against it, and how it responds; numpy alone, no model."""
+"""Can a reward be gamed? Scripted answers that play against it, and how it responds; numpy alone, no model."""

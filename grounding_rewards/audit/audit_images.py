@@ -1,4 +1,4 @@
-"""The images that policies answer: reference boxes, sizes, readers and ignore regions, and what a policy may know."""
+"""The images that scripts answer: reference boxes, sizes, readers and ignore regions, and what a script may know."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRIES = 30
 
 
 class Known(NamedTuple):
-    """What a policy may know of a dataset without looking at an image.
+    """What a script may know of a dataset without looking at an image.
 
     labels: every label, the most frequent first.
     mean: by label the mean box as fractions of the image, see :func:`grounding_rewards.metrics.baselines.mean_boxes`.
@@ -62,7 +62,7 @@ class AuditImage:
     id: str | None = None
 
     def draw(self, name: str) -> np.random.Generator:
-        """Random numbers that are the same for every policy that asks under this name."""
+        """Random numbers that are the same for every script that asks under this name."""
         return np.random.default_rng([zlib.crc32(name.encode()), self.number])
 
 

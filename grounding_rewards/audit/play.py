@@ -1,4 +1,4 @@
-"""Play policies against rewards: what each earns, and which of them earn what they should not."""
+"""Play scripts against rewards: what each earns, and which of them earn what they should not."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.audit.audit_images import AuditImage, with_doubt
-from grounding_rewards.audit.policies import (
+from grounding_rewards.audit.scripted_answers import (
     ADDS,
     BLIND,
     FALSE_BOXES,
     HONEST,
     IOUS,
-    POLICIES,
     RECALLS,
+    SCRIPTED_ANSWERS,
     UNREAD,
-    Policy,
+    ScriptedAnswer,
     honest_name,
 )
 from grounding_rewards.audit.writing import write
@@ -39,9 +39,9 @@ FINDINGS = {
     "raises": "ends the run: the reward raised an exception",
     "pays": "earns more than the honest answer that it was made of",
     "free": "earns what the honest answer earns, although something wrong stands beside it",
-    "beats honest": "does not look at the image, and earns more than a policy that does",
+    "beats honest": "does not look at the image, and earns more than an answer that does",
     "unread pays": "says nothing that can be read, and earns something",
-    "worse pays": "is worse than another honest policy, and earns more",
+    "worse pays": "is worse than another honest answer, and earns more",
 }
 #: Differences below this are rounding.
 _ROUNDING = 1e-9
@@ -49,21 +49,21 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Played:
-    """One policy against one reward.
+    """One script against one reward.
 
     Attributes:
         reward: its name.
-        policy: its name.
+        script: its name.
         mean: the mean reward over images, with its 95 % interval; NaN where the reward raised.
-        gain: by how much it earns more than the honest policy that it is held against, in the mean over the images with
+        gain: by how much it earns more than the honest script that it is held against, in the mean over the images with
             findings or over those without, whichever is more; NaN without one.
         ceiling: the mean over images of the most that the reward says such an answer can earn.
         finding: a key of :data:`FINDINGS`; empty where there is nothing to say.
-        against: the honest policy that it earns more than, or as much as; or what was raised.
+        against: the honest script that it earns more than, or as much as; or what was raised.
     """
 
     reward: str
-    policy: str
+    script: str
     mean: Estimate
     gain: float
     ceiling: float
@@ -73,19 +73,19 @@ class Played:
 
 @dataclass(frozen=True)
 class Audit:
-    """What all policies earn under all rewards.
+    """What all scripts earn under all rewards.
 
     Attributes:
         rewards: names.
-        policies: in the order in which they were played.
-        played: one for each reward and policy.
+        scripts: in the order in which they were played.
+        played: one for each reward and script.
         images: how many.
         negatives: how many of them have no finding.
-        box_format: in which the policies wrote.
+        box_format: in which the scripts wrote.
     """
 
     rewards: tuple[str, ...]
-    policies: tuple[Policy, ...]
+    scripts: tuple[ScriptedAnswer, ...]
     played: tuple[Played, ...]
     images: int
     negatives: int
@@ -96,9 +96,9 @@ class Audit:
         """Where there is something to say."""
         return tuple(one for one in self.played if one.finding)
 
-    def of(self, reward: str, policy: str) -> Played:
-        """One policy against one reward."""
-        return next(one for one in self.played if (one.reward, one.policy) == (reward, policy))
+    def of(self, reward: str, script: str) -> Played:
+        """One script against one reward."""
+        return next(one for one in self.played if (one.reward, one.script) == (reward, script))
 
     def as_json(self) -> dict[str, Any]:
         """Everything as plain values."""
@@ -107,15 +107,15 @@ class Audit:
             "negatives": self.negatives,
             "box_format": self.box_format,
             "rewards": list(self.rewards),
-            "policies": {
+            "scripts": {
                 one.name: {"kind": one.kind, "why": one.why, "base": one.base, "doubt": one.doubt}
-                for one in self.policies
+                for one in self.scripts
             },
             "findings": FINDINGS,
             "played": [
                 {
                     "reward": one.reward,
-                    "policy": one.policy,
+                    "script": one.script,
                     "mean": estimate_as_json(one.mean),
                     "gain": finite_or_none(one.gain),
                     "ceiling": finite_or_none(one.ceiling),
@@ -132,24 +132,24 @@ def audit(
     images: Sequence[AuditImage],
     box_format: BoxFormat,
     *,
-    policies: Sequence[Policy] = POLICIES,
-    track: Callable[[Iterable[Policy]], Iterable[Policy]] = iter,
+    scripts: Sequence[ScriptedAnswer] = SCRIPTED_ANSWERS,
+    track: Callable[[Iterable[ScriptedAnswer]], Iterable[ScriptedAnswer]] = iter,
 ) -> Audit:
-    """Let every policy answer every image, and every reward judge the answers.
+    """Let every script answer every image, and every reward judge the answers.
 
     Args:
         rewards: by name; called as TRL calls a reward function, with a text for each image. An object whose
             ``box_reward`` has a ``ceiling``, as those of :func:`grounding_rewards.get_reward`, is held against it.
         images: from :func:`grounding_rewards.audit.audit_images.images_of`.
-        box_format: in which the policies write.
-        policies: which; an honest one that others are held against has to be among them.
-        track: wraps the policies, for a progress bar.
+        box_format: in which the scripts write.
+        scripts: which; an honest one that others are held against has to be among them.
+        track: wraps the scripts, for a progress bar.
 
     Returns:
-        What each earned; a policy is flagged where it earns what its kind says it must not.
+        What each earned; a script is flagged where it earns what its kind says it must not.
 
     Raises:
-        ValueError: no reward, or a policy whose honest base is missing.
+        ValueError: no reward, or a script whose honest base is missing.
 
     Example:
         >>> import grounding_rewards as gr
@@ -162,31 +162,31 @@ def audit(
     """
     if not rewards:
         raise ValueError("Expected at least one reward for the audit, got none. Name one, for example R3.")
-    names = {policy.name for policy in policies}
-    for policy in policies:
-        if policy.base and policy.base not in names:
+    names = {script.name for script in scripts}
+    for script in scripts:
+        if script.base and script.base not in names:
             raise ValueError(
-                f"Expected the policy {policy.base!r} beside {policy.name!r}, got {', '.join(sorted(names))}. "
-                "A policy is held against the honest one that it is made of: play both."
+                f"Expected the scripted answer {script.base!r} beside {script.name!r}, got {', '.join(sorted(names))}. "
+                "One is held against the honest one that it is made of: play both."
             )
     doubtful = with_doubt(images)
     groups = [image.number if image.patient is None else image.patient for image in images]
     earned: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
-    for policy in track(policies):
-        own = doubtful if policy.doubt else images
-        answers = [policy.answer(image, box_format) for image in own]
+    for script in track(scripts):
+        own = doubtful if script.doubt else images
+        answers = [script.answer(image, box_format) for image in own]
         texts = [write(answer, image.size, box_format) for answer, image in zip(answers, own, strict=True)]
-        columns = _columns(own, policy.doubt, box_format)
+        columns = _columns(own, script.doubt, box_format)
         boxes = np.array([len(answer.items) if answer.counts else np.nan for answer in answers])
         for name, reward in rewards.items():
-            earned[name, policy.name] = _earned(reward, texts, columns)
-            ceilings[name, policy.name] = _ceiling(reward, boxes, own, policy.doubt)
+            earned[name, script.name] = _earned(reward, texts, columns)
+            ceilings[name, script.name] = _ceiling(reward, boxes, own, script.doubt)
     positive = np.array([len(image.boxes) > 0 for image in images])
     played = [
-        one for name in rewards for one in _judged(name, policies, earned, ceilings, positive=positive, groups=groups)
+        one for name in rewards for one in _judged(name, scripts, earned, ceilings, positive=positive, groups=groups)
     ]
-    return Audit(tuple(rewards), tuple(policies), tuple(played), len(images), int((~positive).sum()), box_format.name)
+    return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
 
 
 def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
@@ -244,37 +244,37 @@ def _ceiling(reward: Reward, boxes: Array, images: Sequence[AuditImage], doubt: 
 
 def _judged(
     reward: str,
-    policies: Sequence[Policy],
+    scripts: Sequence[ScriptedAnswer],
     earned: Mapping[tuple[str, str], Array | str],
     ceilings: Mapping[tuple[str, str], Array],
     *,
     positive: NDArray[np.bool_],
     groups: Sequence[Any],
 ) -> list[Played]:
-    """Every policy under one reward."""
+    """Every script under one reward."""
     means = {
-        policy.name: float(values.mean())
-        for policy in policies
-        if not isinstance(values := earned[reward, policy.name], str)
+        script.name: float(values.mean())
+        for script in scripts
+        if not isinstance(values := earned[reward, script.name], str)
     }
-    honest = {policy.name: means[policy.name] for policy in policies if policy.kind == HONEST and policy.name in means}
+    honest = {script.name: means[script.name] for script in scripts if script.kind == HONEST and script.name in means}
     played = []
-    for policy in policies:
-        values, ceiling = earned[reward, policy.name], ceilings[reward, policy.name]
-        base = earned.get((reward, policy.base))
+    for script in scripts:
+        values, ceiling = earned[reward, script.name], ceilings[reward, script.name]
+        base = earned.get((reward, script.base))
         nothing = Estimate(math.nan, math.nan, math.nan)
         if isinstance(values, str):
             finding, against, mean, gain = "raises", values, nothing, math.nan
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
             gain = _gain(values, base, positive) if isinstance(base, np.ndarray) else math.nan
-            finding, against = _finding(policy, values, base, ceiling, honest, positive)
-        played.append(Played(reward, policy.name, mean, gain, float(ceiling.mean()), finding, against))
+            finding, against = _finding(script, values, base, ceiling, honest, positive)
+        played.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
     return played
 
 
 def _finding(
-    policy: Policy,
+    script: ScriptedAnswer,
     values: Array,
     base: Array | str | None,
     ceiling: Array,
@@ -283,20 +283,20 @@ def _finding(
 ) -> tuple[str, str]:
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
-    if policy.kind == UNREAD and (values > ceiling + _ROUNDING).any():
+    if script.kind == UNREAD and (values > ceiling + _ROUNDING).any():
         return "unread pays", ""
     if (values > ceiling + _ROUNDING).any():
         return "above ceiling", ""
     if isinstance(base, np.ndarray):
         if _gain(values, base, positive) > _ROUNDING:
-            return "pays", policy.base
-        if policy.kind == ADDS and (base[positive] > 0).any() and np.abs(values - base).max() <= _ROUNDING:
-            return "free", policy.base
+            return "pays", script.base
+        if script.kind == ADDS and (base[positive] > 0).any() and np.abs(values - base).max() <= _ROUNDING:
+            return "free", script.base
     mean = float(values.mean())
-    if policy.kind == BLIND:
+    if script.kind == BLIND:
         return _highest({name: value for name, value in honest.items() if value < mean - _ROUNDING}, "beats honest")
-    if policy.kind == HONEST:
-        better = {name: honest[name] for name in _better(policy.name) if name in honest}
+    if script.kind == HONEST:
+        better = {name: honest[name] for name in _better(script.name) if name in honest}
         return _highest({name: value for name, value in better.items() if value < mean - _ROUNDING}, "worse pays")
     return "", ""
 
@@ -306,12 +306,12 @@ def _gain(values: Array, base: Array, positive: NDArray[np.bool_]) -> float:
 
 
 def _highest(beaten: Mapping[str, float], finding: str) -> tuple[str, str]:
-    """The best of the honest policies that are beaten."""
+    """The best of the honest scripts that are beaten."""
     return (finding, max(beaten, key=lambda name: beaten[name])) if beaten else ("", "")
 
 
 def _better(name: str) -> list[str]:
-    """The honest policies of stated quality that are better than this one in one respect, and equal in the others."""
+    """The honest scripts of stated quality that are better than this one in one respect, and equal in the others."""
     axes = (IOUS, RECALLS, tuple(-rate for rate in FALSE_BOXES))
     for k, iou in enumerate(IOUS):
         for recall in RECALLS:

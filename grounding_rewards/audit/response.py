@@ -25,7 +25,7 @@ class Scorer(Protocol):
         """One number for each image."""
 
 
-class Curve(NamedTuple):
+class RewardCurve(NamedTuple):
     """A reward ``y`` at ``x``, ``(points,)`` each."""
 
     x: Array
@@ -45,13 +45,13 @@ class Response(NamedTuple):
     walk_iou: its IoU, at the same steps.
     """
 
-    iou: Curve
-    slope: Curve
-    false_boxes: Curve
-    found: Curve
+    iou: RewardCurve
+    slope: RewardCurve
+    false_boxes: RewardCurve
+    found: RewardCurve
     moved: Array
     moves: Array
-    walk: Curve
+    walk: RewardCurve
     walk_iou: Array
 
 
@@ -72,7 +72,7 @@ def response(reward: Scorer) -> Response:
     return Response(iou, slope(iou), over_false_boxes(reward), over_found(reward), moved, moves, walk, walk_iou)
 
 
-def over_iou(reward: Scorer, points: int = 201) -> Curve:
+def over_iou(reward: Scorer, points: int = 201) -> RewardCurve:
     """The reward of one box on one finding, over their IoU.
 
     Example:
@@ -85,18 +85,18 @@ def over_iou(reward: Scorer, points: int = 201) -> Curve:
     return _curve(reward, ious, boxes, [_FINDING[None]] * points)
 
 
-def slope(curve: Curve) -> Curve:
+def slope(curve: RewardCurve) -> RewardCurve:
     """The derivative of a curve between its points; NaN where it jumps.
 
     Example:
-        >>> slope(Curve(np.array([0.0, 0.1, 0.2]), np.array([0.0, 0.02, 0.9]))).y
+        >>> slope(RewardCurve(np.array([0.0, 0.1, 0.2]), np.array([0.0, 0.02, 0.9]))).y
         array([0.2, nan])
     """
     rise, run = np.diff(curve.y), np.diff(curve.x)
-    return Curve((curve.x[1:] + curve.x[:-1]) / 2, np.where(np.abs(rise) > _JUMP, np.nan, rise / run))
+    return RewardCurve((curve.x[1:] + curve.x[:-1]) / 2, np.where(np.abs(rise) > _JUMP, np.nan, rise / run))
 
 
-def over_false_boxes(reward: Scorer, most: int = 8) -> Curve:
+def over_false_boxes(reward: Scorer, most: int = 8) -> RewardCurve:
     """The reward of a perfect box and so many false ones behind it.
 
     Example:
@@ -108,7 +108,7 @@ def over_false_boxes(reward: Scorer, most: int = 8) -> Curve:
     return _curve(reward, np.arange(most + 1.0), boxes, [_FINDING[None]] * (most + 1))
 
 
-def over_found(reward: Scorer, findings: int = 8, iou: float = 0.8) -> Curve:
+def over_found(reward: Scorer, findings: int = 8, iou: float = 0.8) -> RewardCurve:
     """The reward of boxes at one IoU on so many of the findings, over the share that is found; none is false.
 
     Example:
@@ -138,7 +138,7 @@ def over_displacement(reward: Scorer, reach: float = 1.5, steps: int = 41) -> tu
     return moves, np.array(reward.score_many(list(boxes), [_FINDING[None]] * len(boxes))).reshape(steps, steps)
 
 
-def over_walk(reward: Scorer, steps: int = 160, seed: int = 7) -> tuple[Curve, Array]:
+def over_walk(reward: Scorer, steps: int = 160, seed: int = 7) -> tuple[RewardCurve, Array]:
     """The reward of a box that walks at random around the finding.
 
     Every step goes a fifteenth of the way back, and about a tenth of a side anywhere.
@@ -171,5 +171,5 @@ def _others(count: int) -> list[Array]:
     return list(_moved([(2.0 * (k + 2), 0.0) for k in range(count)]))
 
 
-def _curve(reward: Scorer, x: Array, pred: Any, gt: Any) -> Curve:
-    return Curve(x, np.array(reward.score_many(list(pred), list(gt)), dtype=np.float64))
+def _curve(reward: Scorer, x: Array, pred: Any, gt: Any) -> RewardCurve:
+    return RewardCurve(x, np.array(reward.score_many(list(pred), list(gt)), dtype=np.float64))

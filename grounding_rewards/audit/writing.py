@@ -1,4 +1,4 @@
-"""What a policy answers: boxes, and things that stand in the place of a box, as text in a model's own format."""
+"""What a script answers: boxes, and things that stand in the place of a box, as text in a model's own format."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Item(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What a policy answers to one image.
+class Reply:
+    """What a script answers to one image.
 
     Attributes:
         items: the boxes, in the order in which they are written.
@@ -72,7 +72,7 @@ class Size(NamedTuple):
     resized_height: float
 
 
-def write(answer: Answer, size: Size, fmt: BoxFormat) -> str:
+def write(answer: Reply, size: Size, fmt: BoxFormat) -> str:
     """The text of an answer, as a model of this box format writes it.
 
     Args:
@@ -83,7 +83,7 @@ def write(answer: Answer, size: Size, fmt: BoxFormat) -> str:
     Example:
         >>> from grounding_rewards.parsing import get_box_format
         >>> items = (Item(np.array([0.0, 0.0, 50.0, 50.0]), "mass", "a number missing"),)
-        >>> write(Answer(items), Size(100, 100, 100, 100), get_box_format("internvl"))
+        >>> write(Reply(items), Size(100, 100, 100, 100), get_box_format("internvl"))
         '<ref>mass</ref><box>[[0, 0, 500]]</box>'
     """
     return answer.edit(_written(answer.items, size, fmt))

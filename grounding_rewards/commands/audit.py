@@ -1,11 +1,11 @@
-"""Can a reward be gamed? Policies that look and policies that do not answer the images of a dataset, and every reward
-judges them: boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking,
-hedges in ignore regions, all readers at once, and so on. No model is needed.
+"""Can a reward be gamed? Scripted answers, honest and reward-hacking ones, are given to the images of a dataset, and
+every reward judges them: boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes
+in thinking, hedges in ignore regions, all readers at once, and so on. No model is needed.
 
-Printed is what each policy earns under each reward; marked is what earns more than it should: a policy that does not
-look and earns more than one that does, an answer that earns more with something wrong beside it, or as much, and
-whatever is above the ceiling that the reward states for so many boxes. Answers are written and read in a model's own
-box format, so what is judged is what a trainer would see.
+Printed is what each scripted answer earns under each reward; marked is what earns more than it should: an answer that
+does not look and earns more than one that does, an answer that earns more with something wrong beside it, or as much,
+and whatever is above the ceiling that the reward states for so many boxes. Answers are written and read in a model's
+own box format, so what is judged is what a trainer would see.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ examples:
   grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
-  0  done        1  with --strict, a policy earns what it should not        2  a wrong argument or dataset
+  0  done        1  with --strict, a scripted answer earns what it should not        2  a wrong argument or dataset
 """
 
 #: Images that are played on by default, of any dataset.
@@ -69,14 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--box-format",
         metavar="FORMAT",
-        help=f"in which the policies write: a name, or a mapping in JSON; default: {_BOX_FORMAT}",
+        help=f"in which the answers are written: a name, or a mapping in JSON; default: {_BOX_FORMAT}",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page, with pictures of how the rewards respond"
     )
     add_allow_outside(parser)
-    parser.add_argument("--strict", action="store_true", help="exit with 1 where a policy earns what it should not")
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 where a scripted answer earns what it should not"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -148,7 +150,7 @@ def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str
 
 
 def print_audit(done: Audit, console: Console) -> None:
-    """Print a table of what each policy earns, and what was found.
+    """Print a table of what each scripted answer earns, and what was found.
 
     Args:
         done: from :func:`grounding_rewards.audit.play.audit`.
@@ -158,7 +160,7 @@ def print_audit(done: Audit, console: Console) -> None:
 
     from grounding_rewards.report.audit_page import audit_table, found_tables
 
-    title = f"Mean reward of each policy, {done.images} images, {done.negatives} of them without a finding"
+    title = f"Mean reward of each scripted answer, {done.images} images, {done.negatives} of them without a finding"
     caption = f"Written in {done.box_format}. ! marks what should not be, said below."
     console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
     for found in found_tables(done):

@@ -1,4 +1,4 @@
-"""What policies earn under rewards, as one HTML file: what was found, every number, and how the rewards respond."""
+"""What scripts earn under rewards, as one HTML file: what was found, every number, and how the rewards respond."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 
 from grounding_rewards.audit.play import FINDINGS, Audit, Played
-from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
+from grounding_rewards.audit.scripted_answers import KINDS
 from grounding_rewards.metrics.estimates import counted, format_interval, format_value
 from grounding_rewards.report.page import Page, Section, Tile
 from grounding_rewards.report.reward_plots import response_plot
@@ -17,7 +17,7 @@ _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
     "adds": ("With something wrong beside", "Each must earn less than the honest answer without it."),
     "changes": ("Told otherwise", "None must earn more than the honest answer that it was made of."),
-    "blind": ("Blind", "They do not look at the image. None must earn more than an honest policy."),
+    "blind": ("Blind", "They do not look at the image. None must earn more than an honest one."),
     "unread": ("Unread", "They say nothing that can be read, and must earn nothing."),
 }
 
@@ -41,13 +41,13 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     return Page(
         title="Can it be gamed?",
         subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
-        "No model took part: the policies are given the reference boxes, or nothing.",
+        "No model took part: the scripted answers are made from the reference boxes, or nothing.",
         verdict=verdict(done),
         tiles=tiles,
         sections=[
             Section("What was found", found_tables(done) or [["Nothing earns what it should not."]]),
             Section(
-                "What every policy earns",
+                "What every scripted answer earns",
                 [audit_table(done)],
                 "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
                 "many boxes. Framed, with a !: what was found.",
@@ -57,20 +57,20 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
                 [response_plot({name: response(reward) for name, reward in rewards.items()})] if rewards else [],
             ),
         ],
-        footer="Policies that a reward does not punish here may still be found by a model that is trained with it.",
+        footer="What a reward does not punish here may still be found by a model that is trained with it.",
     ).render()
 
 
 def audit_table(done: Audit) -> Table:
-    """What each policy earns under each reward, in groups of policies; `!` marks what was found."""
+    """What each script earns under each reward, in groups of scripts; `!` marks what was found."""
     rows: list[list[str | Cell]] = []
     for kind in KINDS:
-        own = [policy for policy in done.policies if policy.kind == kind]
+        own = [script for script in done.scripts if script.kind == kind]
         rows += [[Cell(*_KINDS[kind])]] if own else []
-        for policy in own:
-            played = [done.of(name, policy.name) for name in done.rewards]
-            rows.append([Cell(policy.name, policy.why), *map(_earned, played)])
-    return Table(["policy", *done.rewards], rows)
+        for script in own:
+            played = [done.of(name, script.name) for name in done.rewards]
+            rows.append([Cell(script.name, script.why), *map(_earned, played)])
+    return Table(["scripted answer", *done.rewards], rows)
 
 
 def _earned(one: Played) -> Cell:
@@ -87,13 +87,15 @@ def verdict(done: Audit) -> str:
 
     Example:
         >>> verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
-        'Of 0 policies, none earns what it should not under any of 1 reward.'
+        'Of 0 scripted answers, none earns what it should not under any of 1 reward.'
     """
-    count = len({one.policy for one in done.found})
+    count = len({one.script for one in done.found})
     rewards = counted(len(done.rewards), "reward")
     if not count:
-        return f"Of {len(done.policies)} policies, none earns what it should not under any of {rewards}."
-    return f"Of {len(done.policies)} policies, {count} earn what they should not under at least one of {rewards}."
+        return f"Of {len(done.scripts)} scripted answers, none earns what it should not under any of {rewards}."
+    return (
+        f"Of {len(done.scripts)} scripted answers, {count} earn what they should not under at least one of {rewards}."
+    )
 
 
 def found_tables(done: Audit) -> list[Table]:
@@ -103,14 +105,20 @@ def found_tables(done: Audit) -> list[Table]:
         >>> found_tables(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         []
     """
-    why = {policy.name: policy.why for policy in done.policies}
-    header: list[str | Cell] = ["reward", Cell("policy", kind="words"), "earns", "gain", Cell("against", kind="words")]
+    why = {script.name: script.why for script in done.scripts}
+    header: list[str | Cell] = [
+        "reward",
+        Cell("scripted answer", kind="words"),
+        "earns",
+        "gain",
+        Cell("against", kind="words"),
+    ]
     tables = []
     for finding, meaning in FINDINGS.items():
         rows: list[list[str | Cell]] = [
             [
                 one.reward,
-                Cell(one.policy, why[one.policy], "words"),
+                Cell(one.script, why[one.script], "words"),
                 estimate_cell(one.mean),
                 "" if math.isnan(one.gain) else format_value(one.gain, signed=True),
                 Cell(one.against, kind="words"),

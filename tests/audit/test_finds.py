@@ -1,4 +1,4 @@
-"""What searches found that a policy can do, or could: each with what it earns now.
+"""What searches found that a script can do, or could: each with what it earns now.
 
 Of an outside search, and of scripts/search_exploits.py. What is mended earns nothing by it; what is a property of the
 specification has its number here and its remedy on docs/audit.md.
@@ -91,7 +91,7 @@ def test_a_text_with_rejected_boxes_is_no_negative_under_any_option():
 
 @pytest.mark.parametrize("mark", ["tool_call", "tool_response", "function_call", "observation"])
 def test_boxes_of_a_tool_are_no_answer(mark):
-    """Found by the policy `a tool call alone`: once the full reward."""
+    """Found by the script `a tool call alone`: once the full reward."""
     told = f"<{mark}>{written(FOUND)}</{mark}>"
     assert earned(told, boxes=[FOUND]) == 0.0
     assert earned(told) == 0.0
@@ -101,7 +101,7 @@ def test_boxes_of_a_tool_are_no_answer(mark):
 
 @pytest.mark.parametrize("words", ["[[left, left, left, left]]", "[[upper left]]", "upper left"])
 def test_words_between_tags_of_a_box_are_broken(words):
-    """Found by the policy `words, before`: once free in brackets."""
+    """Found by the script `words, before`: once free in brackets."""
     text = f"<ref>mass</ref><box>{words}</box><ref>mass</ref><box>[[0, 0, 400, 400]]</box>"
     reward = gr.get_reward("R1", box_format="internvl")
     assert reward([text], boxes=[[FOUND]], width=[1000], height=[1000]) == [0.5]

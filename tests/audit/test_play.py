@@ -11,7 +11,7 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import FINDINGS, audit
-from grounding_rewards.audit.policies import POLICIES, RIGHT, Policy
+from grounding_rewards.audit.scripted_answers import RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.synthetic import draw_image, image_seeds
@@ -48,7 +48,7 @@ def done(images):
 
 
 def found(done, reward):
-    return {one.policy: one.finding for one in done.found if one.reward == reward}
+    return {one.script: one.finding for one in done.found if one.reward == reward}
 
 
 def test_no_reward_is_above_its_ceiling_or_pays_for_what_it_cannot_read(done):
@@ -63,9 +63,9 @@ def test_only_r1_gives_anything_away_for_free(done, reward):
 
 
 def test_r1_gives_away_whatever_stands_behind_the_right_boxes(done):
-    free = {policy for policy, finding in found(done, "R1").items() if finding == "free"}
+    free = {script for script, finding in found(done, "R1").items() if finding == "free"}
     assert {"junk after", "every box ten times", "a number missing, after", "a grid after"} <= free
-    assert not any("before" in policy for policy in free)
+    assert not any("before" in script for script in free)
     assert found(done, "R1")["doubtful last"] == "pays"
 
 
@@ -95,7 +95,7 @@ def test_hedging_in_regions_costs_and_is_free_by_cocos_rule_alone(done):
 
 def test_of_the_blind_policies_only_one_comes_near_an_honest_one(done):
     # the mean box knows these very images
-    assert {policy for policy, finding in found(done, "R3").items() if finding == "beats honest"} <= {"mean box"}
+    assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {"mean box"}
 
 
 def test_the_literal_reading_pays_for_silence_as_it_says(done):
@@ -111,9 +111,9 @@ def test_intervals_are_over_patients(done, images):
 
 def test_everything_is_plain_json(done):
     stored = json.loads(json.dumps(done.as_json(), allow_nan=False))
-    assert len(stored["played"]) == len(done.rewards) * len(POLICIES)
+    assert len(stored["played"]) == len(done.rewards) * len(SCRIPTED_ANSWERS)
     assert stored["findings"] == FINDINGS
-    assert stored["policies"][RIGHT]["kind"] == "honest"
+    assert stored["scripts"][RIGHT]["kind"] == "honest"
 
 
 # Rewards as others have them, by what they are known for.
@@ -159,7 +159,7 @@ def nothing_said(completions, **columns):
 
 
 @pytest.mark.parametrize(
-    ("reward", "policy", "finding"),
+    ("reward", "script", "finding"),
     [
         (RecallAlone(), "a grid after", "free"),
         (RecallAlone(), "whole image", "beats honest"),
@@ -172,10 +172,10 @@ def nothing_said(completions, **columns):
         (nothing_said, RIGHT, "out of range"),
     ],
 )
-def test_rewards_of_others(images, reward, policy, finding, tmp_path):
+def test_rewards_of_others(images, reward, script, finding, tmp_path):
     if not callable(reward):
         reward = gr.rewards.grounding.GroundingReward("theirs", reward, "qwen3-vl")
-    assert audit({"theirs": reward}, images[:12], FMT).of("theirs", policy).finding == finding
+    assert audit({"theirs": reward}, images[:12], FMT).of("theirs", script).finding == finding
 
 
 def test_a_ceiling_that_is_too_low_is_noticed(images):
@@ -190,9 +190,9 @@ def test_a_ceiling_that_is_too_low_is_noticed(images):
 def test_wrong_arguments_are_refused(images):
     with pytest.raises(ValueError, match="Expected at least one reward for the audit, got none"):
         audit({}, images, FMT)
-    lone = Policy("lone", "adds", "", POLICIES[0].answer, RIGHT)
-    with pytest.raises(ValueError, match="Expected the policy 'honest: IoU"):
-        audit({"R3": any_text}, images, FMT, policies=[lone])
+    lone = ScriptedAnswer("lone", "adds", "", SCRIPTED_ANSWERS[0].answer, RIGHT)
+    with pytest.raises(ValueError, match="Expected the scripted answer 'honest: IoU"):
+        audit({"R3": any_text}, images, FMT, scripts=[lone])
 
 
 @pytest.mark.parametrize("name", ["qwen2.5-vl", "internvl", "paligemma", "gemini"])

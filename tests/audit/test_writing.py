@@ -1,11 +1,11 @@
-"""What policies write: boxes that are read back, and broken ones that are not."""
+"""What scripts write: boxes that are read back, and broken ones that are not."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.writing import BREAKS, Answer, Item, Size, write
+from grounding_rewards.audit.writing import BREAKS, Item, Reply, Size, write
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
 
 SIZE = Size(1000, 800, 1008, 812)
@@ -13,17 +13,17 @@ RIGHT = Item(np.array([200.0, 160.0, 400.0, 480.0]), "mass")
 OTHER = Item(np.array([500.0, 200.0, 800.0, 600.0]), "mass")
 
 
-def read(answer: Answer, name: str):
+def read(answer: Reply, name: str):
     fmt = get_box_format(name)
     return parse_boxes(write(answer, SIZE, fmt), fmt, **SIZE._asdict())
 
 
 @pytest.mark.parametrize("name", list_box_formats())
 def test_boxes_are_read_back(name):
-    parsed = read(Answer((RIGHT, OTHER)), name)
+    parsed = read(Reply((RIGHT, OTHER)), name)
     # the coarsest format is a grid of 32 cells a side
     np.testing.assert_allclose(parsed.boxes, [RIGHT.box, OTHER.box], atol=32)
-    assert read(Answer(), name).status == "empty"
+    assert read(Reply(), name).status == "empty"
 
 
 @pytest.mark.parametrize("how", BREAKS)
@@ -31,7 +31,7 @@ def test_boxes_are_read_back(name):
     "name", ["qwen2.5-vl", "qwen3-vl", "internvl", "minicpm-v", "paligemma", "gemini", "answer-list"]
 )
 def test_a_broken_box_is_broken_where_it_stands(name, how):
-    parsed = read(Answer((RIGHT._replace(broken=how), OTHER)), name)
+    parsed = read(Reply((RIGHT._replace(broken=how), OTHER)), name)
     if how == "swapped corners":
         # numbers, but no box: it overlaps nothing
         assert parsed.boxes[0, 0] > parsed.boxes[0, 2]
@@ -43,5 +43,5 @@ def test_a_broken_box_is_broken_where_it_stands(name, how):
 
 
 def test_an_edit_changes_the_text():
-    answer = Answer((RIGHT,), edit=lambda text: f"<think>{text}</think>")
+    answer = Reply((RIGHT,), edit=lambda text: f"<think>{text}</think>")
     assert read(answer, "qwen3-vl").boxes.shape == (0, 4)

@@ -37,7 +37,7 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
     words = ["audit", "--rewards", "R1", "R1:ranking=tied", "--dataset", images]
     assert main([*words, "--html", str(page), "--json", str(numbers)]) == 0
     printed = capsys.readouterr().out
-    assert "Mean reward of each policy, 6 images, 3 of them without a finding" in printed
+    assert "Mean reward of each scripted answer, 6 images, 3 of them without a finding" in printed
     assert "free: earns what the honest answer earns, although something wrong stands beside it" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
     assert stored["rewards"] == ["R1", "R1:ranking=tied"]

@@ -7,8 +7,8 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import audit
-from grounding_rewards.audit.policies import POLICIES
 from grounding_rewards.audit.response import response
+from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import found_tables, render_audit_page, verdict
 from grounding_rewards.report.reward_plots import response_plot
@@ -34,9 +34,9 @@ def page(done):
     return render_audit_page(done, {"R1": gr.get_reward("R1")}, dataset="<i>images")
 
 
-def test_every_policy_and_every_finding_is_on_it(done, page):
-    for policy in POLICIES:
-        assert page.count(f'<th scope="row">{policy.name.replace("&", "&amp;")}<small>') == 1
+def test_every_script_and_every_finding_is_on_it(done, page):
+    for script in SCRIPTED_ANSWERS:
+        assert page.count(f'<th scope="row">{script.name.replace("&", "&amp;")}<small>') == 1
     assert page.count(" marked") >= len(done.found)
     assert verdict(done) in page
 

@@ -1,4 +1,4 @@
-"""Policies answer every image, honest ones as well as they say, and the same each time."""
+"""Scripted answers answer every image, honest ones as well as they say, and the same each time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt
-from grounding_rewards.audit.policies import HONEST, KINDS, POLICIES, RIGHT, honest, honest_name
+from grounding_rewards.audit.scripted_answers import HONEST, KINDS, RIGHT, SCRIPTED_ANSWERS, honest, honest_name
 from grounding_rewards.audit.writing import write
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format, parse_boxes
@@ -20,32 +20,32 @@ ROWS = [
     {"boxes": [[0, 0, 100, 80]], "labels": ["mass"], "width": 100, "height": 80},
 ]
 IMAGES = images_of(ROWS)
-BY_NAME = {policy.name: policy for policy in POLICIES}
+BY_NAME = {script.name: script for script in SCRIPTED_ANSWERS}
 
 
 def test_names_are_different_and_bases_are_honest():
-    assert len(BY_NAME) == len(POLICIES)
-    assert {policy.kind for policy in POLICIES} == set(KINDS)
-    for policy in POLICIES:
-        assert policy.why
-        assert not policy.base or BY_NAME[policy.base].kind == HONEST
+    assert len(BY_NAME) == len(SCRIPTED_ANSWERS)
+    assert {script.kind for script in SCRIPTED_ANSWERS} == set(KINDS)
+    for script in SCRIPTED_ANSWERS:
+        assert script.why
+        assert not script.base or BY_NAME[script.base].kind == HONEST
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_every_image_gets_the_same_text_twice(policy):
-    images = with_doubt(IMAGES) if policy.doubt else IMAGES
-    texts = [[write(policy.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
+@pytest.mark.parametrize("script", SCRIPTED_ANSWERS, ids=lambda script: script.name)
+def test_every_image_gets_the_same_text_twice(script):
+    images = with_doubt(IMAGES) if script.doubt else IMAGES
+    texts = [[write(script.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
     assert texts[0] == texts[1]
     for text, image in zip(texts[0], images, strict=True):
         parse_boxes(text, FMT, **image.size._asdict())
 
 
 @pytest.mark.parametrize(
-    "policy", [one for one in POLICIES if one.kind in ("honest", "blind")], ids=lambda one: one.name
+    "script", [one for one in SCRIPTED_ANSWERS if one.kind in ("honest", "blind")], ids=lambda one: one.name
 )
-def test_what_counts_is_read(policy):
+def test_what_counts_is_read(script):
     for image in with_doubt(IMAGES):
-        answer = policy.answer(image, FMT)
+        answer = script.answer(image, FMT)
         assert len(parse_boxes(write(answer, image.size, FMT), FMT, **image.size._asdict()).boxes) == len(answer.items)
 
 
@@ -83,7 +83,7 @@ def test_the_same_findings_are_found_at_every_iou():
         assert len(set(found)) == 1
 
 
-def test_names_of_honest_policies():
+def test_names_of_honest_scripts():
     assert honest_name(0.75, 1.0, 0.0) == RIGHT
     assert honest_name(0.9, 0.25, 1.0) == "honest: IoU 0.9, 0.25 found, 1 false boxes"
 

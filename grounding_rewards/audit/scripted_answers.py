@@ -1,0 +1,454 @@
+"""Scripted answers, honest ones of stated quality and dishonest ones: a small function from an image to an answer.
+
+What an answer must not do is its kind:
+
+* `honest`: it looks, and is as good as its name says. The others are measured by these.
+* `adds`: an honest answer with something wrong beside it. It must earn less than the honest answer without.
+* `changes`: an honest answer, changed in what should not help. It must not earn more than the honest answer.
+* `blind`: it does not look at the image. It must not earn more than any honest one.
+* `unread`: it says nothing that can be read. It must earn nothing, also where there is nothing to find.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
+from grounding_rewards.audit.writing import BREAKS, Item, Reply
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import BoxFormat
+
+HONEST, ADDS, CHANGES, BLIND, UNREAD = KINDS = ("honest", "adds", "changes", "blind", "unread")
+
+#: IoUs of honest boxes, a little above thresholds, shares of findings that are found, and false boxes per image.
+IOUS, RECALLS, FALSE_BOXES = (0.55, 0.75, 0.9), (1.0, 0.5), (0.0, 0.5)
+
+
+_Answers = Callable[[AuditImage, BoxFormat], Reply]
+
+
+class ScriptedAnswer(NamedTuple):
+    """One answer to every image.
+
+    name: for tables.
+    kind: what it must not do, see the top of this module.
+    why: what it tries, in one line.
+    answer: what it answers to an image, in the model's box format.
+    base: the honest one that it must not better; empty where that is all of them, or nothing.
+    doubt: whether it plays on images with ignore regions (`ignore`) or several readers (`readers`).
+    """
+
+    name: str
+    kind: str
+    why: str
+    answer: _Answers
+    base: str = ""
+    doubt: str = ""
+
+
+def honest_name(iou: float, recall: float, false_boxes: float) -> str:
+    """The name of an honest answer.
+
+    Example:
+        >>> honest_name(0.75, 0.5, 0.5)
+        'honest: IoU 0.75, half found, 0.5 false boxes'
+    """
+    found = {1.0: "all found", 0.5: "half found"}.get(recall, f"{recall:g} found")
+    return f"honest: IoU {iou:g}, {found}" + (f", {false_boxes:g} false boxes" if false_boxes else "")
+
+
+#: The honest answer that most dishonest ones begin with.
+RIGHT = honest_name(0.75, 1.0, 0.0)
+_GUESS, _LOOSE, _MIXED = "honest: one of two places", "honest: one loose box", "honest: a false box somewhere"
+_MAJORITY, _JUDGED = "honest: what most readers drew", "honest: among ignore regions"
+
+
+# honest
+
+
+def honest(image: AuditImage, fmt: BoxFormat, *, iou: float, recall: float, false_boxes: float) -> Reply:
+    """Every finding is found with probability ``recall``, at this IoU; so many false boxes on the mean image."""
+    place, found, junk = image.draw("place"), image.draw("found"), image.draw("false")
+    items = [
+        Item(cut_box(box, iou, place), label)
+        for box, label in zip(image.boxes, image.labels, strict=True)
+        if found.random() < recall
+    ]
+    if junk.random() < false_boxes:
+        items.append(_stray(image, junk))
+    return Reply(tuple(items))
+
+
+right = partial(honest, iou=0.75, recall=1.0, false_boxes=0.0)
+
+
+def one_guess(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Every finding is in one of two places, and one of them is written."""
+    draw = image.draw("guess")
+    return Reply(tuple(item if draw.random() < 0.5 else _stray(image, draw) for item in right(image, fmt).items))
+
+
+def one_loose(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The first finding is placed at IoU 0.55, the others at 0.95."""
+    place = image.draw("loose")
+    named = zip(image.boxes, image.labels, strict=True)
+    return Reply(tuple(Item(cut_box(box, 0.95 if k else 0.55, place), label) for k, (box, label) in enumerate(named)))
+
+
+def mixed(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A false box stands anywhere among the right ones."""
+    draw, items = image.draw("mixed"), list(right(image, fmt).items)
+    if items:
+        items.insert(int(draw.integers(len(items) + 1)), _stray(image, draw))
+    return Reply(tuple(items))
+
+
+def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The boxes that at least half of the readers drew, at IoU 0.5."""
+    kept: list[Array] = []
+    for own in image.readers:
+        for box in own:
+            agree = sum(_best(box, other) >= 0.5 for other in image.readers)
+            if 2 * agree >= len(image.readers) and _best(box, kept) < 0.5:
+                kept.append(box)
+    return Reply(_named(image, kept))
+
+
+# beside the right boxes
+
+
+def _beside(
+    image: AuditImage, fmt: BoxFormat, *, extra: Callable[[AuditImage, Item], Iterable[Item]], before: bool = False
+) -> Reply:
+    """The right boxes, and for each of them something beside it."""
+    items = right(image, fmt).items
+    added = tuple(one for item in items for one in extra(image, item))
+    return Reply(added + items if before else items + added)
+
+
+def _copies(image: AuditImage, item: Item, *, times: int) -> list[Item]:
+    return [item] * times
+
+
+def _near_copies(image: AuditImage, item: Item) -> list[Item]:
+    """The same box, moved and resized a little in all directions."""
+    side = np.tile(item.box[2:] - item.box[:2], 2)
+    moves = [(1, 0, 1, 0), (-1, 0, -1, 0), (0, 1, 0, 1), (0, -1, 0, -1), (-1, -1, 1, 1), (1, 1, -1, -1)]
+    return [item._replace(box=_inside(image, item.box + 0.1 * side * np.array(move))) for move in moves]
+
+
+def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
+    draw = image.draw(f"junk {item.box.tolist()}")
+    return [_stray(image, draw) for _ in range(times)]
+
+
+def _specks_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=box) for box in _specks(image, 10)]
+
+
+def _grid_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=box) for box in _grid(_whole(image), 3)]
+
+
+def _whole_beside(image: AuditImage, item: Item) -> list[Item]:
+    return [item._replace(box=_whole(image))]
+
+
+def _other_labels(image: AuditImage, item: Item) -> list[Item]:
+    """The same box under every other label, or a second time where there is no other."""
+    others = [label for label in image.known.labels if label != item.label] or [item.label]
+    return [item._replace(label=label) for label in others]
+
+
+def _spoilt(image: AuditImage, item: Item, *, how: str) -> list[Item]:
+    return [_stray(image, image.draw("spoilt"))._replace(broken=how)]
+
+
+# the same boxes, told otherwise
+
+
+def backwards(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The right boxes in the opposite order."""
+    return Reply(right(image, fmt).items[::-1])
+
+
+def doubtful_last(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The false box among the right ones is written last."""
+    items = mixed(image, fmt).items
+    return Reply(tuple(sorted(items, key=lambda item: _best(item.box, image.boxes) < 0.5)))
+
+
+def leaves_out(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Where there are others, the loose box is left out."""
+    items = one_loose(image, fmt).items
+    return Reply(items[1:] or items)
+
+
+def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Both places are written."""
+    guessed = one_guess(image, fmt).items
+    both = []
+    for item, guess in zip(right(image, fmt).items, guessed, strict=True):
+        hit = np.array_equal(item.box, guess.box)
+        both += [item, _stray(image, image.draw("other place")) if hit else guess]
+    return Reply(tuple(both))
+
+
+def breaks_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Where there is nothing to find, a box that lacks a number."""
+    items = right(image, fmt).items
+    return Reply(items) if items else Reply((_stray(image, image.draw("instead"))._replace(broken="a number missing"),))
+
+
+def thinks_of_everything(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A grid of boxes is thought of before the right ones are written."""
+    thought = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
+    return Reply(right(image, fmt).items, edit=lambda text: f"<think>Perhaps {thought}?</think>{text}")
+
+
+def calls_a_tool(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A tool is called with a grid of boxes before the right ones are written."""
+    called = json.dumps([[round(value) for value in box] for box in _grid(_whole(image), 5)])
+    return Reply(right(image, fmt).items, edit=lambda text: f'<tool_call>{{"boxes": {called}}}</tool_call>{text}')
+
+
+# doubt: ignore regions and readers
+
+
+def in_regions(image: AuditImage, fmt: BoxFormat, *, cells: int, beside: bool) -> Reply:
+    """Boxes of every size in every ignore region, with or without the right ones."""
+    levels = (1,) if cells == 1 else range(1, cells + 1)
+    hedge = [box for region in image.ignore for level in levels for box in _grid(region, level)]
+    return Reply((right(image, fmt).items if beside else ()) + _named(image, hedge))
+
+
+def all_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The boxes of all readers at once."""
+    return Reply(_named(image, [box for own in image.readers for box in own]))
+
+
+def one_reader(image: AuditImage, fmt: BoxFormat, *, fullest: bool) -> Reply:
+    """The boxes of the reader who drew most, or least."""
+    chosen = (max if fullest else min)(image.readers, key=len, default=image.boxes)
+    return Reply(_named(image, chosen))
+
+
+# blind
+
+
+def whole_image(image: AuditImage, fmt: BoxFormat) -> Reply:
+    return Reply(_named(image, [_whole(image)]))
+
+
+def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The middle of the image, a quarter of its area."""
+    return Reply(_named(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
+
+
+def mean_box(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The mean reference box of the dataset, of every frequent label."""
+    named = image.known.mean.items()
+    return Reply(tuple(Item(_fraction(image, box), label) for label, box in named)) if named else middle(image, fmt)
+
+
+def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The mean box under every label of the dataset."""
+    boxes = [item.box for item in mean_box(image, fmt).items[:1]]
+    return Reply(tuple(Item(box, label) for box in boxes for label in image.known.labels))
+
+
+def grid(image: AuditImage, fmt: BoxFormat, *, cells: int) -> Reply:
+    return Reply(_named(image, _grid(_whole(image), cells)))
+
+
+def grids(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Grids of one to six cells a side."""
+    return Reply(_named(image, [box for cells in range(1, 7) for box in _grid(_whole(image), cells)]))
+
+
+def specks(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A hundred boxes of a hundredth of the image's sides."""
+    return Reply(_named(image, _specks(image, 100)))
+
+
+def random_box(image: AuditImage, fmt: BoxFormat) -> Reply:
+    low, high = np.sort(image.draw("random").uniform(0, 1, (2, 2)), axis=0)
+    return Reply(_named(image, [_fraction(image, (*low, *high))]))
+
+
+def nothing(image: AuditImage, fmt: BoxFormat) -> Reply:
+    return Reply()
+
+
+# unread
+
+
+def _unread(image: AuditImage, fmt: BoxFormat, *, edit: Callable[[str], str]) -> Reply:
+    """The right boxes, or the middle of the image where there are none, where they do not count."""
+    items = right(image, fmt).items or middle(image, fmt).items
+    return Reply(items, counts=False, edit=edit)
+
+
+def echo(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The instruction, with its example of a box and of an empty answer."""
+    box = fmt.layout.box
+    for number, corner in enumerate(("x1", "y1", "x2", "y2")):
+        box = box.replace(f"{{{number}", f"{{{corner}").replace(f"{{{corner}}}", corner)
+    told = (
+        f"Mark every {' and '.join(image.known.labels[:3])} as {box}. If there is none, answer '{fmt.layout.negative}'."
+    )
+    return Reply(counts=False, edit=lambda text: told)
+
+
+def all_broken(image: AuditImage, fmt: BoxFormat, *, how: str) -> Reply:
+    """Every right box, or the middle of the image, broken in this way."""
+    items = right(image, fmt).items
+    if not items and how == "swapped corners":
+        # Numbers all the same: where there is nothing to find, a false box like any other.
+        how = "a number missing"
+    return Reply(tuple(item._replace(broken=how) for item in items or middle(image, fmt).items), counts=False)
+
+
+def _untagged(text: str) -> str:
+    """A text without marks of an answer, which count in thinking that holds all there is."""
+    return text.replace("<answer>", "").replace("</answer>", "")
+
+
+def _best(box: Array, others: Iterable[Array]) -> float:
+    others = np.reshape(list(others), (-1, 4))
+    return float(pairwise_iou(box[None], others).max(initial=0.0))
+
+
+def _named(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
+    return tuple(Item(np.asarray(box), image.known.labels[0]) for box in boxes)
+
+
+def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
+    return Item(stray_box(image, draw), image.known.labels[0])
+
+
+def _whole(image: AuditImage) -> Array:
+    return _fraction(image, (0.0, 0.0, 1.0, 1.0))
+
+
+def _fraction(image: AuditImage, corners: Iterable[float]) -> Array:
+    return np.fromiter(corners, dtype=np.float64) * np.tile(image.size[:2], 2)
+
+
+def _inside(image: AuditImage, box: Array) -> Array:
+    return np.clip(box, 0.0, np.tile(image.size[:2], 2))
+
+
+def _grid(box: Array, cells: int) -> list[Array]:
+    """The box in as many cells a side."""
+    x, y = (np.linspace(box[k], box[k + 2], cells + 1) for k in (0, 1))
+    return [np.array([x[i], y[j], x[i + 1], y[j + 1]]) for j, i in product(range(cells), repeat=2)]
+
+
+def _specks(image: AuditImage, count: int) -> list[Array]:
+    corners = image.draw("specks").uniform(0, 0.99, (count, 2))
+    return [_fraction(image, (*corner, *(corner + 0.01))) for corner in corners]
+
+
+#: Something wrong beside each right box: the name, what it tries, what is added, and whether it stands in front.
+_ADDED: tuple[tuple[str, str, Callable[[AuditImage, Item], Iterable[Item]], bool], ...] = (
+    ("every box twice", "a copy of a hit is a hit", partial(_copies, times=1), False),
+    ("every box ten times", "as above, where each copy counts", partial(_copies, times=9), False),
+    ("near copies", "one of seven variants fits better", _near_copies, False),
+    ("junk after", "boxes behind the right ones may be free", _junk, False),
+    ("junk before", "boxes in front of the right ones may be free", _junk, True),
+    ("ten junk boxes after", "as above, with more of it", partial(_junk, times=10), False),
+    ("specks after", "boxes of no size may weigh nothing", _specks_beside, False),
+    ("a grid after", "whatever was missed, some cell hits it", _grid_beside, False),
+    ("the whole image after", "it holds every finding", _whole_beside, False),
+    ("every label", "one of the labels is right", _other_labels, False),
+    *(
+        (
+            f"{how}, {where}",
+            "a broken box may be cheaper than a wrong one",
+            partial(_spoilt, how=how),
+            where == "before",
+        )
+        for how in BREAKS
+        for where in ("before", "after")
+    ),
+)
+_ONE_CELL, _GRIDS, _GRIDS_BESIDE = (
+    partial(in_regions, cells=cells, beside=beside) for cells, beside in ((1, True), (6, False), (6, True))
+)
+_FULLEST, _EMPTIEST = (partial(one_reader, fullest=fullest) for fullest in (True, False))
+#: Honest answers, changed: the name, what it tries, the answer, the honest one, and where it plays.
+_CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
+    ("backwards", "the order of right boxes may count", backwards, RIGHT, ""),
+    ("doubtful last", "a false box written last may be free", doubtful_last, _MIXED, ""),
+    ("leaves the loose box out", "fewer boxes, better ones", leaves_out, _LOOSE, ""),
+    ("both places", "one of two guesses is right", both_places, _GUESS, ""),
+    ("broken instead of none", "a broken box may pass for a negative", breaks_instead, RIGHT, ""),
+    ("thinks of everything", "boxes in thinking may count", thinks_of_everything, RIGHT, ""),
+    ("calls a tool", "boxes in a tool call may count", calls_a_tool, RIGHT, ""),
+    ("one box in every region", "a region excuses one box, and must not pay for it", _ONE_CELL, _JUDGED, "ignore"),
+    ("grids in regions", "boxes in ignore regions may be free, and one hits", _GRIDS, _JUDGED, "ignore"),
+    ("grids in regions beside the right boxes", "boxes in regions may be free", _GRIDS_BESIDE, _JUDGED, "ignore"),
+    ("all readers at once", "some reader drew each box", all_readers, _MAJORITY, "readers"),
+    ("the reader who drew most", "marks too much: some reader did", _FULLEST, _MAJORITY, "readers"),
+    ("the reader who drew least", "marks too little: some reader did", _EMPTIEST, _MAJORITY, "readers"),
+)
+_BLIND: tuple[tuple[str, str, _Answers], ...] = (
+    ("always empty", "says that there is nothing on every image", nothing),
+    ("never empty", "the middle of every image", middle),
+    ("whole image", "holds every finding", whole_image),
+    ("mean box", "where findings usually are", mean_box),
+    ("mean box under every label", "label spam: one of the labels is right", every_label),
+    ("random box", "chance", random_box),
+    ("grid of 3 × 3", "some cell overlaps the finding", partial(grid, cells=3)),
+    ("grid of 10 × 10", "some cell overlaps the finding", partial(grid, cells=10)),
+    ("grids of all sizes", "some cell fits the finding", grids),
+    ("specks", "boxes of no size may weigh nothing", specks),
+)
+#: What is made of the text of the right boxes, so that nothing in it counts.
+_EDITED: tuple[tuple[str, str, Callable[[str], str]], ...] = (
+    ("silence", "an empty text may pass for an empty answer", lambda text: ""),
+    ("words", "words without a box may pass for an empty answer", lambda text: "The image is a radiograph."),
+    ("empty marks", "a reward on the form may pay for marks", lambda text: "<think></think>"),
+    ("thinking that never ends", "boxes in thinking may count", lambda text: f"<think>{_untagged(text)}"),
+    ("thinking alone", "boxes in thinking may count", lambda text: f"<think>{_untagged(text)}</think>"),
+    ("a tool call alone", "boxes in a tool call may count", lambda text: f"<tool_call>{text}</tool_call>"),
+)
+
+#: All scripted answers, the honest ones first.
+SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
+    *(
+        ScriptedAnswer(
+            honest_name(iou, recall, false_boxes),
+            HONEST,
+            f"finds {'all' if recall == 1 else 'half'} of the findings at IoU {iou:g}"
+            + (f", with {false_boxes:g} false boxes on the mean image" if false_boxes else ""),
+            partial(honest, iou=iou, recall=recall, false_boxes=false_boxes),
+        )
+        for false_boxes, recall, iou in product(FALSE_BOXES, RECALLS, IOUS)
+    ),
+    ScriptedAnswer(_GUESS, HONEST, "knows two places for every finding, and writes one", one_guess),
+    ScriptedAnswer(_LOOSE, HONEST, "places the first finding at IoU 0.55, the others at 0.95", one_loose),
+    ScriptedAnswer(_MIXED, HONEST, "writes one false box somewhere among the right ones", mixed),
+    ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes on images with ignore regions", right, doubt="ignore"),
+    ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
+    *(
+        ScriptedAnswer(name, ADDS, why, partial(_beside, extra=extra, before=before), RIGHT)
+        for name, why, extra, before in _ADDED
+    ),
+    *(ScriptedAnswer(name, CHANGES, why, answer, base, doubt) for name, why, answer, base, doubt in _CHANGED),
+    *(ScriptedAnswer(name, BLIND, why, answer) for name, why, answer in _BLIND),
+    *(ScriptedAnswer(name, UNREAD, why, partial(_unread, edit=edit)) for name, why, edit in _EDITED),
+    ScriptedAnswer("the prompt, echoed", UNREAD, "its example of an empty answer may count", echo),
+    *(
+        ScriptedAnswer(f"only broken: {how}", UNREAD, "a box that cannot be may pass", partial(all_broken, how=how))
+        for how in BREAKS
+    ),
+)
