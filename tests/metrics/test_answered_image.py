@@ -57,20 +57,10 @@ def test_everything_comes_back(tmp_path):
     assert [getattr(back, name) for name in plain] == [getattr(image, name) for name in plain]
 
 
-def test_one_value_for_each_box():
-    with pytest.raises(ValueError, match="Expected 1 values for `gt_labels` of image 'a', got 2"):
-        AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass", "nodule"])
-
-
 @pytest.mark.parametrize("line", ["{", "[]", '{"id": "a"}', '{"id": "a", "width": 9, "height": 9, "gt": [[1, 2]]}'])
 def test_a_line_that_is_no_image_is_named(line, tmp_path):
     (tmp_path / "images.jsonl").write_text('{"id": "a", "width": 9, "height": 9}\n' + line + "\n", encoding="utf-8")
     with pytest.raises(ValueError, match="Expected an image of its own in line 2 of"):
-        read_answered(tmp_path)
-
-
-def test_a_folder_without_images_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"without images\.jsonl\. Make it with `grounding-rewards evaluate`"):
         read_answered(tmp_path)
 
 

@@ -37,12 +37,6 @@ def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set
     assert set(mean_boxes(rows)) == expected
 
 
-def test_mean_box_is_a_mean_of_fractions() -> None:
-    # by hand: x2 is 0.1 of one image and 0.05 of the other
-    boxes = mean_boxes([row("heart"), row("heart", width=200)])
-    assert boxes["heart"] == pytest.approx([0, 0, 0.075, 0.1])
-
-
 def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:
     size = {"width": image["width"], "height": image["height"]}
     boxes, labels = constant_answer(common, **size)

@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import (
-    DETECTION_METRICS,
     MOST_GROUPS,
     ImageGroups,
     MatchedImages,
-    detection_sums,
     image_metrics,
     image_sums,
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.estimates import COUNT, UNIT
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.outcomes import calibration, confusion
 from grounding_rewards.metrics.ranking import IMAGE_AREAS, rank_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import box_lists, valid_box_lists
 from tests.metrics.image_pairs import pair_image
 from tests.metrics.random_images import LABELS, random_images
@@ -99,35 +93,6 @@ def test_f_beta_of_one_image_is_that_of_the_reward(
     assert metrics["recall_50"] == pytest.approx(explained.recall, abs=1e-12) or math.isnan(metrics["recall_50"])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[{"bbox_2d": [0, 0, 500, 250]}]',
-        '[{"bbox_2d": [0, 0, 500, 250]}, {"bbox_2d": [0, 0, 500]}, {"bbox_2d": [9, 9, 1, 1]}]',  # broken and inverted
-        "[]",
-        "what?",
-    ],
-)
-def test_what_a_text_earns_and_what_it_is_measured_by_agree(text: str) -> None:
-    reward = get_reward("R3", beta=1.0, box_format="qwen3-vl")
-    (scored,) = reward.details([text], boxes=[[HIT]], width=[100], height=[100])
-    parsed = scored.parsed
-    image = AnsweredImage(
-        "a", 100, 100, gt=[HIT], gt_labels=[""], pred=parsed.boxes, status=parsed.status, broken=parsed.broken
-    )
-    metrics = values([image])
-    assert metrics["f1_50"] == pytest.approx(scored.explanation.f_beta)
-    assert metrics["false_per_film"] == scored.explanation.fp
-
-
-@given(box_lists(max_size=4), valid_box_lists(max_size=4))
-def test_mean_iou_is_that_of_the_best_pairing(pred: list[list[float]], gt: list[list[float]]) -> None:
-    image = AnsweredImage("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
-    assert detection_sums([image])["mean_iou"].tolist() == [[pytest.approx(pair_image(image).ious.sum()), len(gt)]]
-    ious, there = MatchedImages([image]).best_ious
-    assert ious[there].tolist() == pytest.approx(pair_image(image).ious.tolist())
-
-
 def test_a_box_more_loses_no_hit_by_hand() -> None:
     # A box between two findings, and one more that reaches the first finding alone, below the threshold.
     gt = [[35, 0, 135, 100], [103, 0, 203, 100]]
@@ -152,29 +117,6 @@ def test_a_box_more_loses_no_hit_by_hand() -> None:
     assert confusion(MatchedImages([both])).counts.tolist() == [[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
     # The mean IoU is another matter: it is of the pairs whose sum is greatest.
     assert values([both])["mean_iou"] == pytest.approx(65 / 135)
-
-
-def most_hits_of_all(image: AnsweredImage, iou_threshold: float) -> int:
-    """By trying every assignment of reference boxes to predicted ones."""
-    right = pairwise_iou(image.pred, image.gt) >= iou_threshold
-    few, many = sorted(right.shape)
-    wide = right if right.shape[0] == few else right.T
-    return max(sum(bool(wide[i, j]) for i, j in enumerate(order)) for order in permutations(range(many), few))
-
-
-@given(valid_box_lists(max_size=5), valid_box_lists(max_size=4), st.sampled_from([0.1, 0.3, 0.5, 0.75]))
-def test_hits_are_as_many_as_can_be_and_a_box_more_loses_none(
-    pred: list[list[float]], gt: list[list[float]], iou_threshold: float
-) -> None:
-    images = [
-        AnsweredImage(str(n), 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred[:n]) for n in range(len(pred) + 1)
-    ]
-    tp = MatchedImages(images).counts(iou_threshold).tp.tolist()
-    assert tp == [most_hits_of_all(image, iou_threshold) for image in images]
-    assert tp == sorted(tp)
-    assert tp == [pair_image(image).hits(iou_threshold).sum() for image in images]
-    lower = MatchedImages(images).counts(iou_threshold - 0.1 or 0.05).tp.tolist()
-    assert all(few <= many for few, many in zip(tp, lower, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -220,12 +162,6 @@ def test_labels_that_are_compared() -> None:
     assert math.isnan(mass["precision_50"])  # the box without a label is nobody's
 
 
-def test_boxes_in_ignore_regions_do_not_count() -> None:
-    image = AnsweredImage("a", 100, 100, pred=[JUNK], ignore=[[70, 0, 100, 20]])
-    metrics = values([image])
-    assert (metrics["hallucination_rate"], metrics["specificity"], metrics["count_error"]) == (0.0, 1.0, 0.0)
-
-
 def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:
     image = AnsweredImage("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT])
     assert values([image])["phrase_mean_iou"] == 0.0
@@ -233,31 +169,6 @@ def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:
     assert values([replace(image, pred_scores=[math.nan, 0.1])])["accuracy_50"] == 1.0
     assert values([replace(image, pred=[], pred_labels=(), pred_scores=[])])["accuracy_50"] == 0.0
     assert math.isnan(values([replace(image, gt=[HIT, JUNK], gt_labels=["mass"] * 2)])["accuracy_50"])
-
-
-def test_no_images_and_every_key() -> None:
-    sums = detection_sums([])
-    assert list(sums) == list(DETECTION_METRICS)
-    assert all(one.shape == (0, 2) for one in sums.values())
-    for heading, definition, of, lower_is_better, is_share, bounds in DETECTION_METRICS.values():
-        assert heading
-        assert definition
-        assert callable(of)
-        assert lower_is_better in (True, False)
-        assert is_share in (True, False)
-        assert bounds in (UNIT, COUNT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"label_matching": "fuzzy"}, "`label_matching`, got 'fuzzy'"),
-        ({"label": "mass"}, "Expected a label that is compared for `label`, got 'mass' with label_matching='ignore'"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        MatchedImages(random_images(0, 2), **arguments).sums()
 
 
 TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50, 50, 60, 60]], "gt_labels": ["a", "b"]}
@@ -290,33 +201,6 @@ def test_sums_by_hand(image: AnsweredImage, expected: dict[str, tuple[float, flo
     assert {key: tuple(sums[key][0]) for key in expected} == {key: pytest.approx(one) for key, one in expected.items()}
 
 
-@given(box_lists(), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
-def test_one_image_has_the_f_beta_precision_and_recall_of_its_reward(pred: Any, gt: Any, ignore: Any) -> None:
-    reward = get_reward("R3", matching="most_hits", beta=1.0)
-    explained = reward.explain(pred, gt, ignore=ignore)
-    image = AnsweredImage("1", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred, ignore=ignore)
-    sums = image_sums([image])
-    for key, expected in (
-        ("f1_50", explained.f_beta),
-        ("precision_50", explained.precision),
-        ("recall_50", explained.recall),
-    ):
-        numerator, denominator = sums[key][0]
-        assert (numerator / denominator if denominator else 0.0) == pytest.approx(expected), key
-
-
-def test_rewards_that_every_image_has() -> None:
-    images = [
-        AnsweredImage("1", 9, 9, rewards={"R1": 0.5, "R4": 0.25}, sampled_rewards=(0.0, 1.0)),
-        AnsweredImage("2", 9, 9, rewards={"R4": 0.75}, sampled_rewards=(0.5,)),
-    ]
-    found = image_sums(images)
-    assert found["reward_R4"].tolist() == [[0.25, 1.0], [0.75, 1.0]]
-    assert found["sampled_reward"].tolist() == [[0.5, 1.0], [0.5, 1.0]]
-    assert "reward_R1" not in found
-    assert {"reward_R4", "sampled_reward"}.isdisjoint(image_sums([*images, AnsweredImage("3", 9, 9)]))
-
-
 def test_sampled_answers_that_cannot_be_read() -> None:
     images = [
         AnsweredImage("1", 9, 9, sampled_read=(True, False, False, True)),
@@ -328,22 +212,6 @@ def test_sampled_answers_that_cannot_be_read() -> None:
     metric = image_metrics(images)["sampled_unparseable_share"]
     assert (metric.heading, metric.lower_is_better) == ("unparseable sampled answers", True)
     assert "sampled_unparseable_share" not in image_sums([*images, AnsweredImage("4", 9, 9)])
-
-
-def test_every_metric_has_sums_and_every_sum_a_metric() -> None:
-    images = [AnsweredImage("1", 9, 9, rewards={"R1": 0.5}, sampled_rewards=(0.0, 1.0))]
-    assert list(image_metrics(images)) == list(image_sums(images))
-    assert all(sums.shape == (0, 2) for sums in image_sums([]).values())
-
-
-@given(box_lists(), valid_box_lists(max_size=4))
-def test_shares_are_shares(pred: Any, gt: Any) -> None:
-    image = AnsweredImage("1", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred)
-    for key, sums in image_sums([image]).items():
-        numerator, denominator = sums[0]
-        assert math.isfinite(numerator)
-        if key not in ("false_per_film", "count_error"):
-            assert 0 <= numerator <= denominator + 1e-9, key
 
 
 def test_ious_of_all_references_come_in_the_order_of_images() -> None:
@@ -409,13 +277,6 @@ def test_sums_and_counts_by_hand():
         "label/nodule/reward": [1.5, 2],
         "label/nodule/recall": [1, 2],
     }
-
-
-def test_sums_of_parts_are_those_of_the_whole():
-    groups = ImageGroups(("x", "y"), ("mass", "nodule"))
-    whole = groups.sums(IMAGES, [0.5, 1.0, 0.2])
-    np.testing.assert_allclose(groups.sums(IMAGES[:1], [0.5]) + groups.sums(IMAGES[1:], [1.0, 0.2]), whole)
-    assert not groups.sums([], []).any()
 
 
 def test_the_most_frequent_have_metrics_whatever_the_order_of_the_images():

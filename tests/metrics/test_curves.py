@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -62,13 +61,6 @@ def test_by_hand() -> None:
     assert curve.y.tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
 
 
-def test_equal_confidences_come_together_whatever_the_order_of_images() -> None:
-    images = [replace(image, pred_scores=np.full(len(image.pred), 0.5)) for image in images_by_hand()]
-    for order in (images, images[::-1]):
-        assert sensitivity_at_false_positives(rank_boxes(order), [0.25]).mean.value == 0.0
-        assert froc_curve(rank_boxes(order)).x.tolist() == [0.5, 0.5]
-
-
 def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
     images = without_confidences(images_by_hand())
     point = froc_curve(rank_boxes(images, ranking="tied"), resamples=100)
@@ -98,17 +90,3 @@ def test_without_a_reference_box_there_is_no_metric() -> None:
         found = sensitivity_at_false_positives(rank_boxes(images))
         assert all(math.isnan(one.value) for one in found.at_rates)
         assert len(froc_curve(rank_boxes(images), resamples=5).x) == 0
-
-
-@pytest.mark.parametrize(
-    ("ranking", "arguments", "message"),
-    [
-        ("tied", {}, "Expected score or emission for `ranking`, got 'tied'"),
-        ("score", {"rates": []}, r"Expected numbers from 0 up for `rates`, got \[\]"),
-        ("score", {"rates": [-1]}, r"Expected numbers from 0 up for `rates`, got \[-1\]"),
-        ("score", {"groups": ["a"]}, "Expected one group per image for `groups`, got 1 for 4 images"),
-    ],
-)
-def test_wrong_arguments_are_refused(ranking: str, arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        sensitivity_at_false_positives(rank_boxes(images_by_hand(), ranking=ranking), **arguments)

@@ -71,11 +71,6 @@ def test_sizes_may_be_given_for_all_images():
     assert sized.notes == ()
 
 
-def test_resized_pixels_without_the_resized_size_are_noted():
-    inspection = inspect_completions(TEXTS, rows(), "qwen2.5-vl")
-    assert inspection.notes[0].startswith("No `resized_width`")
-
-
 @pytest.mark.parametrize(
     ("log", "message"),
     [

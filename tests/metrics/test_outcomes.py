@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +17,11 @@ from grounding_rewards.metrics.outcomes import (
     IGNORED,
     MISSED,
     RIGHT,
-    THRESHOLDS,
     WRONG_LABEL,
     WRONG_PLACE,
     box_outcomes,
     calibration,
     confusion,
-    format_iou,
     has_sides,
     image_summary,
     outcomes_of,
@@ -89,37 +86,8 @@ def test_where_labels_play_no_part_another_label_is_told_and_costs_nothing() -> 
     assert box_outcomes(image([LEFT], [None])).renamed == (None,)
 
 
-def test_synonyms_are_right() -> None:
-    one = AnsweredImage("a", 99, 99, gt=[LEFT], gt_labels=["pleural effusion"], pred=[LEFT], pred_labels=["effusion"])
-    assert box_outcomes(one, "synonyms").pred == (RIGHT,)
-    assert box_outcomes(one, "exact").pred == (WRONG_LABEL,)
-
-
 _SIDE = st.integers(0, 8)
 _BOXES = st.lists(st.tuples(_SIDE, _SIDE, _SIDE, _SIDE, st.sampled_from(["mass", "nodule", "effusion"])), max_size=5)
-
-
-@given(pred=_BOXES, gt=_BOXES, ignore=_BOXES, rule=st.sampled_from(["ignore", "exact", "synonyms"]))
-def test_outcomes_agree_with_the_metrics(pred: list[Any], gt: list[Any], ignore: list[Any], rule: str) -> None:
-    valid = [box for box in gt if box[0] < box[2] and box[1] < box[3]]
-    made = AnsweredImage(
-        "a",
-        9,
-        9,
-        gt=np.array([box[:4] for box in valid]),
-        gt_labels=[box[4] for box in valid],
-        pred=np.array([box[:4] for box in pred]),
-        pred_labels=[box[4] for box in pred],
-        ignore=np.array([box[:4] for box in ignore]),
-    )
-    found = box_outcomes(made, rule)
-    n, m, tp = (float(one[0]) for one in MatchedImages([made], rule).counts_50)
-    assert found.pred.count(RIGHT) == found.gt.count(FOUND) == tp
-    assert len(found.pred) - found.pred.count(IGNORED) == n
-    assert len(found.gt) == m
-    assert found.pred.count(WRONG_LABEL) == found.gt.count(WRONG_LABEL)
-    if rule == "ignore":
-        assert WRONG_LABEL not in found.pred
 
 
 @pytest.mark.parametrize("rule", ["ignore", "exact", "synonyms"])
@@ -136,13 +104,6 @@ def test_many_images_together_are_what_they_are_alone(rule: str) -> None:
         assert [one != IGNORED for one in found.pred] == pairs.counted(0.5).tolist()
         assert [one == FOUND for one in found.gt] == pairs.hits(0.5).tolist()
     assert outcomes_of(MatchedImages([], rule)) == []
-
-
-@given(st.floats(0, 1))
-def test_an_iou_never_looks_right_where_it_is_wrong(iou: float) -> None:
-    shown = float(format_iou(iou))
-    assert [shown >= at for at in THRESHOLDS] == [iou >= at for at in THRESHOLDS]
-    assert shown == pytest.approx(iou, abs=0.0051)
 
 
 @pytest.mark.parametrize(
@@ -232,22 +193,6 @@ def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: dict[tuple[st
     assert counted == cells
 
 
-def test_the_most_frequent_label_is_first() -> None:
-    found = confusion(MatchedImages([labelled_image(["mass", "nodule", "nodule"], [])]))
-    assert found.gt == found.pred == ("nodule", "mass", "nothing")
-
-
-def test_a_pair_below_the_threshold_is_two_mistakes() -> None:
-    one = AnsweredImage("a", 99, 99, gt=[[0, 0, 10, 10]], gt_labels=["x"], pred=[[0, 0, 10, 6]], pred_labels=["x"])
-    assert confusion(MatchedImages([one])).counts.tolist() == [[1, 0], [0, 0]]
-    below = replace(one, pred=[[0, 0, 10, 4]])
-    assert confusion(MatchedImages([below])).counts.tolist() == [[0, 1], [1, 0]]
-
-
-def test_an_ignored_box_is_not_counted() -> None:
-    assert confusion(MatchedImages([labelled_image([None], ["mass"], ignore=[PLACES[0]])])).counts.sum() == 0
-
-
 LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_size=6)
 
 
@@ -322,17 +267,3 @@ def test_bins_are_those_of_a_loop(boxes: list[tuple[bool, float]]) -> None:
 def test_which_boxes_are_judged(answer: dict[str, Any], counts: list[int] | None) -> None:
     found = calibration(MatchedImages([AnsweredImage("a", 99, 99, gt=[BOX], gt_labels=["x"], **answer)]))
     assert (None if found is None else found.counts.tolist()) == counts
-
-
-def test_few_boxes_alone_make_the_error_large() -> None:
-    """What the module says of 100 boxes of a perfectly calibrated model."""
-    rng = np.random.default_rng(0)
-    errors = []
-    for _ in range(200):
-        scores = rng.uniform(0, 1, 100)
-        errors.append(
-            calibration(
-                MatchedImages([scored_image(list(zip(rng.uniform(0, 1, 100) < scores, scores, strict=True)))])
-            ).error
-        )
-    assert 0.07 < np.mean(errors) < 0.13

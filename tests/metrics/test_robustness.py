@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from grounding_rewards import get_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.robustness import (
-    ROBUSTNESS_METRICS,
     AnswerPair,
     is_right,
     is_same_answer,
@@ -95,14 +93,6 @@ def test_the_same_answer(before: AnsweredImage, after: AnsweredImage, same: bool
     assert is_same_answer(AnswerPair.unmoved(before, after), R3) is same
 
 
-def test_the_same_answer_has_the_same_labels_where_the_reward_compares_them() -> None:
-    mass, nodule, unnamed = (image(pred=[A], pred_labels=[label]) for label in ("mass", "nodule", None))
-    pairs = [(mass, mass), (unnamed, unnamed), (mass, nodule), (mass, unnamed)]
-    same = [is_same_answer(AnswerPair.unmoved(*pair), LABELLED) for pair in pairs]
-    assert same == [True, True, False, False]
-    assert all(is_same_answer(AnswerPair.unmoved(*pair), R3) for pair in pairs)
-
-
 def test_the_same_answer_moves_with_the_image() -> None:
     before = image(pred=[A, C])
     # A was moved to B, and C off the image but for a rest, which may be marked or not.
@@ -119,25 +109,6 @@ def test_every_answer_is_the_same_as_itself(boxes: list, status: str) -> None:
     assert is_same_answer(AnswerPair.unmoved(answered, answered), R3)
 
 
-@given(boxes=box_lists(), others=box_lists())
-def test_sameness_has_no_direction(boxes: list, others: list) -> None:
-    # Where boxes of one list overlap each other, greedy matching depends on which list is asked for which.
-    matching = get_reward("R3", matching="thresholded_hungarian")
-    one, other = image(pred=boxes), image(pred=others)
-    there = is_same_answer(AnswerPair.unmoved(one, other), matching)
-    assert there == is_same_answer(AnswerPair.unmoved(other, one), matching)
-
-
-def test_an_answer_that_was_right_and_is_wrong_has_changed() -> None:
-    """IoU 0.5 with its first place and 0.43 with the reference: near the one, no longer near the other."""
-    truth = {"gt": [[0, 0, 10, 10]], "gt_labels": ["mass"]}
-    before = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 7]], **truth)
-    after = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 4.3]], **truth)
-    reward = get_reward("R3")
-    assert (is_right(before, reward), is_right(after, reward)) == (True, False)
-    assert not is_same_answer(AnswerPair.unmoved(before, after), reward)
-
-
 @given(st.lists(st.tuples(*[box_lists(max_size=2)] * 2, valid_box_lists(max_size=2)), min_size=1, max_size=4))
 def test_a_lost_right_answer_is_a_success_of_the_attack(images: list) -> None:
     pairs = [
@@ -146,15 +117,6 @@ def test_a_lost_right_answer_is_a_success_of_the_attack(images: list) -> None:
     ]
     sums = robustness_sums(pairs, get_reward("R3"))
     assert (sums["attack_success_rate"][:, 0] >= sums["broken_share"][:, 0]).all()
-
-
-def test_the_mean_iou_follows_the_rule_of_labels() -> None:
-    image = AnsweredImage(
-        "a", 20, 20, gt=[[0, 0, 9, 9]], gt_labels=["mass"], pred=[[0, 0, 9, 9]], pred_labels=["nodule"]
-    )
-    pairs, reward = [AnswerPair.unmoved(image, image)], get_reward("R3")
-    assert robustness_sums(pairs, reward)["mean_iou"].tolist() == [[1, 1]]
-    assert robustness_sums(pairs, reward, label_matching="exact")["mean_iou"].tolist() == [[0, 1]]
 
 
 def test_the_metrics_are_the_specifications() -> None:
@@ -177,24 +139,3 @@ def test_the_metrics_are_the_specifications() -> None:
     assert metrics["broken_share"].value == pytest.approx(2 / 4)
     # six reference boxes, of which three are still marked exactly
     assert metrics["mean_iou"].value == pytest.approx(3 / 6)
-
-
-def test_without_a_right_answer_there_is_none_to_lose() -> None:
-    pair = AnswerPair.unmoved(image([A], [B]), image([A], [B]))
-    assert math.isnan(robustness_estimates([pair], R3)["broken_share"].value)
-
-
-def test_the_images_of_a_patient_are_drawn_together() -> None:
-    good, bad = image([A], [A]), image([A], [B])
-    pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
-    by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["accuracy"]
-    by_image = robustness_estimates(pairs, R3)["accuracy"]
-    # two patients say next to nothing
-    assert by_patient == pytest.approx((0.5, 0.0, 1.0), abs=1e-6)
-    assert 0.2 < by_image.low < by_image.high < 0.8
-
-
-def test_the_sums_have_a_row_per_image_also_without_images() -> None:
-    assert {key: value.shape for key, value in robustness_sums([], R3).items()} == dict.fromkeys(
-        ROBUSTNESS_METRICS, (0, 2)
-    )

@@ -100,12 +100,6 @@ def test_effective_size_lies_between_two_and_the_size_or_is_zero(groups):
     assert (sizes <= groups.sizes + 1e-9).all()
 
 
-@given(drawn_groups())
-def test_a_part_of_the_groups_is_judged_as_before(groups):
-    chosen = groups.sizes > 2
-    assert groups.take(chosen).causes == [cause for cause, kept in zip(groups.causes, chosen, strict=True) if kept]
-
-
 @pytest.mark.parametrize(
     ("rewards", "effective"),
     [
@@ -184,24 +178,9 @@ def test_temperatures_have_rows_of_their_own():
     assert table[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
 
 
-def test_groups_of_a_patient_are_no_independent_ones():
-    rows = [image(str(k), patient_id="p") for k in range(20)] + [image("z", patient_id="q")]
-    texts = [[shifted(100)] * 2] * 20 + [[shifted(0), shifted(20)]]
-    alone = measure_signal([{**row, "patient_id": str(k)} for k, row in enumerate(rows)], texts, R4)
-    together = measure_signal(rows, texts, R4)
-    assert together.configured.no_spread.value == alone.configured.no_spread.value
-    assert together.configured.no_spread.low < alone.configured.no_spread.low
-
-
 def test_the_json_has_no_text_and_no_nan():
     report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
     assert "secret" not in json.dumps(report.as_json(), allow_nan=False)
-
-
-def test_readers_of_an_image_are_read():
-    row = {**image(), "reader_boxes": [GT, []], "reader_labels": [["mass"], []], "boxes": []}
-    report = measure_signal([row], [[shifted(0), "[]"]], R4)
-    assert report.configured.no_spread.value == 0.0
 
 
 def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
@@ -276,9 +255,3 @@ def test_recommendation(own, others, best, words):
     name, said = recommend(signal("own", own), [signal(one, share) for one, share in others.items()])
     assert name == best
     assert words in said
-
-
-def test_nothing_helps_answers_that_are_not_read():
-    name, said = recommend(signal("R4", 1.0, "all_unread"), [signal("soft_f1", 1.0, "all_unread")])
-    assert name == "R4"
-    assert "grounding-rewards inspect" in said
