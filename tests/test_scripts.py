@@ -240,3 +240,17 @@ def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
     assert module.with_rows(written, module.read_rows(written)) == written
     assert written.endswith("\nafter\n")
     assert between(module.PAGE.read_text(encoding="utf-8"), module.MARKS)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "slower"),
+    [
+        ([1.3, 1.31, 1.29, 1.3, 1.32], True),
+        ([1.05, 1.06, 1.04, 1.05, 1.05], False),  # within a tenth
+        ([0.8, 1.0, 1.2, 1.6, 1.7], False),  # 1.2, but the rounds say anything from 1.0 to 1.6
+        ([1.3, 1.3, 1.3, 1.3, 9.0], True),  # one round was disturbed
+    ],
+)
+def test_what_counts_as_slower_than_another_commit(ratios: list[float], slower: bool) -> None:
+    compare = runpy.run_path(str(REPOSITORY / "benchmarks" / "compare.py"))
+    assert compare["judge"](ratios)[2] is slower
