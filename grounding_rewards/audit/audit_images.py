@@ -15,7 +15,7 @@ from grounding_rewards.audit.writing import Size
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.baselines import mean_boxes
+from grounding_rewards.metrics.baselines import constant_boxes
 from grounding_rewards.overlap import pairwise_iou
 
 _UNNAMED = "finding"
@@ -28,7 +28,8 @@ class Known(NamedTuple):
     """What a script may know of a dataset without looking at an image.
 
     labels: every label, the most frequent first.
-    mean: by label the mean box as fractions of the image, see :func:`grounding_rewards.metrics.baselines.mean_boxes`.
+    mean: by label the mean box as fractions of the image, see
+        :func:`grounding_rewards.metrics.baselines.constant_boxes`.
     """
 
     labels: tuple[str, ...]
@@ -94,7 +95,7 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     counted = Counter(chain.from_iterable(labels)).most_common()
     known = Known(
         tuple(label for label, _ in counted) or (_UNNAMED,),
-        mean_boxes(
+        constant_boxes(
             {"boxes": own, "labels": names, "width": size.width, "height": size.height}
             for own, names, size in zip(boxes, labels, sizes, strict=True)
         ),

@@ -253,13 +253,13 @@ def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
 
 
 def mean_box(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The mean reference box of the dataset, of every frequent label."""
+    """The constant box: the median reference box of the dataset, of every frequent label."""
     named = image.known.mean.items()
     return Reply(tuple(Item(_fraction(image, box), label) for label, box in named)) if named else middle(image, fmt)
 
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The mean box under every label of the dataset."""
+    """The constant box under every label of the dataset."""
     boxes = [item.box for item in mean_box(image, fmt).items[:1]]
     return Reply(tuple(Item(box, label) for box in boxes for label in image.known.labels))
 

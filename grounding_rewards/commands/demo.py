@@ -32,6 +32,7 @@ examples:
 _METRICS = (
     "sampled_reward",
     "mean_iou",
+    "image_dependence",
     "f1_50",
     "recall_50",
     "recall_75",

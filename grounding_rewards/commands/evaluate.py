@@ -62,7 +62,7 @@ examples:
 
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
-    "reference as answer: what no answer can better; constant box: the mean box of each label that at least half of "
+    "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
     "the training images carry, else of the most frequent label; whole image: with the most frequent label; another "
     "reader: the first who did not draw the reference, and the reference itself on images that nobody else read"
 )
@@ -188,6 +188,7 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 def _print(options: argparse.Namespace, found: Evaluation) -> None:
     console = output_console(160)
+    console.print(found.looking, soft_wrap=True, markup=False)
     console.print(evaluation_table(found, title=_subtitle(found.facts)).rich())
     for title, rows, headings in (
         ("Changed images", robustness_rows(found.robustness), ROBUSTNESS_METRICS),

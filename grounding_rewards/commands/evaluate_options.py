@@ -65,7 +65,7 @@ def _add_source_images(parser: argparse.ArgumentParser) -> None:
         "--train-split",
         default="train",
         metavar="SPLIT",
-        help="the constant box is its mean box of each label; `none`: that of the images themselves; default: train",
+        help="the constant box is its median box of each label; `none`: that of the images themselves; default: train",
     )
     images.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     add_sizes(images)

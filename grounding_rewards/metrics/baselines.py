@@ -34,12 +34,12 @@ def baseline_systems(
 
     Args:
         rows: the images, see :func:`grounding_rewards.metrics.answers.read_answers`.
-        training: the images that the constant box is the mean of; without them it is the mean of these images, which
+        training: the images that the constant box is the median of; without them it is that of these images, which
             flatters it, and its name says so. Of no images there is no constant box.
         reward: what the evaluation is about.
 
     Returns:
-        By name: the reference itself, the constant box (see :func:`mean_boxes`), nothing found, the whole image under
+        By name: the reference itself, the constant box (:func:`constant_boxes`), nothing found, the whole image under
         the most frequent label, and, where rows have `reader_boxes`, what one more radiologist drew.
 
     Example:
@@ -51,7 +51,7 @@ def baseline_systems(
     images = read_references(rows)
     # With the names that rows without labels are given.
     named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = mean_boxes(named if training is None else training)
+    constant = constant_boxes(named if training is None else training)
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
@@ -115,18 +115,19 @@ def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
     return reference, list(row["labels"])
 
 
-def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
-    """The mean training box of every label that at least half of the images carry, else of the most frequent label.
+def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
+    """The median training box of every label that at least half of the images carry, else of the most frequent label.
 
     Args:
         rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
 
     Returns:
-        For each such label one box ``(4,)`` as a fraction of the image's width and height; none without any box.
+        For each such label one box ``(4,)``, the median of each coordinate as a fraction of the image's width or
+        height; none without any box.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
-        >>> mean_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
+        >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
         {'right lung': array([0. , 0. , 0.4, 0.5])}
     """
     images = 0
@@ -142,14 +143,14 @@ def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     chosen = [label for label in seen if 2 * carried[label] >= images]
     if not chosen and seen:
         chosen = [max(seen, key=lambda label: carried[label])]
-    return {label: np.mean(seen[label], axis=0) for label in chosen}
+    return {label: np.median(seen[label], axis=0) for label in chosen}
 
 
 def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:
-    """The mean boxes put on one image.
+    """The constant boxes put on one image.
 
     Args:
-        boxes: from :func:`mean_boxes`.
+        boxes: from :func:`constant_boxes`.
         width: of the image in pixels.
         height: of the image in pixels.
 

@@ -26,7 +26,7 @@ from grounding_rewards.metrics.average_precision import (
     jackknifed_mean_average_precision,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.baselines import NOTHING_FOUND, WHOLE_IMAGE
+from grounding_rewards.metrics.baselines import CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.counts import (
     BOUNDS,
     DETECTION_METRICS,
@@ -38,7 +38,15 @@ from grounding_rewards.metrics.counts import (
     reference_sums,
 )
 from grounding_rewards.metrics.curves import Curve, froc_curve
-from grounding_rewards.metrics.estimates import Estimate, Metric, Metrics, estimate_as_json, estimate_from_json
+from grounding_rewards.metrics.estimates import (
+    Estimate,
+    Metric,
+    Metrics,
+    estimate_as_json,
+    estimate_from_json,
+    format_interval,
+)
+from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import Jackknifed, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
@@ -61,7 +69,7 @@ _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
 _NO_SOURCE = "not known"
 # The metrics that come first in the table, after the reward.
-_QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
+_QUOTED = ("mean_iou", "image_dependence", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
 
 @dataclass(frozen=True)
@@ -120,6 +128,7 @@ class Evaluation:
         ious: of every reference box with its partner.
         confusion: between labels.
         robustness: answers to changed images.
+        dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         facts: what someone needs who wants the same metrics again.
         command: what was asked for, as one line; empty where no command asked.
     """
@@ -135,6 +144,7 @@ class Evaluation:
     ious: Array
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
+    dependence: ImageDependence | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
 
@@ -142,6 +152,30 @@ class Evaluation:
     def headings(self) -> dict[str, str]:
         """The heading of every metric, by key."""
         return {key: metric.heading for key, metric in self.metrics.items()}
+
+    @property
+    def looking(self) -> str:
+        """One sentence: what the first system reaches, what never looking would reach, and what is owed to the images.
+
+        Empty where nothing is to be found on any image.
+        """
+        if self.dependence is None:
+            return ""
+        owed = self.dependence.dependence
+        constants = (self.systems.get(name, {}).get("mean_iou") for name in (CONSTANT, CONSTANT_OF_THESE))
+        constant = next((one.value for one in constants if one is not None), math.nan)
+        said = f"{self.dependence.value:.2f} mean IoU; "
+        if self.dependence.value < constant:
+            said = "Worse than a model that never looks: " + said
+        if not math.isnan(constant):
+            said += f"the constant box, which never looks, reaches {constant:.2f}; "
+        said += f"{owed.value:.2f} {format_interval(owed)} of it is owed to the image"
+        alike = self.dependence.distinct
+        return said + (
+            f". {alike} distinct answers to {self.dependence.images} images."
+            if alike > 1
+            else f". All {self.dependence.images} images have the same answer."
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
@@ -157,6 +191,7 @@ class Evaluation:
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "per_source": by_name(self.per_source),
+            "image_dependence": None if self.dependence is None else self.dependence.to_dict(),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": self.headings,
             "definitions": {key: metric.definition for key, metric in self.metrics.items()},
@@ -243,6 +278,9 @@ def evaluate(
         if compares_labels(images)
         else None,
         robustness=tuple(robustness),
+        dependence=image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
+        if any(len(image.gt) for image in images)
+        else None,
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )

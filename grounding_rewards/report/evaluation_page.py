@@ -214,6 +214,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     return Page(
         title=page.title,
         subtitle=page.subtitle,
+        verdict=found.looking,
         tiles=_tiles(page),
         sections=[
             Section("Metrics", [*([table, meanings] if table.rows else []), *some("systems")], _TABLE_NOTE),

@@ -29,7 +29,7 @@ METRIC_GROUPS = (
     MetricGroup(
         "Placing",
         "IoU of the reference boxes with the predicted boxes that they are paired with; 0 for a finding without one.",
-        ("mean_iou", "accuracy_", "phrase_"),
+        ("mean_iou", "image_dependence", "accuracy_", "phrase_"),
     ),
     MetricGroup(
         "Normal images",

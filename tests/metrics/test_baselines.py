@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, mean_boxes
+from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, constant_boxes
 from grounding_rewards.metrics.counts import MatchedImages, image_sums
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
@@ -34,7 +34,7 @@ def row(*labels: str, width: int = 100) -> dict[str, Any]:
     ],
 )
 def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set[str]) -> None:
-    assert set(mean_boxes(rows)) == expected
+    assert set(constant_boxes(rows)) == expected
 
 
 def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:
@@ -46,15 +46,15 @@ def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:
 
 
 def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
-    # Golden: shared data's own statement of what the mean training box earns on the test split.
+    # Golden: numpy's median of the training boxes; the shared data says 0.670, 0.892 and 0.284 of their mean.
     lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
     images = [json.loads(line) for line in lines]
-    common = mean_boxes(image for image in images if image["split"] == "train")
+    common = constant_boxes(image for image in images if image["split"] == "train")
     ious, there = MatchedImages([answered(image, common) for image in images if image["split"] == "test"]).best_ious
     ious = ious[there]
-    assert ious.mean() == pytest.approx(0.670, abs=5e-4)
+    assert ious.mean() == pytest.approx(0.673, abs=5e-4)
     assert (ious >= 0.5).mean() == pytest.approx(0.892, abs=5e-4)
-    assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)
+    assert (ious >= 0.75).mean() == pytest.approx(0.311, abs=5e-4)
 
 
 def metrics_of(answers: dict[str, list[AnsweredImage]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     found = evaluate(
         {"model": [image("a", pred_labels=["mass"]), AnsweredImage("b", 9, 9, rewards={"R3": 0.2})]}, MEASURES
     )
-    assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "f1_50", "hallucination_rate", "map_50"]
+    assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "image_dependence", "f1_50", "hallucination_rate"]
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
     assert set(found.headings) == set(found.metrics) == set(found.systems["model"])
     assert found.metrics["hallucination_rate"].lower_is_better
@@ -186,3 +187,25 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
     # One source, or none that is known: nothing to tell apart
     assert not alone.per_source
     assert not evaluate({"model": [image("a")]}, MEASURES).per_source
+
+
+def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
+    boxes = [[0, 0, 10, 10], [50, 50, 60, 60], [0, 50, 10, 60]]
+    looks = [
+        AnsweredImage(str(k), 99, 99, gt=[box], gt_labels=["mass"], pred=[box], text=str(box), rewards={"R3": 1.0})
+        for k, box in enumerate(boxes)
+    ]
+    same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
+    found = evaluate({"model": looks, "constant box": same}, MEASURES)
+    assert found.looking.startswith("1.00 mean IoU; the constant box, which never looks, reaches 0.33; 0.67 [")
+    assert found.looking.endswith("] of it is owed to the image. 3 distinct answers to 3 images.")
+    assert found.as_json()["image_dependence"]["dependence"]["value"] == pytest.approx(2 / 3)
+    # By hand: of six dealings of three answers two leave none at its image, three leave one, one leaves all.
+    assert found.systems["model"]["image_dependence"].value == pytest.approx(1 - (3 * 1 / 3 + 1) / 6)
+    assert found.systems["constant box"]["image_dependence"].value == 0
+    worse = evaluate(
+        {"model": [replace(image, pred=[[90, 90, 95, 95]]) for image in same], "constant box": same}, MEASURES
+    )
+    assert worse.looking.startswith("Worse than a model that never looks: 0.00 mean IoU; the constant box, which never")
+    assert worse.looking.endswith("All 3 images have the same answer.")
+    assert evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.baselines import constant_answer, mean_boxes
+from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.study.results import ArmKey, read_study
 from grounding_rewards.study.rulers import RULERS, read_model
@@ -90,7 +90,7 @@ def test_no_run_on_the_lungs_beats_a_constant_box_from_the_weak_checkpoint():
     """The box of a label is the mean of the test set's own, because the training images are not kept here."""
     study = _read("lungs")
     rows = study.sets["test"]
-    boxes = mean_boxes(rows)
+    boxes = constant_boxes(rows)
     ious = []
     for row in rows:
         answer, _ = constant_answer(boxes, width=row["width"], height=row["height"])

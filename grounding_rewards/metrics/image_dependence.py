@@ -1,0 +1,299 @@
+"""Image dependence: the part of a metric that a model owes to looking at the images.
+
+A model that learned where findings usually are earns much without looking. What it would earn so is seen when its
+answers are dealt to other images: with ``N_ij`` what the answer to image ``j`` earns on image ``i``, and ``n`` images
+that are dealt among each other,
+
+    dependence = (Σ_i N_ii - Σ_i 1/n Σ_j N_ij) / Σ_i M_i
+
+which is the metric less its expectation over all permutations of the answers. ``M_i`` is what the metric divides by:
+reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. Answers are dealt among
+images of one source with equally many reference boxes (or the same labels), so that a model gains nothing by counting;
+boxes are compared as shares of the image's sides. It is 0 for a model that answers every image alike, whatever it
+earns.
+
+Its interval is that of a ratio of sums over patients, of ``u_i = N_ii - N_i. - N_.i + N_..`` with the means over
+answers, over images and over both: what image and answer ``i`` contribute, which sums to the numerator above. The test
+deals the answers at random: p is the share of dealings that earn as much as the answers where they are.
+
+Source: a permutation test of association between answers and images; for the sums ``u``, Hoeffding, A Class of
+Statistics with Asymptotically Normal Distribution, Annals of Mathematical Statistics 1948.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.boxes import BoxBatch, pad
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.matching import match_batch
+from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
+from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
+from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.ranking import with_broken_boxes
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.label_matching import LabelCodes
+
+#: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
+#: reference boxes ``(b,)``, to ``(b,)``.
+Earned = Callable[[Array, Array, Array], Array]
+
+#: Which images answers are dealt among: those with as many reference boxes, with the same labels, or all.
+WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
+    "count": lambda image: len(image.gt),
+    "labels": lambda image: tuple(sorted(image.gt_labels)),
+    "all": lambda image: None,
+}
+
+#: In the table of metrics.
+IMAGE_DEPENDENCE = {
+    "image_dependence": Metric(
+        "image dependence",
+        "mean IoU, less its expectation when the answers are dealt to other images with as many reference boxes: "
+        "what is owed to looking; 0 for a model that answers every image alike",
+        bounds=SIGNED,
+    )
+}
+
+#: Up to so many images every answer is dealt to every image; of more, each image gets :data:`PARTNERS` fixed answers.
+MOST_IMAGES = 500
+PARTNERS = 200
+
+_DEALINGS = 1999
+# IoUs that are in memory at once.
+_CELLS = 1 << 21
+_ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
+
+
+def _matched_iou(iou: Array, n: Array, m: Array) -> Array:
+    """The sum of the IoUs of the best one-to-one pairs."""
+    if min(iou.shape[1:]) <= 1:
+        # One box on a side: the best pair is the largest IoU.
+        return np.asarray(iou.max(axis=(1, 2), initial=0.0))
+    if iou.shape[1:] == (2, 2):
+        return np.maximum(iou[:, 0, 0] + iou[:, 1, 1], iou[:, 0, 1] + iou[:, 1, 0])
+    matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
+    taken = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+    return np.asarray(np.where(matched >= 0, taken, 0.0).sum(axis=1))
+
+
+def _twice_hits(iou: Array, n: Array, m: Array) -> Array:
+    """Twice the number of right boxes at IoU 0.5."""
+    if min(iou.shape[1:]) <= 1:
+        return 2.0 * (iou.max(axis=(1, 2), initial=0.0) >= 0.5)
+    return 2.0 * (match_batch(iou, 0.5, matching="most_hits") >= 0).sum(axis=1)
+
+
+#: Metrics that are ratios of sums over images, and what an answer adds to the numerator.
+_METRICS: Mapping[str, Earned] = {"mean_iou": _matched_iou, "f1_50": _twice_hits}
+
+
+@dataclass(frozen=True)
+class ImageDependence:
+    """What a model owes to the images.
+
+    Attributes:
+        metric: name of the metric.
+        value: the metric of the answers where they are.
+        dealt: its expectation when they are dealt to other images.
+        dependence: the difference, with its 95 % interval over patients.
+        p: share of the dealings that earn as much as the answers where they are; small if the model looks.
+        distinct: number of distinct answers.
+        images: number of images.
+        within: which images answers were dealt among, a key of :data:`WITHIN`.
+    """
+
+    metric: str
+    value: float
+    dealt: float
+    dependence: Estimate
+    p: float
+    distinct: int
+    images: int
+    within: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as plain values."""
+        return {**vars(self), "dependence": estimate_as_json(self.dependence)}
+
+
+def image_dependence(
+    images: Sequence[AnsweredImage],
+    *,
+    metric: str | Earned = "mean_iou",
+    within: str = "count",
+    label_matching: str = "ignore",
+    seed: int = 0,
+) -> ImageDependence:
+    """Measure what a model owes to the images.
+
+    Args:
+        images: with their answers.
+        metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Earned`.
+        within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are dealt among, see :data:`WITHIN`.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
+        seed: of the dealings.
+
+    Returns:
+        Of no images, and without reference boxes, NaN.
+
+    Raises:
+        ValueError: a word is unknown.
+
+    Example:
+        Two models; the second answers both images alike.
+
+        >>> gt = [[[0, 0, 10, 10]], [[5, 0, 15, 10]]]
+        >>> of = {"width": 20, "height": 20, "gt_labels": ["mass"]}
+        >>> looks = [AnsweredImage(str(k), gt=boxes, pred=boxes, **of) for k, boxes in enumerate(gt)]
+        >>> found = image_dependence(looks)
+        >>> round(found.value, 3), round(found.dealt, 3), round(found.dependence.value, 3)
+        (1.0, 0.667, 0.333)
+        >>> blind = [AnsweredImage(str(k), gt=boxes, pred=gt[0], **of) for k, boxes in enumerate(gt)]
+        >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
+        (0.0, 1)
+    """
+    # Imported here because the table of metrics, which it is made from, has this one's sums.
+    from grounding_rewards.metrics.counts import MatchedImages
+
+    check_word("within", within, WITHIN)
+    if callable(metric):
+        earned, divisor = metric, np.ones(len(images))
+    else:
+        check_word("metric", metric, _METRICS)
+        counts = MatchedImages(images, label_matching).counts_50
+        earned, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
+    dealt = _deal(images, earned, within, label_matching, seed, _DEALINGS)
+    sums = np.column_stack([dealt.contributed, divisor])
+    found = ratio_estimates({"": sums}, bounds={"": SIGNED}, groups=patients_of(images))[""]
+    total = float(divisor.sum())
+    value = float(dealt.own.sum()) / total if total else float("nan")
+    return ImageDependence(
+        metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
+        value=value,
+        dealt=value - found.value,
+        dependence=found,
+        p=dealt.p,
+        distinct=len({image.text or image.pred.tobytes() for image in images}),
+        images=len(images),
+        within=within,
+    )
+
+
+def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
+    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)``, as other metrics are.
+
+    Example:
+        >>> image = AnsweredImage("a", 20, 20, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
+        >>> dependence_sums([image])
+        array([[0., 1.]])
+    """
+    dealt = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
+    return np.column_stack([dealt.contributed, [len(image.gt) for image in images]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Dealt:
+    """``(images,)`` what each answer earns where it is, and what image and answer contribute; p of the test."""
+
+    own: Array
+    contributed: Array
+    p: float
+
+
+def _deal(
+    images: Sequence[AnsweredImage], earned: Earned, within: str, label_matching: str, seed: int, dealings: int
+) -> _Dealt:
+    table = _Boxes.of(images, label_matching)
+    rng = np.random.default_rng(seed)
+    own, contributed = table.earn(earned, np.arange(len(images)), np.arange(len(images))), np.zeros(len(images))
+    if table.answers_alike:
+        return _Dealt(own, contributed, 1.0)
+    groups: dict[Any, list[int]] = defaultdict(list)
+    # Sorted, so that neither partners nor dealings depend on the order of the images.
+    for k in sorted(range(len(images)), key=lambda k: images[k].id):
+        groups[images[k].source, WITHIN[within](images[k])].append(k)
+    if any(len(group) > MOST_IMAGES for group in groups.values()):
+        dealings = min(dealings, PARTNERS)
+    totals = np.zeros(dealings)
+    for members in groups.values():
+        group = rng.permutation(members)
+        n = len(group)
+        # Answers are dealt by shifts of the images in a random order: each shift is a permutation.
+        shifts = np.arange(n) if n <= MOST_IMAGES else rng.choice(n, PARTNERS, replace=False)
+        partner = (np.arange(n)[:, None] + shifts) % n
+        values = table.earn(earned, np.repeat(group, len(shifts)), group[partner.ravel()]).reshape(n, len(shifts))
+        by_answer = np.bincount(partner.ravel(), weights=values.ravel(), minlength=n) / len(shifts)
+        contributed[group] = own[group] - values.mean(axis=1) - by_answer + values.mean()
+        if n <= MOST_IMAGES:
+            # Column k of `values` is the k-th shift; answer j of image i stands in column (j - i) mod n.
+            orders = rng.permuted(np.tile(np.arange(n), (dealings, 1)), axis=1)
+            totals += values[np.arange(n), (orders - np.arange(n)) % n].sum(axis=1)
+        else:
+            totals += values.sum(axis=0)[rng.permutation(PARTNERS)[:dealings]]
+    # One answer to all images owes them nothing, not a rounding error.
+    contributed[np.abs(contributed) < 1e-12] = 0.0
+    as_good = int((totals >= own.sum() - 1e-9).sum())
+    return _Dealt(own, contributed, (1 + as_good) / (1 + dealings))
+
+
+@dataclass(frozen=True, eq=False)
+class _Boxes:
+    """The boxes of all images as shares of the sides, with codes of their labels where those are compared."""
+
+    pred: BoxBatch
+    gt: BoxBatch
+    codes: LabelCodes | None
+
+    @classmethod
+    def of(cls, images: Sequence[AnsweredImage], label_matching: str) -> _Boxes:
+        sizes = [np.array([image.width, image.height] * 2) for image in images]
+        answered = [with_broken_boxes(image) for image in images]
+        labels = (
+            [label for image in answered for label in image.pred_labels],
+            [label for image in images for label in image.gt_labels],
+        )
+        return cls(
+            BoxBatch.of([image.pred / size for image, size in zip(answered, sizes, strict=True)], "pred"),
+            BoxBatch.of([image.gt / size for image, size in zip(images, sizes, strict=True)], "gt"),
+            None if label_matching == "ignore" else LabelCodes.of(*labels, label_matching),
+        )
+
+    @property
+    def answers_alike(self) -> bool:
+        """Whether all images have the same answer, such as a constant box."""
+        n = self.pred.counts[:1].sum()
+        codes = np.zeros(len(self.pred.flat)) if self.codes is None else self.codes.pred
+        told = np.column_stack([self.pred.flat, codes])
+        alike = np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n))
+        return alike and (n == 0 or np.allclose(told.reshape(-1, n, 5), told[:n], rtol=0, atol=1e-9, equal_nan=True))
+
+    def earn(self, earned: Earned, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
+        """What each answer earns on the image beside it, ``(pairs,)``."""
+        found = np.zeros(len(image))
+        for chunk in self._chunks(image, answer):
+            i, j = image[chunk], answer[chunk]
+            iou = pairwise_iou(self.pred.padded(j), self.gt.padded(i))
+            if self.codes is not None:
+                pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
+                iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
+            found[chunk] = earned(iou, self.pred.counts[j], self.gt.counts[i])
+        return found
+
+    def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
+        """Pairs that are worked on together: those with the same numbers of boxes, so that nothing is filled up."""
+        n, m = self.pred.counts[answer], self.gt.counts[image]
+        order = np.lexsort((n, m))
+        # Where the numbers of boxes change, and in between so often that memory suffices.
+        changes = np.flatnonzero(np.diff(n[order]) | np.diff(m[order])) + 1
+        for alike in np.split(order, changes):
+            size = max(1, _CELLS // max(1, int(n[alike[:1]].sum() * m[alike[:1]].sum())))
+            for start in range(0, len(alike), size):
+                yield alike[start : start + size]

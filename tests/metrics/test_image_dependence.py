@@ -1,0 +1,151 @@
+"""Image dependence: against enumeration, for models that look and models that do not, and how often intervals hold."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from grounding_rewards.metrics import image_dependence as module
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.metrics.image_dependence import dependence_sums, image_dependence
+
+
+def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ...] = (1,)) -> list[AnsweredImage]:
+    """Images of 100 pixels; answers lie between the reference (looks = 1) and where boxes usually are (0)."""
+    made = []
+    for k in range(n):
+        m = boxes[k % len(boxes)]
+        usual = np.array([[20.0 + 30 * j, 20.0, 50.0 + 30 * j, 60.0] for j in range(m)]).reshape(-1, 4)
+        gt = usual + np.tile(rng.normal(0, 8, (m, 2)), 2)
+        labels = tuple(rng.choice(["mass", "nodule"], m))
+        pred = np.clip(looks * gt + (1 - looks) * usual + rng.normal(0, 2, gt.shape), 0, 100)
+        made.append(
+            AnsweredImage(f"i{k}", 100, 100, gt=gt, gt_labels=labels, pred=pred, pred_labels=labels, text=str(pred))
+        )
+    return made
+
+
+def metric_of(images: list[AnsweredImage], metric: str) -> float:
+    """The metric as the evaluation's table has it."""
+    numerator, denominator = MatchedImages(images).sums([metric])[metric].T
+    return numerator.sum() / denominator.sum()
+
+
+def dealt(images: list[AnsweredImage], order: tuple[int, ...]) -> list[AnsweredImage]:
+    return [
+        replace(image, pred=images[j].pred, pred_labels=images[j].pred_labels, pred_scores=images[j].pred_scores)
+        for image, j in zip(images, order, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("metric", ["mean_iou", "f1_50"])
+@pytest.mark.parametrize("within", ["count", "all"])
+def test_it_is_the_metric_less_its_mean_over_every_permutation(metric: str, within: str) -> None:
+    images = draw(np.random.default_rng(3), 6, looks=0.7, boxes=(1, 2))
+    orders = [
+        order
+        for order in itertools.permutations(range(6))
+        if within == "all" or all(len(images[i].gt) == len(images[j].gt) for i, j in enumerate(order))
+    ]
+    values = [metric_of(dealt(images, order), metric) for order in orders]
+    found = image_dependence(images, metric=metric, within=within)
+    assert found.value == pytest.approx(metric_of(images, metric), abs=1e-12)
+    assert found.dealt == pytest.approx(np.mean(values), abs=1e-12)
+    assert found.dependence.value == pytest.approx(found.value - np.mean(values), abs=1e-12)
+
+
+def test_one_answer_to_all_images_owes_them_nothing() -> None:
+    images = draw(np.random.default_rng(0), 40, looks=1.0, boxes=(1, 2, 0))
+    alike = [replace(image, pred=[[20, 20, 50, 60]], pred_labels=(), pred_scores=[], text="alike") for image in images]
+    for metric in ("mean_iou", "f1_50"):
+        found = image_dependence(alike, metric=metric)
+        assert found.value > 0.1
+        assert (found.dependence.value, found.distinct) == (pytest.approx(0, abs=1e-12), 1)
+        # All dealings earn the same.
+        assert found.p == 1
+
+
+def test_neither_the_order_of_the_images_nor_their_sizes_matter() -> None:
+    images = draw(np.random.default_rng(1), 30, looks=0.8, boxes=(1, 2))
+    found = image_dependence(images)
+    assert image_dependence(images[::-1]).dependence == pytest.approx(found.dependence, abs=1e-12)
+    larger = [
+        replace(image, width=400, height=200, gt=image.gt * [4, 2, 4, 2], pred=image.pred * [4, 2, 4, 2])
+        for image in images
+    ]
+    assert image_dependence(larger).dependence.value == pytest.approx(found.dependence.value, abs=1e-12)
+
+
+def test_answers_stay_within_their_source_and_their_labels() -> None:
+    images = draw(np.random.default_rng(2), 8, looks=1.0)
+    alone = [replace(image, source=str(k)) for k, image in enumerate(images)]
+    assert image_dependence(alone).dependence.value == 0
+    named = [replace(image, gt_labels=(str(k // 2),)) for k, image in enumerate(images)]
+    pairs = [image_dependence(named[k : k + 2]).dependence.value for k in range(0, 8, 2)]
+    assert image_dependence(named, within="labels").dependence.value == pytest.approx(np.mean(pairs))
+
+
+def test_labels_are_compared_where_the_evaluation_compares_them() -> None:
+    images = draw(np.random.default_rng(4), 20, looks=1.0)
+    exact = image_dependence(images, label_matching="exact")
+    assert exact.value == pytest.approx(image_dependence(images).value)
+    # An answer about a mass earns nothing on an image with a nodule.
+    assert exact.dealt < 0.7 * image_dependence(images).dealt
+
+
+def test_any_mean_over_images() -> None:
+    def has_box(iou: np.ndarray, n: np.ndarray, m: np.ndarray) -> np.ndarray:
+        return (n > 0).astype(float)
+
+    images = draw(np.random.default_rng(5), 10, looks=1.0)
+    found = image_dependence(
+        [*images, AnsweredImage("none", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"])], metric=has_box
+    )
+    assert (found.metric, found.value) == ("has_box", pytest.approx(10 / 11))
+    assert found.dependence.value == pytest.approx(0, abs=1e-12)
+
+
+def test_many_images_are_dealt_to_fixed_partners(monkeypatch: pytest.MonkeyPatch) -> None:
+    images = draw(np.random.default_rng(6), 300, looks=0.6, boxes=(1, 2))
+    exact = image_dependence(images)
+    monkeypatch.setattr(module, "MOST_IMAGES", 100)
+    monkeypatch.setattr(module, "PARTNERS", 60)
+    found = image_dependence(images)
+    assert image_dependence(images[::-1]).dependence.value == pytest.approx(found.dependence.value, abs=1e-12)
+    assert found.dependence.value == pytest.approx(exact.dependence.value, abs=0.01)
+    assert found.p == pytest.approx(1 / 61)
+
+
+def test_nothing_to_measure() -> None:
+    assert np.isnan(image_dependence([]).value)
+    assert np.isnan(image_dependence([AnsweredImage("a", 9, 9)]).dependence.value)
+    assert dependence_sums([]).shape == (0, 2)
+    with pytest.raises(ValueError, match=r"got 'view'\. Use one of: count, labels, all"):
+        image_dependence([], within="view")
+
+
+def test_ignored_regions_count_as_in_the_table() -> None:
+    images = draw(np.random.default_rng(7), 12, looks=0.9)
+    images = [
+        replace(image, ignore=[[80, 80, 95, 95]], pred=[*image.pred, [80, 80, 94, 94]], pred_labels=(), pred_scores=[])
+        for image in images
+    ]
+    assert image_dependence(images, metric="f1_50").value == pytest.approx(MatchedImages(images).counts_50.tp.mean())
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("looks", [0.0, 0.5])
+def test_intervals_hold_the_truth_and_the_test_its_level(looks: float) -> None:
+    rng = np.random.default_rng(8)
+    found = [image_dependence(draw(rng, 40, looks=looks, boxes=(1, 2))) for _ in range(200)]
+    # An answer is dealt back to its own image once in so many images, so the truth is that of as many images.
+    truth = np.mean([one.dependence.value for one in found]) if looks else 0.0
+    held = sum(one.dependence.low <= truth <= one.dependence.high for one in found)
+    small = sum(one.p <= 0.05 for one in found)
+    # Of 200, 95 % are 190; by binomial chance 181 to 198.
+    assert held >= 178
+    assert small <= 20 if looks == 0 else small > 190
