@@ -55,10 +55,10 @@ def load_split(
     """
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
-        from grounding_rewards.synthetic import radiograph_dataset, synthetic_dataset
+        from grounding_rewards.synthetic import synthetic_dataset
 
         count = images or _DEFAULT_SYNTHETIC_IMAGES
-        return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
+        return synthetic_dataset(split, count, preset=preset or "pa-112")
     from grounding_rewards.images.image_column import with_image_column
 
     if Path(dataset).is_dir():

@@ -1,28 +1,21 @@
 """Chest radiographs drawn by a seeded program, with boxes around what was drawn.
 
-`draw_image` draws the small square images that the demo trains on. `draw_radiograph` draws images of several views and
-sizes, with phrases for the findings.
+They are no substitute for real images; they let every part of the package run without patients' data. `draw_radiograph`
+draws one, `synthetic_dataset` the images of a split.
 """
 
 from grounding_rewards.synthetic.dicom_output import write_dicom
 from grounding_rewards.synthetic.findings import FINDINGS
-from grounding_rewards.synthetic.radiograph_dataset import SyntheticImages, radiograph_dataset
+from grounding_rewards.synthetic.radiograph_dataset import SPLITS, image_indices, synthetic_dataset
 from grounding_rewards.synthetic.radiographs import (
+    LABELS,
     PRESETS,
-    Plan,
     Preset,
     Radiograph,
+    RadiographPlan,
     draw_radiograph,
     plan_radiograph,
     render,
-)
-from grounding_rewards.synthetic.square_images import (
-    LABELS,
-    SPLITS,
-    DrawnImage,
-    draw_image,
-    image_seeds,
-    synthetic_dataset,
 )
 
 __all__ = [
@@ -30,16 +23,12 @@ __all__ = [
     "LABELS",
     "PRESETS",
     "SPLITS",
-    "DrawnImage",
-    "Plan",
     "Preset",
     "Radiograph",
-    "SyntheticImages",
-    "draw_image",
+    "RadiographPlan",
     "draw_radiograph",
-    "image_seeds",
+    "image_indices",
     "plan_radiograph",
-    "radiograph_dataset",
     "render",
     "synthetic_dataset",
     "write_dicom",

@@ -6,6 +6,8 @@ normal heart is below 0.5.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +27,14 @@ _INNER = (0.42, 0.27, 0.19, 0.17, 0.19, 0.21, 0.22)
 _OUTER = (0.44, 0.62, 0.79, 0.90, 0.97, 1.0, 0.99)
 _FRONT = (-0.05, -0.24, -0.45, -0.62, -0.72, -0.76, -0.74)
 _BACK = (0.05, 0.38, 0.58, 0.70, 0.75, 0.74, 0.68)
+
+
+@functools.cache
+def _outline(shape: tuple[float, ...]) -> Callable[[np.ndarray], np.ndarray]:
+    """A smooth curve through the distances of `shape` at `_LEVELS`; of one image it is asked for a hundred times."""
+    from scipy.interpolate import PchipInterpolator
+
+    return PchipInterpolator(_LEVELS, shape)
 
 
 @dataclass(frozen=True)
@@ -47,11 +57,9 @@ class Lung:
 
     def edges(self, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """The smaller and the larger x of the lung at a height."""
-        from scipy.interpolate import PchipInterpolator
-
         level = np.clip((np.asarray(y) - self.top) / (self.base - self.top), 0.0, 1.0)
         shapes = (_INNER, _OUTER) if self.side else (_FRONT, _BACK)
-        near, far = (PchipInterpolator(_LEVELS, shape)(level) * self.half_width for shape in shapes)
+        near, far = (_outline(shape)(level) * self.half_width for shape in shapes)
         if self.side < 0:
             return self.middle - far, self.middle - near
         return self.middle + near, self.middle + far
@@ -254,6 +262,9 @@ def _paint_vessels(canvas: Canvas, lung: Lung, rng: np.random.Generator) -> None
         point, width = np.array(root) + rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5)
         steps = rng.normal(0.0, 0.22, (4, 2))
         for bends in steps:
+            # Nobody sees what is narrower than half a pixel, and small images are drawn by the thousand.
+            if width < canvas.spacing / 2:
+                break
             pieces = [point]
             for bend in bends:
                 angle += bend

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 
 Box = tuple[int, int, int, int]
@@ -43,8 +41,8 @@ class Canvas:
     def window(self, x1: float, y1: float, x2: float, y2: float) -> tuple[slice, slice]:
         """The rows and columns that a rectangle touches."""
         rows, columns = self.shape
-        top, bottom = (int(np.clip(y / self.spacing, 0, rows)) for y in (y1, y2 + self.spacing))
-        left, right = (int(np.clip(x / self.spacing, 0, columns)) for x in (x1, x2 + self.spacing))
+        top, bottom = (int(min(max(y / self.spacing, 0), rows)) for y in (y1, y2 + self.spacing))
+        left, right = (int(min(max(x / self.spacing, 0), columns)) for x in (x1, x2 + self.spacing))
         return slice(top, bottom), slice(left, right)
 
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, *, softness: float, tilt: float = 0.0) -> np.ndarray:
@@ -63,19 +61,18 @@ class Canvas:
             amount: Added in its middle.
         """
         reach = width / 2 + self.spacing
-        window = self.window(*(points.min(axis=0) - reach), *(points.max(axis=0) + reach))
-        x, y = self.x[:, window[1]], self.y[window[0]]
-        nearest = np.full((y.shape[0], x.shape[1]), np.inf)
-        for (x1, y1), (x2, y2) in itertools.pairwise(points):
-            dx, dy = x2 - x1, y2 - y1
-            share = np.clip(((x - x1) * dx + (y - y1) * dy) / max(dx * dx + dy * dy, 1e-9), 0.0, 1.0)
-            np.minimum(nearest, np.hypot(x - x1 - share * dx, y - y1 - share * dy), out=nearest)
+        window = self.window(*(points.min(axis=0) - reach).tolist(), *(points.max(axis=0) + reach).tolist())
+        # Pieces of the line × rows × columns
+        (x1, y1), (dx, dy) = points[:-1].T[:, :, None, None], np.diff(points, axis=0).T[:, :, None, None]
+        x, y = self.x[:, window[1]] - x1, self.y[window[0]] - y1
+        share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
+        nearest = np.hypot(x - share * dx, y - share * dy).min(axis=0)
         target[window] += amount * ramp(width / 2 - nearest, max(self.spacing, width / 4))
 
 
 def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
     """0 outside, 1 inside, smooth over `softness` around the edge; `inward` is the distance from the edge."""
-    share = np.clip(inward / softness + 0.5, 0.0, 1.0)
+    share = np.minimum(np.maximum(inward / softness + 0.5, 0.0), 1.0)
     return share * share * (3.0 - 2.0 * share)
 
 

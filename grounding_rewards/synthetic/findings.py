@@ -7,7 +7,7 @@ as that share of an image of 400 mm. Percentiles are the 10th, 50th and 90th.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -280,9 +280,11 @@ _COUNTS = {0: 0.25, 1: 0.42, 2: 0.22, 3: 0.11}
 _NODULES = {1: 0.75, 2: 0.17, 3: 0.08}
 
 
-def plan_findings(rng: np.random.Generator, anatomy: Anatomy) -> tuple[PlannedFinding, ...]:
+def plan_findings(
+    rng: np.random.Generator, anatomy: Anatomy, labels: Sequence[str] = FINDINGS
+) -> tuple[PlannedFinding, ...]:
     """Choose findings and their places; a quarter of the images has none, and only nodules occur several times."""
-    possible = [label for label, kind in _KINDS.items() if anatomy.view in kind.views]
+    possible = [label for label in labels if anatomy.view in _KINDS[label].views]
     weights = np.array([_KINDS[label].frequency for label in possible])
     count = rng.choice(list(_COUNTS), p=list(_COUNTS.values()))
     chosen = rng.choice(possible, size=count, replace=False, p=weights / weights.sum())

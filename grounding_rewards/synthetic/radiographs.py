@@ -13,7 +13,7 @@ import numpy as np
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.synthetic.anatomy import Anatomy, paint_anatomy, paint_heart, plan_anatomy
 from grounding_rewards.synthetic.canvas import Box, Canvas, visible_box
-from grounding_rewards.synthetic.findings import PlannedFinding, describe, paint_finding, plan_findings
+from grounding_rewards.synthetic.findings import FINDINGS, PlannedFinding, describe, paint_finding, plan_findings
 from grounding_rewards.synthetic.occluders import (
     NO_OCCLUDERS,
     Occluders,
@@ -38,17 +38,23 @@ class Preset:
         formats: Widths and heights in millimetres, equally likely.
         views: Probabilities of the projections.
         occluders: Whether markers, leads and collimation are drawn.
+        labels: The findings that occur, in the order of `FINDINGS`.
     """
 
     long_sides: tuple[int, ...]
     formats: tuple[tuple[float, float], ...]
     views: Mapping[str, float]
     occluders: bool
+    labels: tuple[str, ...] = FINDINGS
 
 
 _MIXED = {"PA": 0.5, "AP": 0.3, "LL": 0.2}
 
+LABELS = ("cardiomegaly", "pleural effusion", "mass", "pacemaker")
+"""The findings of the preset pa-112: what can be told apart on images that the tiny model takes as they are."""
+
 PRESETS: Mapping[str, Preset] = {
+    "pa-112": Preset((112,), (_SQUARE,), {"PA": 1.0}, occluders=False, labels=LABELS),
     "pa-256": Preset((256,), (_UPRIGHT,), {"PA": 1.0}, occluders=False),
     "mixed-512": Preset((448, 480, 512), (_UPRIGHT, _LYING, _SQUARE), _MIXED, occluders=True),
     "mixed-1024": Preset((896, 960, 1024), (_UPRIGHT, _LYING, _SQUARE), _MIXED, occluders=True),
@@ -57,7 +63,7 @@ PRESETS: Mapping[str, Preset] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class RadiographPlan:
     """Everything about an image before it is painted.
 
     Attributes:
@@ -126,7 +132,7 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
     return render(plan_radiograph(index, preset, seed=seed))
 
 
-def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Plan:
+def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> RadiographPlan:
     """Plan the image of this index, without painting it; arguments and errors as `draw_radiograph`.
 
     >>> [finding.label for finding in plan_radiograph(15, "pa-256").findings]
@@ -141,13 +147,13 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
     width, height = kind.formats[int(rng.integers(len(kind.formats)))]
     spacing = max(width, height) / int(rng.choice(kind.long_sides))
     anatomy = plan_anatomy(rng, view, width, height)
-    return Plan(
+    return RadiographPlan(
         id=f"{preset}-{seed}-{index}",
         rows=round(height / spacing),
         columns=round(width / spacing),
         spacing=spacing,
         anatomy=anatomy,
-        findings=plan_findings(rng, anatomy),
+        findings=plan_findings(rng, anatomy, kind.labels),
         occluders=plan_occluders(rng, anatomy, width, height) if kind.occluders else NO_OCCLUDERS,
         gain=float(rng.uniform(0.85, 1.15)),
         noise=float(rng.uniform(0.010, 0.025)),
@@ -155,7 +161,7 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
     )
 
 
-def render(plan: Plan) -> Radiograph:
+def render(plan: RadiographPlan) -> Radiograph:
     """Paint a plan.
 
     >>> render(plan_radiograph(15, "pa-256")).id

@@ -14,14 +14,14 @@ from grounding_rewards.audit.play import FINDINGS, audit
 from grounding_rewards.audit.scripted_answers import RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.synthetic import draw_image, image_seeds
+from grounding_rewards.synthetic import draw_radiograph, image_indices
 
 FMT = get_box_format("qwen3-vl")
 
 
 @pytest.fixture(scope="module")
 def images():
-    drawn = [draw_image(seed) for seed in image_seeds("test", 40)]
+    drawn = [draw_radiograph(index, "pa-112") for index in image_indices("test", 40)]
     return images_of(
         [
             {"boxes": one.boxes, "labels": one.labels, "width": 112, "height": 112, "patient_id": k // 2}
@@ -199,5 +199,7 @@ def test_wrong_arguments_are_refused(images):
 def test_other_formats_are_audited_too(images, name):
     fmt = get_box_format(name)
     done = audit({"R3": gr.get_reward("R3", box_format=name)}, images[:10], fmt)
-    assert {one.finding for one in done.found} <= {"pays", "worse pays", "beats honest"}
+    # PaliGemma's own way to say that there is nothing is an empty text.
+    declared = {"unread pays"} if name == "paligemma" else set()
+    assert {one.finding for one in done.found} <= {"pays", "worse pays", "beats honest"} | declared
     assert done.box_format == name

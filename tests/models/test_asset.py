@@ -49,9 +49,9 @@ def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     rows = light_rows(images)
     shipped = ratio_estimates(image_sums(read_answers(rows, texts, reward)))
     nothing = ratio_estimates(image_sums(baseline_systems(rows, None, reward)["nothing found"]))
-    # Far better than knowing nothing, and far from done: wide limits around the strong start of docs/study.md.
+    # Far better than knowing nothing, and far from done: wide limits around the demo's first evaluation.
     assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
-    assert 0.5 < shipped["mean_iou"].value < 0.75
+    assert 0.35 < shipped["mean_iou"].value < 0.6
     assert shipped["sampled_unparseable_share"].value < 0.1
 
 

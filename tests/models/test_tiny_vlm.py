@@ -42,7 +42,7 @@ def answer(boxes, labels):
     [
         ([], [], 1),  # the no-finding statement
         ([[1, 20, 34, 112]], ["mass"], 6),  # opening, four numbers, label and closing
-        ([[1, 20, 34, 112], [0, 5, 9, 99]], ["mass", "effusion"], 11),  # five more for a box
+        ([[1, 20, 34, 112], [0, 5, 9, 99]], ["mass", "pleural effusion"], 11),  # five more for a box
     ],
 )
 def test_answers_are_short(tokenizer, boxes, labels, tokens):

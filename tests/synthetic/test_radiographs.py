@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -18,12 +17,14 @@ pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.synthetic import (
     FINDINGS,
+    LABELS,
     PRESETS,
-    SyntheticImages,
+    SPLITS,
     draw_radiograph,
+    image_indices,
     plan_radiograph,
-    radiograph_dataset,
     render,
+    synthetic_dataset,
     write_dicom,
 )
 
@@ -226,37 +227,36 @@ class TestPictures:
 
 
 class TestDataset:
-    def test_map_style(self):
-        images = SyntheticImages("train", 5, preset="pa-256")
-        assert len(images) == 5
-        assert images[-1]["id"] == images[4]["id"] == "pa-256-0-4"
-        assert pickle.loads(pickle.dumps(images))[2]["image"].tobytes() == images[2]["image"].tobytes()
-        with pytest.raises(IndexError):
-            images[5]
-        assert [row["id"] for row in itertools.islice(images, 7)] == [f"pa-256-0-{index}" for index in range(5)]
-
     def test_splits_share_nothing(self):
-        ids = {
-            SyntheticImages(split, 10_000_000)[index]["id"]
-            for split in ("train", "validation", "test")
-            for index in (0, 9_999_999)
-        }
-        assert len(ids) == 6
+        # The largest sizes that can be asked for.
+        ranges = [image_indices(split, 10_000_000) for split in SPLITS]
+        assert all(one.stop <= other.start for one, other in itertools.pairwise(ranges))
+        assert len({row_id for split in SPLITS for row_id in synthetic_dataset(split, 2)["id"]}) == 6
+
+    def test_small_images_hold_what_can_be_learned_from_them(self):
+        plans = [plan_radiograph(index, "pa-112") for index in range(600)]
+        kinds = Counter(finding.label for plan in plans for finding in plan.findings)
+        assert set(kinds) == set(LABELS)
+        assert min(kinds.values()) > 90
+        for image in (draw_radiograph(index, "pa-112") for index in range(40)):
+            assert image.image.size == (112, 112)
+            assert all(min(x2 - x1, y2 - y1) >= 5 for x1, y1, x2, y2 in image.boxes)
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("dev", 3), "Expected a known word for `split`"),
-            (("train", 0), "Expected 1 to 10000000 for n"),
+            (("dev", 3, "pa-112"), "Expected a known word for `split`"),
+            (("train", 0, "pa-112"), "Expected 1 to 10000000 for n"),
+            (("train", 10_000_001, "pa-112"), "Expected 1 to 10000000 for n"),  # would run into the next split
             (
                 ("train", 3, "pa-999"),
-                "Expected a known word for `preset`, got 'pa-999'. Use one of: pa-256, mixed-512, mixed-1024",
+                "Expected a known word for `preset`, got 'pa-999'. Use one of: pa-112, pa-256, mixed-512, mixed-1024",
             ),
         ],
     )
     def test_wrong_requests_are_refused_at_once(self, arguments, message):
         with pytest.raises(ValueError, match=message):
-            SyntheticImages(*arguments)
+            synthetic_dataset(arguments[0], arguments[1], preset=arguments[2])
 
     def test_negative_numbers_are_refused(self):
         with pytest.raises(ValueError, match="Expected numbers from 0 up for index and seed, got -1 and 0"):
@@ -268,7 +268,7 @@ class TestDataset:
         from grounding_rewards.data.checks import check_dataset
         from grounding_rewards.data.load import load_split
 
-        dataset = radiograph_dataset("validation", 6)
+        dataset = synthetic_dataset("validation", 6, preset="mixed-512")
         check_dataset(dataset, get_reward("R4", box_format="qwen3-vl"))
         row = dataset[0]
         assert row["image"].size == (row["width"], row["height"])

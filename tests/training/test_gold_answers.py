@@ -99,7 +99,7 @@ class TestGoldAnswers:
         assert answered["completion"][0]["content"] == expected
 
     def test_answers_fit_the_cropped_image(self, processor):
-        images = synthetic_dataset("train", 8, size=224)
+        images = synthetic_dataset("train", 8, preset="pa-256")
         answered = GoldAnswers(processor, "qwen2.5-vl", crop=0.2, contrast=0.3).of(images)
         assert {answered[index]["image"].size for index in range(8)} != {(224, 224)}
         for image in answered:
@@ -107,7 +107,7 @@ class TestGoldAnswers:
             assert np.all(boxes[:, 2:] <= np.array(image["image"].size) + 1)
 
     def test_loose_boxes_are_as_loose_as_asked(self, processor):
-        images = synthetic_dataset("train", 40, size=224)
+        images = synthetic_dataset("train", 40, preset="pa-256")
         loose = GoldAnswers(processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05).of(images)
         outwards = []
         for image, answered in zip(images, loose, strict=True):
@@ -148,7 +148,7 @@ class TestEpochs:
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_each_has_its_own_augmentation(self, processor, workers):
-        images, answers = synthetic_dataset("train", 6, size=224), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
+        images, answers = synthetic_dataset("train", 6, preset="pa-256"), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
         epochs = []
         for epoch in range(3):
             answers.start_epoch(epoch)
@@ -158,7 +158,7 @@ class TestEpochs:
         assert self.read(answers, images, workers) == epochs[1]
 
     def test_workers_change_nothing(self, processor):
-        images = synthetic_dataset("train", 6, size=224)
+        images = synthetic_dataset("train", 6, preset="pa-256")
         runs = []
         for workers in (0, 2):
             answers = GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
@@ -167,6 +167,6 @@ class TestEpochs:
         assert runs[0] == runs[1]
 
     def test_the_order_of_the_images_changes_nothing(self, processor):
-        images = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, size=224))
+        images = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, preset="pa-256"))
         forwards = [images[k]["image"].tobytes() for k in range(6)]
         assert [images[k]["image"].tobytes() for k in reversed(range(6))] == forwards[::-1]

@@ -104,7 +104,7 @@ def test_images_that_cannot_be_read_are_named_by_row(processor, tmp_path):
 def test_large_images_are_brought_to_the_size_of_the_processor(tmp_path):
     limited = AutoProcessor.from_pretrained(ASSET)
     limit_image_pixels(limited, 40000)
-    image = synthetic_dataset("train", 1, size=448)
+    image = synthetic_dataset("train", 6, preset="mixed-512").select([5])
     prepared = prepare(image, limited)
     # By hand: 448 x 448 to at most 40000 pixels is 200 x 200, down to whole tokens of 28.
     assert prepared[0]["image"].size == (196, 196)

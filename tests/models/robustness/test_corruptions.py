@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
-from grounding_rewards.synthetic import draw_image
+from grounding_rewards.synthetic import draw_radiograph
 from tests.conftest import valid_box_lists
 
 MOVING = [name for name, kind in CORRUPTIONS.items() if kind.matrix is not None]
@@ -46,7 +46,7 @@ def test_there_are_eight_with_five_strengths_each() -> None:
 @pytest.mark.parametrize(("name", "strength"), EVERY)
 def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_image(name: str, strength: int) -> None:
     for mode in ("L", "RGB"):
-        image = draw_image(1).image.convert(mode)
+        image = draw_radiograph(1, "pa-112").image.convert(mode)
         before = image.tobytes()
         first, again = (corrupt(image, [], name, strength, seed=(7, 3)).image for _ in range(2))
         assert (first.size, first.mode) == (image.size, mode)
@@ -56,7 +56,7 @@ def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_imag
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
 def test_strength_0_is_the_image_as_it_is(name: str) -> None:
-    annotated = draw_image(1)
+    annotated = draw_radiograph(1, "pa-112")
     image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, 0)
     assert image.tobytes() == annotated.image.tobytes()
     assert boxes.tolist() == [list(map(float, box)) for box in annotated.boxes]
@@ -65,7 +65,7 @@ def test_strength_0_is_the_image_as_it_is(name: str) -> None:
 
 @pytest.mark.parametrize("name", STILL)
 def test_a_still_change_leaves_boxes_and_grows_with_its_strength(name: str) -> None:
-    annotated = draw_image(1)
+    annotated = draw_radiograph(1, "pa-112")
     changes = []
     for strength in STRENGTHS:
         image, boxes, kept = corrupt(annotated.image, annotated.boxes, name, strength, seed=5)
@@ -132,7 +132,7 @@ def test_rotation_goes_both_ways_and_each_strength_the_same_way() -> None:
 
 
 def test_two_flips_give_the_image_back() -> None:
-    image = draw_image(1)
+    image = draw_radiograph(1, "pa-112")
     once = corrupt(image.image, image.boxes, "laterality_flip", 5)
     twice = corrupt(once.image, once.boxes, "laterality_flip", 5)
     assert pixels(once.image).tolist() == pixels(image.image)[:, ::-1].tolist()
@@ -215,7 +215,7 @@ def test_blur_has_the_standard_deviation_that_is_stated(strength: int) -> None:
 
 
 def test_jpeg_is_a_file_of_that_quality() -> None:
-    image = draw_image(1).image
+    image = draw_radiograph(1, "pa-112").image
     file = io.BytesIO()
     image.save(file, "JPEG", quality=10)
     assert corrupt(image, [], "jpeg", 4).image.tobytes() == Image.open(file).tobytes()
