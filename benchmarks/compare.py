@@ -23,7 +23,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -112,7 +111,11 @@ def benchmarks(folder: Path) -> Iterator[tuple[str, Callable[[], object], list[s
         log.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
         lines = log.read_text(encoding="utf-8").splitlines()
         words = ("--box-format", "qwen3-vl")
-        yield f"score, {kind}", command("score", log, "--rewards", "R3", *words, "--out", folder / "scored.jsonl"), lines
+        yield (
+            f"score, {kind}",
+            command("score", log, "--rewards", "R3", *words, "--out", folder / "scored.jsonl"),
+            lines,
+        )
         out = folder / f"evaluated-{kind}"
         yield f"evaluate, {kind}", command("evaluate", "--completions", log, *words, "--out", out), lines
     a, b = folder / "evaluated-clean", folder / "evaluated-mixed"
