@@ -58,6 +58,7 @@ from grounding_rewards.metrics.counts import (
     reference_sums,
 )
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finite_or_none, format_estimate, format_value
+from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
     jackknifed_difference,
@@ -254,7 +255,7 @@ def compare_runs(
     runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
     first, second = (run.images for run in runs)
     in_b = image_metrics(second)
-    metrics = {key: metric for key, metric in image_metrics(first).items() if key in in_b}
+    metrics = {key: metric for key, metric in image_metrics(first).items() if key in in_b} | IMAGE_DEPENDENCE
     if main not in metrics:
         raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
     # An image of unknown patient is a unit of its own.
@@ -278,7 +279,12 @@ def compare_runs(
         n=len(set(units)),
         main=main,
         metrics={
-            **_changes(metrics, [image_sums(run) for run in runs], units, **drawn),
+            **_changes(
+                metrics,
+                [image_sums(run) | dependence_sums(run.images, label_matching=label_matching) for run in runs],
+                units,
+                **drawn,
+            ),
             **_ranked_changes(first, second, label_matching, units, **drawn),
         },
         labels=by_group(label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")),

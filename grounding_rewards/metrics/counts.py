@@ -33,7 +33,6 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
 from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
 from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
-from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.ranking import Area, Mask, label_name, with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
@@ -413,9 +412,7 @@ _SAMPLED_METRICS: dict[str, Metric] = {
 #: Keys of the metrics that are shares, by which :func:`grounding_rewards.metrics.intervals.ratio_estimates` knows them.
 SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRICS}.items() if metric.is_share)
 #: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
-BOUNDS = {
-    key: metric.bounds for key, metric in {**DETECTION_METRICS, **IMAGE_DEPENDENCE}.items() if metric.bounds != UNIT
-}
+BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
 
 
 def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
@@ -428,7 +425,7 @@ def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
         ['reward_R1', 'reward_R4', 'mean_iou']
     """
     of_areas = {key: SEGMENTATION_METRICS[key] for key in AREA_RATIOS}
-    return {**_reward_metrics(images), **DETECTION_METRICS, **QUERY_METRICS, **of_areas, **IMAGE_DEPENDENCE}
+    return {**_reward_metrics(images), **DETECTION_METRICS, **QUERY_METRICS, **of_areas}
 
 
 def image_sums(
@@ -460,7 +457,6 @@ def image_sums(
         **matched.sums(),
         QUERY_AP: query_ap_sums(matched.images, label_matching=matched.label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
-        **{key: dependence_sums(matched.images, label_matching=matched.label_matching) for key in IMAGE_DEPENDENCE},
     }
 
 

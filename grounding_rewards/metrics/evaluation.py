@@ -46,7 +46,12 @@ from grounding_rewards.metrics.estimates import (
     estimate_from_json,
     format_interval,
 )
-from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
+from grounding_rewards.metrics.image_dependence import (
+    IMAGE_DEPENDENCE,
+    ImageDependence,
+    dependence_sums,
+    image_dependence,
+)
 from grounding_rewards.metrics.intervals import Jackknifed, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
@@ -254,7 +259,13 @@ def evaluate(
     on_progress("measuring by label, size and source")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)
-    known = {**by_rank.metrics(), **DETECTION_METRICS, **SEGMENTATION_METRICS, **image_metrics(images)}
+    known = {
+        **by_rank.metrics(),
+        **DETECTION_METRICS,
+        **SEGMENTATION_METRICS,
+        **image_metrics(images),
+        **IMAGE_DEPENDENCE,
+    }
     if not compares_labels(images):
         del known["label_accuracy"]
     # Rewards come last, but for the one that the evaluation is about.
@@ -384,7 +395,9 @@ def _estimates(
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
     areas = segmentation_areas(matched.images)
-    found = ratio_estimates(image_sums(matched, areas=areas), shares=SHARES, bounds=BOUNDS, groups=groups)
+    sums = image_sums(matched, areas=areas) | dependence_sums(matched.images, label_matching=matched.label_matching)
+    bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
+    found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     found |= {key: one.estimate for key, one in of_ranking.items()}
     return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}

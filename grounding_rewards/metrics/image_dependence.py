@@ -35,6 +35,7 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.ranking import with_broken_boxes
@@ -160,9 +161,6 @@ def image_dependence(
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
         (0.0, 1)
     """
-    # Imported here because the table of metrics, which it is made from, has this one's sums.
-    from grounding_rewards.metrics.counts import MatchedImages
-
     check_word("within", within, WITHIN)
     if callable(metric):
         earned, divisor = metric, np.ones(len(images))
@@ -187,16 +185,16 @@ def image_dependence(
     )
 
 
-def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
-    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)``, as other metrics are.
+def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> dict[str, Array]:
+    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)``, by key as other metrics are.
 
     Example:
         >>> image = AnsweredImage("a", 20, 20, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
         >>> dependence_sums([image])
-        array([[0., 1.]])
+        {'image_dependence': array([[0., 1.]])}
     """
     dealt = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
-    return np.column_stack([dealt.contributed, [len(image.gt) for image in images]])
+    return {"image_dependence": np.column_stack([dealt.contributed, [len(image.gt) for image in images]])}
 
 
 @dataclass(frozen=True, eq=False)

@@ -123,7 +123,7 @@ def test_many_images_are_dealt_to_fixed_partners(monkeypatch: pytest.MonkeyPatch
 def test_nothing_to_measure() -> None:
     assert np.isnan(image_dependence([]).value)
     assert np.isnan(image_dependence([AnsweredImage("a", 9, 9)]).dependence.value)
-    assert dependence_sums([]).shape == (0, 2)
+    assert dependence_sums([])["image_dependence"].shape == (0, 2)
     with pytest.raises(ValueError, match=r"got 'view'\. Use one of: count, labels, all"):
         image_dependence([], within="view")
 
