@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -161,8 +160,8 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
     image = row.get("image_path")
     return AnsweredImage(
         id=name if row.get("id") is None else str(row["id"]),
-        width=_size(row, "width"),
-        height=_size(row, "height"),
+        width=float(row["width"]),
+        height=float(row["height"]),
         gt=boxes,
         gt_labels=(UNNAMED,) * len(boxes)
         if labels is None
@@ -174,20 +173,6 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
         source=str(row["source"]) if row.get("source") else None,
         status="empty",
     )
-
-
-def _size(row: Mapping[str, Any], side: str) -> float:
-    try:
-        pixels = float(row[side])
-    except (TypeError, ValueError):
-        pixels = math.nan
-    if not 0 < pixels < math.inf:
-        raise ValueError(
-            f"Expected a number of pixels for `{side}`, got {row[side]!r} for the image with id "
-            f"{row.get('id', '-')!r}. "
-            "Give the size of the image, not of what the model saw."
-        )
-    return pixels
 
 
 def _prediction(judged: ScoredCompletion) -> dict[str, Any]:

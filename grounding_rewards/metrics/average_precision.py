@@ -75,9 +75,8 @@ def average_precision(
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., The PASCAL VOC Challenge, IJCV 2010 and 2015.
     """
-    t = ranked.threshold_index(iou_threshold)
-    everyone = np.ones((1, ranked.images))
-    return float(_mean_ap([ranked.of_label(label)], [t], everyone, interpolation)[0, 0])
+    one_label = replace(ranked, by_label={"": ranked.of_label(label)})
+    return mean_average_precision(one_label, [iou_threshold], interpolation=interpolation)
 
 
 def mean_average_precision(
@@ -152,8 +151,15 @@ def jackknifed_mean_average_precision(
         >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
         (0.5, 0.251, 0.749)
     """
-    parts, chosen = Parts.of(groups, ranked.images, seed), _chosen(ranked, iou_thresholds)
-    return _jackknifed(list(ranked.by_label.values()), chosen, interpolation, parts, seed)
+    parts = Parts.of(groups, ranked.images, seed)
+    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each, parts.halves(seed)])
+    by_part = [boxes.by_group(parts.of_image) for boxes in ranked.by_label.values()]
+    value, *others = _mean_ap(by_part, _chosen(ranked, iou_thresholds), weights, interpolation).mean(axis=0).tolist()
+    left_out, halves = np.array(others[: parts.parts]), np.array(others[parts.parts :])
+    measured = halves[~np.isnan(halves)]
+    # Too high by c m^-2/3, and on a half by 2^2/3 times that.
+    bias = (float(measured.mean()) - value) / (2 ** (2 / 3) - 1) if len(measured) else 0.0
+    return Jackknifed(value, left_out, parts.units, bias)
 
 
 def average_precision_by_label(
@@ -175,9 +181,9 @@ def average_precision_by_label(
         >>> {name: one.value for name, one in found.items()}
         {'effusion': 0.0, 'mass': 1.0}
     """
-    parts, chosen = Parts.of(groups, ranked.images, seed), _chosen(ranked, iou_thresholds)
+    options: dict[str, Any] = {"interpolation": interpolation, "groups": groups, "seed": seed}
     return {
-        name: _jackknifed([boxes], chosen, interpolation, parts, seed)
+        name: jackknifed_mean_average_precision(replace(ranked, by_label={name: boxes}), iou_thresholds, **options)
         for name, boxes in ranked.by_label.items()
         if boxes.references.any()
     }
@@ -239,27 +245,7 @@ def _chosen(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> lis
     """Where the thresholds stand among those of the ranking."""
     if iou_thresholds is None:
         return list(range(len(ranked.iou_thresholds)))
-    if not len(iou_thresholds):
-        raise ValueError("Expected at least one number for `iou_thresholds`, got none. The usual value is 0.5.")
     return [ranked.threshold_index(one) for one in iou_thresholds]
-
-
-def _jackknifed(
-    ranked: Sequence[RankedBoxes],
-    chosen: Sequence[int],
-    interpolation: str,
-    parts: Parts,
-    seed: int,
-) -> Jackknifed:
-    """mAP, averaged over the chosen thresholds."""
-    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each, parts.halves(seed)])
-    by_part = [boxes.by_group(parts.of_image) for boxes in ranked]
-    value, *others = _mean_ap(by_part, chosen, weights, interpolation).mean(axis=0).tolist()
-    left_out, halves = np.array(others[: parts.parts]), np.array(others[parts.parts :])
-    measured = halves[~np.isnan(halves)]
-    # Too high by c m^-2/3, and on a half by 2^2/3 times that.
-    bias = (float(measured.mean()) - value) / (2 ** (2 / 3) - 1) if len(measured) else 0.0
-    return Jackknifed(value, left_out, parts.units, bias)
 
 
 def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str) -> Array:

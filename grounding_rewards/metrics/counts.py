@@ -145,10 +145,6 @@ class MatchedImages:
         pred = pad(codes.pred, self._boxes("pred").counts, every)[image, i]
         gt = pad(codes.gt, self._boxes("gt").counts, every)[image, outcomes.matched[image, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
-        if self.label is not None:
-            own = label_name(self.label, self.label_matching)
-            named = [k for k, text in enumerate(codes.texts) if label_name(text, self.label_matching) == own]
-            stated &= np.isin(gt, named)
         agreed = stated & codes.agree(pred, gt)
         right, of = (np.bincount(image[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
@@ -194,8 +190,7 @@ class MatchedImages:
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious, single = np.zeros(len(self.images)), self.best_ious[1].sum(axis=1) == 1
-        single &= self._boxes("gt").counts == 1
+        ious, single = np.zeros(len(self.images)), self._boxes("gt").counts == 1
         asked = [k for k in np.flatnonzero(single).tolist() if len(self.images[k].pred)]
         if asked:
             images = [self.images[k] for k in asked]

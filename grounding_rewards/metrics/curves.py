@@ -199,15 +199,6 @@ def sensitivity_at_false_positives(
     Source: Setio et al., LUNA16, Medical Image Analysis 2017, for the seven rates and their mean; Bunch et al., A
     free-response approach to the measurement and characterization of radiographic observer performance, 1977.
     """
-    if ranked.ranking == "tied":
-        raise ValueError(
-            "Expected score or emission for `ranking`, got 'tied'. Boxes that are all tied have one operating point, "
-            "froc_curve(ranked)."
-        )
-    if not len(rates) or not all(rate >= 0 for rate in rates):
-        raise ValueError(
-            f"Expected numbers from 0 up for `rates`, got {list(rates)!r}. The usual ones are {FROC_RATES}."
-        )
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     parts = Parts.of(groups, ranked.images, seed)
     weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])

@@ -245,17 +245,14 @@ def evaluate(
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        if answers is images:
-            tables[system] = _estimates(matched, measures, by_rank, ranked, groups)
-        else:
-            own = MatchedImages(answers, measures.label_matching)
-            # Nobody asks how sure it is what they would earn on other patients.
-            certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
-            together = [None] * len(answers) if certain else groups
-            found = _estimates(own, measures, by_rank, by_rank.rank(answers), together)
-            tables[system] = (
-                {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()} if certain else found
-            )
+        own = matched if answers is images else MatchedImages(answers, measures.label_matching)
+        boxes = ranked if answers is images else by_rank.rank(answers)
+        # Nobody asks how sure it is what these would earn on other patients.
+        certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
+        found = _estimates(own, measures, by_rank, boxes, [None] * len(answers) if certain else groups)
+        if certain:
+            found = {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()}
+        tables[system] = found
     on_progress("measuring by label, size and source")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)

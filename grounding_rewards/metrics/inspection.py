@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -94,17 +93,10 @@ class Inspection:
 
     def as_json(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
+        plain = ("statuses", "reasons", "boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
         return {
             "completions": len(self.texts),
-            "statuses": self.statuses,
-            "reasons": self.reasons,
-            "boxes": self.boxes,
-            "most_boxes": self.most_boxes,
-            "upside_down": self.upside_down,
-            "located": self.located,
-            "off_image": self.off_image,
-            "scored": self.scored,
-            "metrics": self.metrics,
+            **{name: getattr(self, name) for name in (*plain, "metrics")},
             "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
@@ -143,7 +135,11 @@ def inspect_completions(
     texts = [completion_text(completion) for completion in completions]
     opened = [prompt_opens_thinking or bool(row.get("prompt_opens_thinking")) for row in rows]
     raws = [read_boxes(texts[k], formats[k], prompt_opens_thinking=opened[k]) for k in track(range(len(completions)))]
-    gt, known = [row.get("boxes") for row in rows], _known_sizes(rows, sizes or {})
+    gt = [row.get("boxes") for row in rows]
+    stated: Iterable[Any] = (
+        [(sizes or {}).get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
+    )
+    known = original_sizes(len(rows), *stated)
     places, spaces = np.zeros(3, dtype=np.int64), {}
     earned: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}
@@ -222,20 +218,6 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
         if repr(given) not in made:
             made[repr(given)] = get_box_format(box_format_from_option(given))
     return [made[repr(row["box_format"])] for row in rows]
-
-
-def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
-    def number(k: int, side: str) -> float:
-        value = rows[k].get(side)
-        value = sizes.get(side) if value is None else value
-        try:
-            return math.nan if value is None else float(value)
-        except (TypeError, ValueError):
-            raise ValueError(
-                f"Expected a number for `{side}`, got {value!r:.200} in row {k}. Give sizes in pixels."
-            ) from None
-
-    return original_sizes(len(rows), *([number(k, side) for k in range(len(rows))] for side in _SIZES))
 
 
 def _complete(sizes: Array) -> dict[str, Array]:

@@ -278,20 +278,12 @@ def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
         before: a metric of one run.
         after: of another run on the same images in the same order, with the same groups and seed.
 
-    Raises:
-        ValueError: not the same parts were left out.
-
     Example:
         >>> change = jackknifed_difference(Jackknifed(0.5, np.array([0.4, 0.6]), 2),
         ...                                Jackknifed(0.75, np.array([0.65, 0.85]), 2))
         >>> change.estimate
         Estimate(value=0.25, low=0.25, high=0.25)
     """
-    if before.left_out.shape != after.left_out.shape:
-        raise ValueError(
-            f"Expected as many parts left out of `after` as of `before`, got {len(after.left_out)} and "
-            f"{len(before.left_out)}. Take both with the same images, groups and seed."
-        )
     reach = after.bounds[1] - after.bounds[0]
     return Jackknifed(
         after.value - before.value,

@@ -167,6 +167,7 @@ class RankedImages:
 
         Raises:
             ValueError: labels were compared and ``label`` is None, or the other way round.
+            KeyError: no box has the label.
 
         Example:
             >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
@@ -179,10 +180,7 @@ class RankedImages:
                 f"Expected a label for `label` where labels are compared, and none where not, got {label!r} with "
                 f"label_matching={self.label_matching!r}. Name a finding, or rank with another label_matching."
             )
-        none = np.zeros((len(self.iou_thresholds), 0), dtype=bool)
-        nobody = np.zeros(0, dtype=np.int64)
-        absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(self.images, dtype=np.int64), self.ranking)
-        return self.by_label.get(name, absent)
+        return self.by_label[name]
 
     def threshold_index(self, iou_threshold: float) -> int:
         """Where an IoU threshold stands among those at which boxes were matched.
@@ -194,14 +192,13 @@ class RankedImages:
             >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
             1
         """
-        distance = np.abs(np.subtract(self.iou_thresholds, iou_threshold))
-        nearest = int(distance.argmin())
-        if not distance[nearest] < 1e-9:
+        (near,) = np.nonzero(np.abs(np.subtract(self.iou_thresholds, iou_threshold)) < 1e-9)
+        if not len(near):
             raise ValueError(
                 f"Expected one of {[round(one, 9) for one in self.iou_thresholds]} for the IoU threshold, got "
                 f"{iou_threshold!r}. Name it in rank_boxes(images, iou_thresholds)."
             )
-        return nearest
+        return int(near[0])
 
 
 def rank_boxes(

@@ -26,7 +26,7 @@ Four metrics, over N images:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,7 +47,6 @@ ROBUSTNESS_METRICS: dict[str, str] = {
     "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
 }
-_SHARES = tuple(key for key in ROBUSTNESS_METRICS if key != "mean_iou")
 
 
 class RobustnessPoint(NamedTuple):
@@ -157,18 +156,16 @@ def robustness_sums(
         For each key a ``(images, 2)`` array, for :mod:`grounding_rewards.metrics.intervals`.
     """
     ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
-    images = [_one_image(pair, reward) for pair in pairs]
-    shares = {key: np.array([image[key] for image in images], dtype=np.float64).reshape(-1, 2) for key in _SHARES}
-    return {**shares, "mean_iou": np.column_stack([ious.sum(axis=1), there.sum(axis=1)])}
-
-
-def _one_image(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
-    was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
-    return {
-        "accuracy": (right, 1),
-        "attack_success_rate": (not is_same_answer(pair, reward), 1),
-        "broken_share": (was_right and not right, was_right),
+    was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
+    right = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
+    changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
+    parts = {
+        "accuracy": (right, np.ones(len(pairs))),
+        "attack_success_rate": (changed, np.ones(len(pairs))),
+        "broken_share": (was_right & ~right, was_right),
+        "mean_iou": (ious.sum(axis=1), there.sum(axis=1)),
     }
+    return {key: np.column_stack(sums).astype(np.float64) for key, sums in parts.items()}
 
 
 def robustness_estimates(

@@ -17,7 +17,6 @@ their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -393,11 +392,13 @@ there are findings and boxes, and every answer earns 0.
     judged = _judge(rewards, rows, texts, sizes, track)
     configured, *others = (_signal(one.name, judged[one.name], units) for one in rewards)
     best, recommendation = recommend(configured, others)
-    known = np.array([math.nan if row.get("temperature") is None else row["temperature"] for row in rows], dtype=float)
+    sampled_at = np.array([row.get("temperature") for row in rows], dtype=np.float64)
+    several = np.unique(sampled_at[~np.isnan(sampled_at)])
     temperatures = []
-    for one in np.unique(known[~np.isnan(known)]) if len(np.unique(known[~np.isnan(known)])) > 1 else ():
-        own = [unit for unit, sampled in zip(units, known == one, strict=True) if sampled]
-        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", judged[reward.name].take(known == one), own))
+    for one in several if len(several) > 1 else ():
+        own = [unit for unit, at in zip(units, sampled_at, strict=True) if at == one]
+        groups = judged[reward.name].take(sampled_at == one)
+        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", groups, own))
     return SignalReport(
         configured=configured,
         tried=tuple(others),

@@ -76,7 +76,7 @@ def test_sizes_may_be_given_for_all_images():
     [
         ([{}], r"Expected a box format, got none for row 0\. Give --box-format"),
         ([{"box_format": "qwen4"}], r"Expected a known name for `box_format`, got 'qwen4'"),
-        ([{"box_format": "qwen3-vl", "width": "wide"}], r"Expected a number for `width`, got 'wide' in row 0"),
+        ([{"box_format": "qwen3-vl", "width": "wide"}], r"Expected a number, or 1 of them, for `width`"),
         ([{"box_format": "qwen3-vl", "boxes": [[1, 2, 3]], "width": 9, "height": 9}], r"for `boxes`, got .* in row 0"),
     ],
 )
