@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.images.decoding import image_sizes, shrunken_size
-from grounding_rewards.images.resize_rules import rule_of
+from grounding_rewards.images.resize_rules import is_known, limits_area, processor_size
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -56,15 +56,15 @@ def has_resized_size(processor: Any) -> bool:
         >>> has_resized_size("a tokenizer")
         False
     """
-    return rule_of(_image_processor(processor)) is not None
+    return is_known(_image_processor(processor))
 
 
 def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     """Width and height in pixels that the processor resizes an image to.
 
-    Nothing is loaded and no image is touched. Where the processor cuts an image into tiles it is the size before that,
-    without the small copy of the whole; padding is not counted. An image above the limit of :func:`limit_image_pixels`
-    is shrunk to it first, as :func:`fit_images` does.
+    Qwen's formula tells it; a processor of another known kind is called once for each size. Where it cuts an image into
+    tiles it is the size before that, without the small copy of the whole. An image above the limit of
+    :func:`limit_image_pixels` is shrunk to it first, as :func:`fit_images` does.
 
     Args:
         processor: the processor, or image processor, of a model; its settings are read from it.
@@ -85,8 +85,7 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
         (896, 1092)
     """
     image_processor = _image_processor(processor)
-    rule = rule_of(image_processor)
-    if rule is None:
+    if not is_known(image_processor):
         raise ValueError(
             f"Expected a processor whose way to resize is known for processor, got {type(image_processor).__name__}. "
             "Measure it: call the processor with one image of each size and read what comes out (image_grid_thw times "
@@ -97,11 +96,9 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
             f"Expected at least one pixel for width and height, got {width} x {height}. "
             "Give the size of the image in pixels."
         )
-    if not rule.limits_area:
+    if not limits_area(image_processor):
         width, height = fitted_size(processor, width, height)
-    if rule.heeds_do_resize and not image_processor.do_resize:
-        return width, height
-    return rule.size(image_processor, width, height)
+    return processor_size(image_processor, width, height)
 
 
 def _image_processor(processor: Any) -> Any:
@@ -154,8 +151,7 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
             f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
         )
     least = 1
-    limits_area = _limits_area(image_processor)
-    if limits_area:
+    if limits_area(image_processor):
         least = (image_processor.patch_size * image_processor.merge_size) ** 2
         # A copy, because the sizes may belong to the class.
         size = copy.copy(image_processor.size)
@@ -166,7 +162,7 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
             f"Expected at least {least} for max_image_pixels, the pixels of one image token, got {max_pixels}. "
             "An image needs some hundred tokens."
         )
-    if limits_area:
+    if limits_area(image_processor):
         image_processor.size = size
     setattr(image_processor, LIMIT, max_pixels)
 
@@ -216,7 +212,7 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
         return width, height
-    if not _limits_area(processor):
+    if not limits_area(getattr(processor, "image_processor", processor)):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
     # Rounded to whole tokens, a narrow image may fall below the smallest area; the processor would enlarge it again.
@@ -255,11 +251,6 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
     return dataset.map(fit, input_columns="image", with_indices=True, desc="shrinking images")
 
 
-def _limits_area(processor: Any) -> bool:
-    rule = rule_of(getattr(processor, "image_processor", processor))
-    return rule is not None and rule.limits_area
-
-
 def largest_image(dataset: Dataset, processor: Any) -> str:
     """How large images are when the model sees them, one line for the start of a command.
 
@@ -270,8 +261,7 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     """
     limit = image_pixel_limit(processor)
     image_processor = getattr(processor, "image_processor", processor)
-    limits_area = _limits_area(processor)
-    if limits_area:
+    if limits_area(image_processor):
         by = "the model's own limit" if limit is None else "max_image_pixels"
         line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
     elif limit is None:
@@ -283,7 +273,7 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         return f"{line}."
     (width, height), image = max(seen, key=lambda pair: math.prod(pair[0]))
     line += f"; the largest image, {image[0]} x {image[1]}, is seen as {width} x {height}"
-    if not limits_area:
+    if not limits_area(image_processor):
         return f"{line}."
     side = image_processor.patch_size * image_processor.merge_size
     return f"{line}, {width * height // side**2} image tokens."
