@@ -38,61 +38,27 @@ class BoxPairs(NamedTuple):
 
     @property
     def pred_ious(self) -> Array:
-        """The IoU of each predicted box with its partner, ``(n,)``, 0 without one.
-
-        Example:
-            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).pred_ious
-            array([0.5])
-        """
+        """The IoU of each predicted box with its partner, ``(n,)``, 0 without one."""
         ious, paired = np.zeros(len(self.overlaps)), self.partners >= 0
         ious[self.partners[paired]] = self.ious[paired]
         return ious
 
     def found(self, iou_threshold: float) -> NDArray[np.int64]:
-        """The reference box, ``(n,)``, that each predicted box is right about from this IoU on, -1 for none.
-
-        Example:
-            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).found(0.5)
-            array([0])
-        """
+        """The reference box, ``(n,)``, that each predicted box is right about from this IoU on, -1 for none."""
         return match_batch(self.overlaps[None], iou_threshold, matching="most_hits")[0]
 
     def hits(self, iou_threshold: float) -> NDArray[np.bool_]:
-        """Which reference boxes, ``(m,)``, a predicted box is right about from this IoU on.
-
-        Example:
-            >>> pair_image(AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).hits(0.5)
-            array([ True])
-        """
+        """Which reference boxes, ``(m,)``, a predicted box is right about from this IoU on."""
         return np.isin(np.arange(len(self.ious)), self.found(iou_threshold))
 
     def counted(self, iou_threshold: float) -> NDArray[np.bool_]:
-        """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region excuses.
-
-        Example:
-            >>> pair_image(AnsweredImage("a", 9, 9, pred=[[0, 0, 4, 4]], ignore=[[0, 0, 4, 3]])).counted(0.5)
-            array([False])
-        """
+        """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region excuses."""
         image = self.image
         return ~excused_boxes(image.pred, image.gt, image.ignore, self.found(iou_threshold) >= 0)
 
 
 def pair_image(image: AnsweredImage, label_matching: str = "ignore") -> BoxPairs:
-    """Pair the predicted with the reference boxes of an image.
-
-    Args:
-        image: with its answer.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels are partners.
-
-    Raises:
-        ValueError: the word is unknown.
-
-    Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[6, 6, 9, 9], [0, 0, 4, 2]])
-        >>> pairs = pair_image(image)
-        >>> pairs.ious, pairs.partners
-        (array([0.5]), array([1]))
-    """
+    """Pair the predicted with the reference boxes of an image."""
     check_word("label_matching", label_matching, LABEL_MATCHING)
     overlaps = pairwise_iou(image.pred, image.gt)
     if label_matching != "ignore":

@@ -51,21 +51,6 @@ def test_a_column_that_only_some_rows_have() -> None:
     assert other.ignore.shape == (0, 4)
 
 
-def test_confidences_and_duplicates() -> None:
-    # the second box of the mass is higher-scoring; the effusion has a label of its own
-    boxes = ['{"bbox_2d": [0, 0, 500, 400], "label": "mass", "score": 0.2}']
-    boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.9}']
-    boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "effusion", "score": 0.1}']
-    text = f"[{', '.join(boxes)}]"
-    kept = read_answers(ROWS[:1], [[text]], REWARD, nms_threshold=0.5)[0]
-    assert kept.pred_labels == ("mass", "effusion")
-    assert kept.pred_scores.tolist() == [0.9, 0.1]
-    everything = read_answers(ROWS[:1], [[text]], REWARD)[0]
-    assert len(everything.pred) == 3
-    # the reward is that of the text
-    assert kept.rewards == everything.rewards
-
-
 def test_one_warning_about_the_space_however_many_rewards() -> None:
     # pixels of an image of 2000, where thousandths were declared
     rng = np.random.default_rng(0)

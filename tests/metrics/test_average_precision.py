@@ -106,15 +106,6 @@ def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, e
     assert average_precision(ranked, interpolation=interpolation) == pytest.approx(expected)
 
 
-def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None:
-    # by hand: a right box at 0.2, then one right of two: 1/3 at precision 1, 1/3 at precision 2/3
-    one = AnsweredImage("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["", ""], pred=[HIT_TOO], pred_scores=[0.2])
-    two = AnsweredImage("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
-    expected = 1 / 3 + 1 / 3 * 2 / 3
-    for images in ([one, two], [two, one]):
-        assert average_precision(rank_boxes(images), interpolation="all") == pytest.approx(expected)
-
-
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4))
 def test_tied_ap_of_one_image_is_the_reward_r1(pred: list[list[float]], gt: list[list[float]]) -> None:
     # without ignored regions, of which AP has COCO's rule: there one excuses any number
@@ -215,25 +206,6 @@ def test_sizes_are_parts_of_the_image_or_pixels() -> None:
     assert [average_precision(rank_boxes([image], area=area)) for area in IMAGE_AREAS.values()] == pytest.approx(
         [0.0, math.nan, 1.0], nan_ok=True
     )
-
-
-@pytest.mark.parametrize(
-    "images",
-    [
-        [],
-        [AnsweredImage("a", 10, 10)],  # normal, and the answer says so
-        [
-            AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.5], pred_labels=["mass"])
-        ],  # normal, with a box
-    ],
-)
-def test_without_a_reference_box_there_is_no_metric(images: list[AnsweredImage]) -> None:
-    assert math.isnan(average_precision(rank_boxes(images)))
-    assert math.isnan(mean_average_precision(by_label(images)))
-    assert math.isnan(coco_mean_average_precision(images))
-    assert all(map(math.isnan, jackknifed_mean_average_precision(by_label(images)).estimate))
-    assert average_precision_by_label(by_label(images)) == {}
-    assert len(precision_recall_curve(rank_boxes(images)).x) == 0
 
 
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:

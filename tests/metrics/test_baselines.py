@@ -73,14 +73,3 @@ def test_baselines_of_a_run(images: Any) -> None:
     assert metrics["whole image"]["sampled_reward"].value == 0
     # by hand: 0.25 on image one; on image two 0.25 for the larger box, nothing for the other
     assert metrics["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
-
-
-def test_another_reader_is_a_baseline_where_several_drew(images: Any) -> None:
-    # the second reader draws the left half of every box, and nothing that the first did not see
-    half = [[[x1, y1, (x1 + x2) / 2, y2] for x1, y1, x2, y2 in boxes] for boxes in images["boxes"]]
-    sets = [[boxes, other] for boxes, other in zip(images["boxes"], half, strict=True)]
-    labels = [[names, names] for names in images["labels"]]
-    read = images.add_column("reader_boxes", sets).add_column("reader_labels", labels)
-    metrics = metrics_of(baseline_systems(read.to_list(), None, get_reward("R3")))["another reader"]
-    assert metrics["mean_iou"].value == pytest.approx(0.5, abs=0.01)
-    assert metrics["hallucination_rate"].value == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -71,18 +70,6 @@ def test_answers_without_confidences_have_an_operating_point_and_an_order() -> N
     emission = froc_curve(rank_boxes(images, ranking="emission"))
     assert emission.x.tolist() == [0.25, 0.5]
     assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
-
-
-def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
-    rng = np.random.default_rng(0)
-    images = [replace(image, pred_scores=rng.random(len(image.pred))) for image in random_images(0, 300)]
-    curve = froc_curve(rank_boxes(images), name="all", resamples=200)
-    assert len(curve.x) == 200
-    assert (np.diff(curve.x) >= 0).all()
-    assert (np.diff(curve.y) >= 0).all()
-    assert curve.low is not None
-    assert curve.high is not None
-    assert ((curve.low <= curve.y + 1e-9) & (curve.y <= curve.high + 1e-9)).mean() > 0.95
 
 
 def test_without_a_reference_box_there_is_no_metric() -> None:

@@ -36,14 +36,6 @@ def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     assert found.metrics["hallucination_rate"].lower_is_better
 
 
-def test_what_nobody_can_be_measured_by_is_left_out() -> None:
-    found = evaluate({"model": [image("a")]}, MEASURES)
-    # no normal image, no label, no confidence
-    assert {"hallucination_rate", "specificity", "label_accuracy", "map_50", "froc"}.isdisjoint(found.headings)
-    assert found.confusion is None
-    assert found.calibration is None
-
-
 def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
     images = random_images(0, 40)
     found = evaluate({"model": images, "same, unsure": [unsure(one) for one in images]}, MEASURES)
@@ -83,14 +75,6 @@ def test_labels_of_answers_that_state_them() -> None:
     assert rows["mass (2)"]["recall_50"].value == 0.5
     assert rows["nodule (1)"]["precision_50"].value == 0.5
     assert rows["mass (2)"]["ap_50"].value == pytest.approx(51 / 101)  # recall 0.5 at precision 1, read at 51 levels
-
-
-def test_labels_of_answers_that_state_none_are_the_references() -> None:
-    images = [image("a"), image("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
-    rows = {f"{group.name} ({group.boxes})": group.metrics for group in evaluate({"model": images}, MEASURES).per_label}
-    assert rows["mass (1)"]["mean_iou"].value == pytest.approx(0.8)
-    assert rows["nodule (1)"]["recall_50"].value == 0
-    assert "precision_50" not in rows["nodule (1)"]
 
 
 def test_sizes_of_coco_and_other_thresholds() -> None:

@@ -117,12 +117,6 @@ def test_what_was_never_seen_may_still_be(units: int) -> None:
     assert ratio(means(np.full(units, 0.8))) == pytest.approx((0.8, 0.8 * (1 - u), 0.8 + 0.2 * u))
 
 
-@pytest.mark.parametrize(("bounds", "ends"), [(UNIT, (0, 1)), (COUNT, (0, math.nan)), (SIGNED, (math.nan, math.nan))])
-def test_one_unit_says_nothing_about_others(bounds: Any, ends: Any) -> None:
-    sums = np.array([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
-    assert jackknifed_ratio(sums, bounds).estimate == pytest.approx((0.5, *ends), nan_ok=True)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([UNIT, COUNT, SIGNED]))
 def test_the_interval_holds_the_metric_within_its_scale(values: list[float], bounds: Any) -> None:
     found = ratio(means(values), bounds={"ratio": bounds})

@@ -68,15 +68,6 @@ def test_outcomes_where_labels_are_compared(made: AnsweredImage, pred: tuple[str
     assert box_outcomes(made, "exact")[:2] == (pred, gt)
 
 
-def test_an_iou_is_that_with_the_box_that_the_outcome_is_about() -> None:
-    # by hand: 30 · 90 of 50 · 90
-    found = box_outcomes(image([[50, 0, 90, 90]], ["mass"]), "exact")
-    assert found.pred == (WRONG_LABEL,)
-    assert found.pred_ious.tolist() == pytest.approx([30 / 50])
-    assert found.gt_ious.tolist() == pytest.approx([0, 30 / 50])
-    assert found.labels == ("left lung",)
-
-
 def test_where_labels_play_no_part_another_label_is_told_and_costs_nothing() -> None:
     found = box_outcomes(image([RIGHT_SIDE, LEFT], ["left lung", "Left  Lung"]))
     assert found.pred == (RIGHT, RIGHT)

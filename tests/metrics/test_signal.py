@@ -92,14 +92,6 @@ def test_causes_add_up_to_the_groups_without_spread(groups):
     assert [cause is None for cause in groups.causes] == groups.has_spread.tolist()
 
 
-@given(drawn_groups())
-def test_effective_size_lies_between_two_and_the_size_or_is_zero(groups):
-    sizes = groups.effective_sizes
-    assert (sizes[~groups.has_spread] == 0).all()
-    assert (sizes[groups.has_spread] >= 2 - 1e-9).all()
-    assert (sizes <= groups.sizes + 1e-9).all()
-
-
 @pytest.mark.parametrize(
     ("rewards", "effective"),
     [
