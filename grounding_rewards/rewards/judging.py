@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, positions
+from grounding_rewards.columns import known_sizes
 from grounding_rewards.parsing import BrokenBox, RawBoxes, is_silent
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.base import Outcomes
@@ -66,7 +67,13 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[where])
     by_boxes = box_reward if judges_boxes(box_reward) else MeanIoUReward()
-    outcomes = score_boxes(by_boxes, counted, gt, scores, ignore=ignore, labels=labels)
+    if getattr(box_reward, "in_shares", False):
+        sizes = _known_sides(read, box_reward)
+        sizes = sizes if rows is None else sizes[rows]
+        shares = [None if boxes is None else _shares_of_image(boxes, sizes) for boxes in (counted, gt, ignore)]
+        outcomes = score_boxes(by_boxes, shares[0], shares[1], scores, ignore=shares[2], labels=labels)
+    else:
+        outcomes = score_boxes(by_boxes, counted, gt, scores, ignore=ignore, labels=labels)
     reward = np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
     suited: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
@@ -83,6 +90,25 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     if not judges_boxes(box_reward):
         reward = np.array(list(map(box_reward.of_text, read.texts, raws, row_names(read))), dtype=np.float64)
     return ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=suited)
+
+
+def _known_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
+    """Width and height of each image, ``(n, 2)``.
+
+    Raises:
+        ValueError: one is not known.
+    """
+    sizes = known_sizes(read.columns, len(read.raws))[:, :2]
+    if np.isnan(sizes).any():
+        raise ValueError(
+            f"Expected the sizes of all images for {type(box_reward).__name__}, which judges shares of the image, got "
+            f"none for image {int(np.isnan(sizes).any(axis=1).argmax())}. Add the columns `width` and `height`."
+        )
+    return sizes
+
+
+def _shares_of_image(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
+    return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
 
 
 def _shares_of_readers(box_reward: Any, outcomes: Outcomes, rows: NDArray[np.intp]) -> NDArray[np.float64]:

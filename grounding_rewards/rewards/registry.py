@@ -12,6 +12,7 @@ import grounding_rewards.rewards.controls as controls
 import grounding_rewards.rewards.f_beta as f_beta
 import grounding_rewards.rewards.pointing as pointing
 import grounding_rewards.rewards.soft_f1 as soft_f1
+from grounding_rewards.rewards.published import PUBLISHED
 
 Factory = Callable[..., Any]
 
@@ -40,16 +41,21 @@ REGISTRY: dict[str, Factory] = {
 }
 
 
-def list_rewards() -> list[str]:
+def list_rewards(*, published: bool = False) -> list[str]:
     """Names of all registered rewards, in the order of their registration; of ours, the controls come last.
+
+    Args:
+        published: whether to name the rewards of others too, see :mod:`grounding_rewards.rewards.published`.
 
     Example:
         >>> list_rewards()[:5]
         ['R1', 'R2', 'R3', 'R4', 'R5']
         >>> CONTROLS
         ('pointing', 'format_only', 'constant', 'random')
+        >>> list_rewards(published=True)[-3:]
+        ['visual_rft', 'vision_reasoner', 'nemo_rl']
     """
-    return list(REGISTRY)
+    return [*REGISTRY, *(PUBLISHED if published else ())]
 
 
 def summary_of(name: str) -> str:
@@ -59,7 +65,8 @@ def summary_of(name: str) -> str:
         >>> summary_of("R3")
         'F-beta times the mean of the matched IoUs, in [0, 1].'
     """
-    told = inspect.getdoc(REGISTRY[name]) if name in REGISTRY else None
+    known = {**PUBLISHED, **REGISTRY}
+    told = inspect.getdoc(known[name]) if name in known else None
     return (told or "").partition("\n")[0].removeprefix(f"{name}: ")
 
 
@@ -108,7 +115,7 @@ def register_reward(name: str, factory: Factory) -> Factory:
         raise ValueError(f"Expected a name without dots for `name`, got {name!r}. Dots mark an import path.")
     if not callable(factory):
         raise ValueError(f"Expected a class or function for `factory`, got {factory!r}. Register the class itself.")
-    if REGISTRY.get(name, factory) is not factory:
+    if {**PUBLISHED, **REGISTRY}.get(name, factory) is not factory:
         raise ValueError(f"Expected a new name for `name`, got {name!r}, which is registered. Choose another.")
     REGISTRY[name] = factory
     return factory
@@ -154,8 +161,9 @@ def look_up(name: str) -> Any:
         >>> look_up("R3").__name__
         'MeanIoUReward'
     """
-    if isinstance(name, str) and name in REGISTRY:
-        return REGISTRY[name]
+    for known in (REGISTRY, PUBLISHED):
+        if isinstance(name, str) and name in known:
+            return known[name]
     if isinstance(name, str) and "." in name:
         module, _, attribute = name.rpartition(".")
         try:
@@ -166,7 +174,8 @@ def look_up(name: str) -> Any:
                 "Check the spelling and PYTHONPATH."
             ) from error
     raise ValueError(
-        f"Expected a known name for `name`, got {name!r}. Use one of: {', '.join(REGISTRY)}; or a dotted path."
+        f"Expected a known name for `name`, got {name!r}. Use one of: {', '.join(REGISTRY)}; one of others': "
+        f"{', '.join(PUBLISHED)}; or a dotted path."
     )
 
 

@@ -1,0 +1,285 @@
+"""Rewards that others published, from their formulas, uncorrected: to be rerun and compared under their names.
+
+Texts are read, broken boxes counted and ignored regions taken out as for every other reward here; what a paper leaves
+open is said at each. Format rewards, and parts that ask another model, are left out: they do not judge boxes. Where a
+formula judges a single box, it is the first of the answer against the first of the reference, unless said otherwise.
+
+:func:`grounding_rewards.list_rewards` names them with ``published=True``; :func:`grounding_rewards.get_reward` knows
+them. None is a default, and none is corrected: docs/rewards.md says what they pay for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
+from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import SOME_SHARE, check_number
+from grounding_rewards.matching import match_batch
+from grounding_rewards.overlap import pairwise_iou
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadVLMReward:
+    """radvlm: soft F1 of one-to-one pairs, with false boxes beside the mass of the right ones, in [0, 1].
+
+    ``mass = Σ IoU`` of the pairs with the largest sum of IoUs, ``R = mass / (m + ε)``, ``P = mass / (mass + f + ε)``
+    with ``f`` predictions of no pair that overlaps, ``2 P R / (P + R + ε)``, ``ε = 1e-8``; 0 where either side has no
+    box, also where both have none. A pair of small overlap costs no precision: only a box without any overlap is a
+    false one.
+
+    Example:
+        >>> round(RadVLMReward().score([[0, 0, 10, 5]], [[0, 0, 10, 10]]), 4)
+        0.6667
+
+    Source: Gundersen et al., RadVLM-GRPO, arXiv 2512.10691; uzh-dqbm-cmi/RadVLM-GRPO 90706d2,
+    verl/custom_rewards/grounding_reward.py.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if not len(p) or not len(g):
+            return 0.0
+        iou = pairwise_iou(p, g)
+        matched = match_batch(iou[None], 0.0, matching="hungarian")[0]
+        pairs = matched >= 0
+        mass = float(iou[pairs, matched[pairs]].sum())
+        recall = mass / (len(g) + 1e-8)
+        precision = mass / (mass + len(p) - pairs.sum() + 1e-8)
+        return float(2 * precision * recall / (precision + recall + 1e-8))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MedVisionReward:
+    """medvision: exp(-mean relative error) of the four coordinates of one box, in [0, 1].
+
+    ``exp(-mean_k |p_k - g_k| / (g_k + 1e-15))`` of x1, y1, x2, y2. What an error costs depends on where the finding
+    lies: the same shift costs more near the origin, and there is no limit at a coordinate of 0.
+
+    The code reads the last four numbers of the answer, so the last box counts. Their origin is the dataset's; here it
+    is the upper left corner. 0 without a box.
+
+    Example:
+        The same shift of 10, left and right on the image.
+
+        >>> judge = MedVisionReward()
+        >>> [round(judge.score([[x + 10, 100, x + 60, 150]], [[x, 100, x + 50, 150]]), 3) for x in (20, 900)]
+        [0.852, 0.995]
+
+    Source: Yao et al., MedVision, arXiv 2511.18676; YongchengYAO/verl 059a599,
+    verl/utils/reward_score/medvision_rewards/reward_fn.py, ``exp_decay``.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if not len(p) or not len(g) or not np.isfinite(p[-1]).all():
+            return 0.0
+        return float(np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MedLocReward:
+    """medloc: 1 where the first box reaches IoU τ, else 0.
+
+    The paper raises τ from 0.3 to 0.8 while the model trains, by what the last 30 groups found. A schedule stands in
+    the place of the number here, ``iou_threshold: {schedule: self_paced, of: hit_rate, from: 0.3, to: 0.8}``, whose
+    rule is one of the paper's three conditions.
+
+    Args:
+        iou_threshold: τ, in (0, 1].
+
+    Raises:
+        ValueError: τ is out of its range.
+
+    Example:
+        >>> [MedLocReward(iou_threshold=tau).score([[0, 0, 10, 4]], [[0, 0, 10, 10]]) for tau in (0.3, 0.5)]
+        [1.0, 0.0]
+
+    Source: Yang et al., MedLoc-R1, arXiv 2603.28120; no code is published.
+    """
+
+    iou_threshold: float = 0.3
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "iou_threshold", check_number("iou_threshold", self.iou_threshold, SOME_SHARE))
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        return float(_of_first(pred, gt, _iou_of) >= self.iou_threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VLMR1Reward:
+    """vlm_r1: the IoU of the first box, in whole pixels, in [0, 1]; 0 without a box on either side.
+
+    A pixel is taken from the far corner before boxes are cut with each other and given back after, so that an overlap
+    of one pixel's width or less counts as none, and equal boxes given in shares of the image earn 0.
+
+    Example:
+        >>> VLMR1Reward().score([[0, 0, 10, 5]], [[0, 0, 10, 10]]), VLMR1Reward().score([[0, 0, 1, 1]], [[0, 0, 1, 1]])
+        (0.5, 0.0)
+
+    Source: Shen et al., VLM-R1, arXiv 2504.07615, the reward of referring expressions; om-ai-lab/VLM-R1 90052f4,
+    ``iou_reward`` of its Qwen module.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        return _of_first(pred, gt, _pixel_iou)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MedGroundR1Reward:
+    """medground_r1: 1 where the first box has more than half of IoU, as vlm_r1 counts it, else 0.
+
+    The paper adds a semantic part, which asks another model and is left out.
+
+    Example:
+        >>> [MedGroundR1Reward().score([[0, 0, 10, y]], [[0, 0, 10, 10]]) for y in (5, 6)]
+        [0.0, 1.0]
+
+    Source: Xu et al., MedGround-R1, arXiv 2507.02994; bio-mlhui/MedGround-R1 36486ba,
+    open-r1-multimodal/src/open_r1/grpo_rec.py, ``iou_reward``.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        return float(_of_first(pred, gt, _pixel_iou) > 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisualRFTReward:
+    """visual_rft: the IoUs of the hits over the larger number of boxes, in [0, 1].
+
+    Boxes that repeat one are left out. In turn each takes the free reference box of largest IoU, if that is above 0.5;
+    ``Σ IoU / max(n, m)``. 1 where both sides have no box: the text of the answer then equals the reference's. The order
+    is that of stated confidences in the code, and that of writing here; the part that pays for confidences is left out.
+
+    Example:
+        >>> VisualRFTReward().score([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
+        0.4
+
+    Source: Liu et al., Visual-RFT, arXiv 2503.01785, §3.2; ``accuracy_reward_iou`` with ``compute_reward_iou_v2`` of
+    Liuziyu77/Visual-RFT, as copied in repositories of 2025.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if not len(p) or not len(g):
+            return float(not len(p) and not len(g))
+        iou = pairwise_iou(list(dict.fromkeys(map(tuple, p.tolist()))), g)
+        total = 0.0
+        for row in iou:
+            best = int(np.argmax(row))
+            if row[best] > 0.5:
+                total += float(row[best])
+                iou[:, best] = 0.0
+        return total / max(len(iou), len(g))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionReasonerReward:
+    """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
+
+    Pairs earn 1 for an IoU above 0.5 and 1 for a mean distance of the four coordinates below 10 pixels of an image of
+    840 by 840, to which the model's images are squeezed; the assignment that earns most, divided by ``max(n, m)``.
+    IoU counts the far edge as a pixel more. The third part, of points, is left out: boxes have none. 0 where either
+    side has no box.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to.
+
+    Example:
+        >>> judge = VisionReasonerReward()
+        >>> judge.score([[0.1, 0.1, 0.3, 0.3]], [[0.1, 0.1, 0.3, 0.3]])
+        2.0
+        >>> judge.score([[0.1, 0.1, 0.3, 0.38]], [[0.1, 0.1, 0.3, 0.3]])  # 17 pixels on average
+        1.0
+
+    Source: Liu et al., VisionReasoner, arXiv 2505.12081; ``vision_reasoner_accuracy_reward`` of its training code.
+    """
+
+    #: Boxes come as shares of the image's sides.
+    in_shares = True
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = (840 * boxes for boxes in _both(pred, gt))
+        if not len(p) or not len(g):
+            return 0.0
+        grown = [np.concatenate([boxes[:, :2], boxes[:, 2:] + 1], axis=1) for boxes in (p, g)]
+        with np.errstate(invalid="ignore"):
+            near = np.abs(p[:, None] - g).mean(axis=2) < 10
+        earned = (pairwise_iou(*grown) > 0.5).astype(np.float64) + near
+        matched = match_batch(earned[None] / 2, 0.0, matching="hungarian")[0]
+        pairs = matched >= 0
+        return float(earned[pairs, matched[pairs]].sum()) / max(len(p), len(g))
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeMoRLReward:
+    """nemo_rl: GIoU of the one box of an answer, in [-1, 1]; 0 for an answer with no box or several.
+
+    Union and hull are at least 0.001 of the image, so that a right box smaller than that earns less than 1: one of 1
+    % of each side earns 0.1. A wrong box earns less than none.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to. A broken box, for which the
+    code gives numbers without a limit, earns 0.
+
+    Example:
+        >>> judge = NeMoRLReward()
+        >>> judge.score([[0.1, 0.1, 0.3, 0.3]], [[0.1, 0.1, 0.3, 0.3]])
+        1.0
+        >>> round(judge.score([[0.5, 0.5, 0.51, 0.51]], [[0.5, 0.5, 0.51, 0.51]]), 3)
+        0.1
+
+    Source: NVIDIA-NeMo/RL 7ea279a, nemo_rl/environments/rewards.py, ``bbox_giou_reward``.
+    """
+
+    #: Boxes come as shares of the image's sides.
+    in_shares = True
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if len(p) != 1 or not len(g) or not valid_boxes(p)[0]:
+            return 0.0
+        (x1, y1, x2, y2), (u1, v1, u2, v2) = p[0], g[0]
+        inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
+        union = max(1e-3, (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
+        hull = max(1e-3, (max(x2, u2) - min(x1, u1)) * (max(y2, v2) - min(y1, v1)))
+        return float(inter / union - (hull - union) / hull)
+
+
+PUBLISHED: dict[str, Callable[..., object]] = {
+    "radvlm": RadVLMReward,
+    "medvision": MedVisionReward,
+    "medloc": MedLocReward,
+    "medground_r1": MedGroundR1Reward,
+    "vlm_r1": VLMR1Reward,
+    "visual_rft": VisualRFTReward,
+    "vision_reasoner": VisionReasonerReward,
+    "nemo_rl": NeMoRLReward,
+}
+"""Published rewards by name."""
+
+
+def _both(pred: ArrayLike, gt: ArrayLike) -> tuple[Boxes, Boxes]:
+    return as_box_array(pred, "pred"), as_box_array(gt, "gt")
+
+
+def _of_first(pred: ArrayLike, gt: ArrayLike, earned: Callable[[Array, Array], float]) -> float:
+    """What the first predicted box earns with the first reference box; 0 without one, and for a broken one."""
+    p, g = _both(pred, gt)
+    return earned(p[0], g[0]) if len(p) and len(g) and valid_boxes(p[:1])[0] else 0.0
+
+
+def _iou_of(pred: Array, gt: Array) -> float:
+    return float(pairwise_iou(pred[None], gt[None])[0, 0])
+
+
+def _pixel_iou(pred: Array, gt: Array) -> float:
+    """IoU as VLM-R1 counts it: by pixels from corner to corner, the far one included."""
+    x1, y1 = np.maximum(pred[:2], gt[:2])
+    x2, y2 = np.minimum(pred[2:] - 1, gt[2:] - 1)
+    inter = (x2 - x1 + 1) * (y2 - y1 + 1) if x1 < x2 and y1 < y2 else 0.0
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (pred, gt)]
+    return float(inter / (sum(areas) - inter))

@@ -1,0 +1,130 @@
+"""Published rewards: against numbers by hand, against other code, on any text, and under their own names."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+import grounding_rewards as gr
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.published import PUBLISHED
+
+BOX = [0, 0, 10, 10]
+RANGES = dict.fromkeys(PUBLISHED, (0.0, 1.0)) | {"vision_reasoner": (0.0, 2.0), "nemo_rl": (-1.0, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("name", "pred", "gt", "expected"),
+    [
+        # By hand, from the formulas.
+        ("radvlm", [BOX], [BOX], 1.0),  # less 1e-8
+        ("radvlm", [BOX, [50, 50, 60, 60]], [BOX], 2 / 3),  # P = 1 / (1 + 1), R = 1
+        ("radvlm", [[0, 0, 10, 5], [0, 5, 10, 10]], [BOX], 2 * (1 / 3) * 0.5 / (1 / 3 + 0.5)),  # one pair, one false
+        ("radvlm", [], [], 0.0),
+        ("medvision", [[10, 20, 30, 40]], [[10, 20, 30, 40]], 1.0),
+        ("medvision", [[20, 20, 30, 40]], [[10, 20, 30, 40]], math.exp(-1 / 4)),
+        ("medvision", [BOX, [20, 20, 30, 40]], [[10, 20, 30, 40]], math.exp(-1 / 4)),  # the last box counts
+        ("medvision", [[1, 1, 30, 40]], [[0, 0, 30, 40]], 0.0),  # no limit at a coordinate of 0
+        ("medloc", [[0, 0, 10, 3]], [BOX], 1.0),
+        ("medloc", [[50, 50, 60, 60], BOX], [BOX], 0.0),  # the first box counts
+        ("vlm_r1", [[0, 0, 10, 5]], [BOX], 0.5),
+        ("vlm_r1", [[0, 0, 10, 1]], [BOX], 0.0),  # one pixel high: no overlap
+        ("vlm_r1", [[0, 0, 10, 2]], [BOX], 0.2),
+        ("medground_r1", [[0, 0, 10, 5]], [BOX], 0.0),  # above a half, not from it up
+        ("medground_r1", [[0, 0, 10, 6]], [BOX], 1.0),
+        ("visual_rft", [BOX, BOX], [BOX], 1.0),  # a box that repeats one is left out
+        ("visual_rft", [[0, 0, 10, 5]], [BOX], 0.0),  # above a half, not from it up
+        ("visual_rft", [[0, 0, 10, 8]], [BOX, [50, 50, 60, 60]], 0.4),
+        ("visual_rft", [], [], 1.0),
+        ("visual_rft", [BOX], [], 0.0),
+        ("vision_reasoner", [[0, 0, 0.5, 0.5]], [[0, 0, 0.5, 0.5]], 2.0),
+        ("vision_reasoner", [[0, 0, 0.5, 0.5]] * 2, [[0, 0, 0.5, 0.5]], 1.0),  # over the larger number
+        ("vision_reasoner", [[0, 0, 0.01, 0.01]], [[0.01, 0.01, 0.02, 0.02]], 1.0),  # near, without overlap
+        ("nemo_rl", [[0.1, 0.1, 0.5, 0.5]], [[0.1, 0.1, 0.5, 0.5]], 1.0),
+        ("nemo_rl", [[0, 0, 0.1, 0.1]], [[0.9, 0.9, 1, 1]], -0.98),  # (1 - 0.02) / 1
+        ("nemo_rl", [[0.1, 0.1, 0.5, 0.5]] * 2, [[0.1, 0.1, 0.5, 0.5]], 0.0),
+    ],
+)
+def test_by_hand(name: str, pred: list, gt: list, expected: float) -> None:
+    assert gr.get_reward(name).score(pred, gt) == pytest.approx(expected, abs=1e-6)
+
+
+def test_vision_reasoner_as_an_assignment_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    judge = gr.get_reward("vision_reasoner")
+    for _ in range(100):
+        p, g = (np.sort(rng.uniform(0, 1, (n, 2, 2)), axis=1).reshape(-1, 4) for n in rng.integers(1, 5, 2))
+        g[: len(p)] = np.where(rng.random((min(len(p), len(g)), 1)) < 0.5, p[: len(g)] + 0.005, g[: len(p)])
+        grown = [840 * boxes + [0, 0, 1, 1] for boxes in (p, g)]
+        earned = (pairwise_iou(*grown) > 0.5) + (840 * np.abs(p[:, None] - g).mean(axis=2) < 10).astype(float)
+        best = earned[linear_sum_assignment(earned, maximize=True)].sum() / max(len(p), len(g))
+        assert judge.score(p, g) == pytest.approx(best)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@given(
+    text=st.one_of(
+        st.text(),
+        st.lists(st.lists(st.integers(-5, 1100), min_size=4, max_size=4)).map(
+            lambda boxes: str([{"bbox_2d": box} for box in boxes]).replace("'", '"')
+        ),
+        st.just('[{"bbox_2d": [NaN, 1, 2, 3]}, {"bbox_2d": [5, 5, 5, 5]}, {"bbox_2d": [1, 2, 3, 4]}]'),
+    )
+)
+def test_any_text_earns_a_finite_number_in_range(name: str, text: str) -> None:
+    low, high = RANGES[name]
+    reward = gr.get_reward(name, box_format="qwen3-vl")
+    for boxes in ([[10, 20, 300, 400]], []):
+        (value,) = reward([text], boxes=[boxes], width=[640], height=[480])
+        assert low <= value <= high
+
+
+def test_shares_of_the_image_are_taken_from_its_size() -> None:
+    text = ['[{"bbox_2d": [100, 100, 110, 110]}]']
+    reward = gr.get_reward("nemo_rl", box_format="qwen3-vl")
+    # 1 % of each side of any image: area 0.0001 over the least union of 0.001.
+    for width, height in ((1000, 1000), (2000, 500)):
+        box = [0.1 * width, 0.1 * height, 0.11 * width, 0.11 * height]
+        assert reward(text, boxes=[[box]], width=[width], height=[height]) == pytest.approx([0.1])
+    reward = gr.get_reward("nemo_rl", box_format="qwen2.5-vl")
+    with pytest.raises(ValueError, match="Expected"):
+        reward(text, boxes=[[[100, 100, 110, 110]]])
+
+
+def test_they_have_names_of_their_own_and_are_no_default() -> None:
+    assert not set(PUBLISHED) & set(gr.list_rewards())
+    assert gr.list_rewards(published=True) == [*gr.list_rewards(), *PUBLISHED]
+    for name, factory in PUBLISHED.items():
+        assert factory.__doc__.startswith(f"{name}: ")
+        assert "Source: " in factory.__doc__
+        assert gr.get_reward(name, box_format="qwen3-vl").__name__ == name
+    with pytest.raises(ValueError, match="one of others': radvlm, medvision"):
+        gr.get_reward("medvlm")
+    with pytest.raises(ValueError, match="Expected a new name"):
+        gr.register_reward("radvlm", dict)
+
+
+def test_medloc_takes_a_schedule() -> None:
+    reward = gr.get_reward(
+        "medloc", box_format="qwen3-vl", iou_threshold={"schedule": "linear", "from": 0.3, "to": 0.8, "over": 1.0}
+    )
+    columns = {"boxes": [[[0, 0, 500, 1000]]], "width": [1000], "height": [1000], "max_steps": 10}
+    answer = ['[{"bbox_2d": [0, 0, 500, 500]}]']
+    assert [reward(answer, step=step, **columns)[0] for step in (0, 3, 5)] == [1.0, 1.0, 0.0]
+
+
+def test_r3_with_beta_1_is_panoptic_quality() -> None:
+    # Kirillov et al., Panoptic Segmentation, CVPR 2019: Σ IoU of hits / (TP + FP / 2 + FN / 2).
+    rng = np.random.default_rng(1)
+    reward = gr.get_reward("R3", beta=1.0)
+    for _ in range(50):
+        p, g = (np.sort(rng.uniform(0, 100, (n, 2, 2)), axis=1).reshape(-1, 4) for n in (3, 2))
+        g[0] = p[1] + 1
+        found = reward.explain(p, g)
+        quality = sum(found.ious) / (found.tp + found.fp / 2 + found.fn / 2)
+        assert found.reward == pytest.approx(quality)
