@@ -61,6 +61,7 @@ from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finit
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
+    group_numbers,
     jackknifed_difference,
     jackknifed_ratio,
     ratios,
@@ -260,7 +261,8 @@ def compare_runs(
         raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
     # An image of unknown patient is a unit of its own.
     patients = [one.patient if other.patient is None else other.patient for one, other in pairs]
-    units = [("image", k) if patient is None else ("patient", patient) for k, patient in enumerate(patients)]
+    names = [("image", k) if patient is None else ("patient", patient) for k, patient in enumerate(patients)]
+    units: Any = group_numbers(names, len(names))
     drawn = {"resamples": resamples, "seed": seed}
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
@@ -276,7 +278,7 @@ def compare_runs(
         only_a=len(own_a) - len(pairs),
         only_b=len(own_b) - len(pairs),
         units="images" if all(patient is None for patient in patients) else "patients",
-        n=len(set(units)),
+        n=len(set(names)),
         main=main,
         metrics={
             **_changes(

@@ -52,7 +52,7 @@ from grounding_rewards.metrics.image_dependence import (
     dependence_sums,
     image_dependence,
 )
-from grounding_rewards.metrics.intervals import Jackknifed, ratio_estimates
+from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, compares_labels
@@ -241,7 +241,8 @@ def evaluate(
     matched = MatchedImages(images, measures.label_matching)
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
-    groups = patients_of(images)
+    patients = patients_of(images)
+    groups: Any = None if patients is None else group_numbers(patients, len(images))
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")

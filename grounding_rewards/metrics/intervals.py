@@ -399,7 +399,7 @@ def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64
     """The number of each image's group, ``(images,)``, in the order in which groups first appear.
 
     Args:
-        groups: one hashable name per image; without them every image is its own group.
+        groups: one hashable name per image, or an array of numbers; without them every image is its own group.
         images: how many there are.
 
     Raises:
@@ -415,6 +415,9 @@ def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64
             f"Expected one group per image for `groups`, got {len(names)} for {images} images. "
             "Give the patient of every image, in the order of the images."
         )
+    if isinstance(groups, np.ndarray):
+        # Numbers already, as this function gives them: asked for every metric, names would take longest.
+        return np.unique(groups, return_inverse=True)[1]
     number: dict[Any, int] = {}
     return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
 
@@ -455,9 +458,8 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
                [0., 1.]])
     """
     number = group_numbers(groups, len(sums))
-    total = np.zeros((number.max(initial=-1) + 1, sums.shape[1]))
-    np.add.at(total, number, sums)
-    return total
+    units = int(number.max(initial=-1)) + 1
+    return np.column_stack([np.zeros((units, 0)), *(np.bincount(number, column, units) for column in sums.T)])
 
 
 def ratios(sums: Array) -> Any:
