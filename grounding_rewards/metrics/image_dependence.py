@@ -22,9 +22,11 @@ Statistics with Asymptotically Normal Distribution, Annals of Mathematical Stati
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -44,7 +46,7 @@ from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
 #: reference boxes ``(b,)``, to ``(b,)``.
-Earned = Callable[[Array, Array, Array], Array]
+Earned = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
 #: Which images answers are dealt among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
@@ -70,22 +72,25 @@ PARTNERS = 200
 _DEALINGS = 1999
 # IoUs that are in memory at once.
 _CELLS = 1 << 21
+_FEW_PAIRINGS = 120
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
-def _matched_iou(iou: Array, n: Array, m: Array) -> Array:
+def _matched_iou(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
     """The sum of the IoUs of the best one-to-one pairs."""
-    if min(iou.shape[1:]) <= 1:
-        # One box on a side: the best pair is the largest IoU.
-        return np.asarray(iou.max(axis=(1, 2), initial=0.0))
-    if iou.shape[1:] == (2, 2):
-        return np.maximum(iou[:, 0, 0] + iou[:, 1, 1], iou[:, 0, 1] + iou[:, 1, 0])
+    few, many = sorted(iou.shape[1:])
+    if math.perm(many, few) <= _FEW_PAIRINGS:
+        # All images try one pairing at once, which is faster than an assignment for each.
+        wide, best = iou if iou.shape[1] == few else np.swapaxes(iou, 1, 2), np.zeros(len(iou))
+        for places in permutations(range(many), few):
+            np.maximum(best, sum(wide[:, i, j] for i, j in enumerate(places)), out=best)
+        return best
     matched = match_batch(iou, _ANY_OVERLAP, matching="hungarian")
     taken = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
     return np.asarray(np.where(matched >= 0, taken, 0.0).sum(axis=1))
 
 
-def _twice_hits(iou: Array, n: Array, m: Array) -> Array:
+def _twice_hits(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
     """Twice the number of right boxes at IoU 0.5."""
     if min(iou.shape[1:]) <= 1:
         return 2.0 * (iou.max(axis=(1, 2), initial=0.0) >= 0.5)
