@@ -35,8 +35,8 @@ from transformers import TrainerCallback
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.common.versions import package_version
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.data.load import load_split
 from grounding_rewards.images.resize import set_image_size
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
@@ -229,7 +229,7 @@ def _trainer(arguments: Any, config: Any, model: Any, watch: TrainerCallback) ->
         model=str(model.model_name_or_path),
         reward=arguments.reward,
         args=config,
-        train_dataset=load_split(arguments.dataset, arguments.train_split, images=arguments.train_images),
+        train_dataset=load_split(arguments.dataset, arguments.train_split, max_images=arguments.train_images),
         processing_class=processor,
         reward_kwargs=arguments.reward_kwargs,
         box_format=arguments.box_format,

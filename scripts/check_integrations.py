@@ -363,11 +363,11 @@ def _pip(python: Path, *words: str) -> None:
 
 def write_table(trainer: str, folder: Path) -> None:
     """Twelve drawn images in the table of a trainer, boxes in resized pixels."""
-    from grounding_rewards.data.load import load_split
     from grounding_rewards.exchange.trainer_tables import write_trainer_table
     from grounding_rewards.images.resize import load_processor
+    from grounding_rewards.prepare.load import load_split
 
-    images = load_split("synthetic", "train", images=12)
+    images = load_split("synthetic", "train", max_images=12)
     names = {"split": "train", "source": "synthetic", "box_format": "qwen2.5-vl"}
     write_trainer_table(images, trainer, folder, **names, processor=load_processor(str(MODEL)))
 

@@ -15,12 +15,12 @@ from page_parts import marks_of, replace_part
 
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -65,7 +65,7 @@ def _interval(metric: tuple[float, float, float]) -> str:
 def main() -> None:
     arguments = parse_arguments()
     model, processor = load_model(arguments.model)
-    images = load_split("synthetic", "test", images=arguments.images)
+    images = load_split("synthetic", "test", max_images=arguments.images)
     images = add_columns(images, processor, box_format_for_model_type(model.config.model_type))
     reward = get_reward(arguments.reward)
     with stage_progress() as on_progress:

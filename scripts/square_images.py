@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from grounding_rewards.data.image_folder import write_square_images
 from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
+from grounding_rewards.prepare.image_folder import write_square_images
 
 
 def main() -> None:

@@ -24,10 +24,11 @@ import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import Audit, audit
 from grounding_rewards.audit.scripted_answers import HONEST
-from grounding_rewards.data.load import SYNTHETIC, light_rows, load_split
+from grounding_rewards.data.light_rows import light_rows
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
+from grounding_rewards.prepare.load import SYNTHETIC, load_split
 from grounding_rewards.report.tables import markdown_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
@@ -61,7 +62,7 @@ def played(images: int = 128) -> Audit:
     """The audit of the page."""
     box_format = get_box_format("qwen3-vl")
     rewards = {heading: gr.get_reward(name, box_format=box_format, **given) for heading, name, given in REWARDS}
-    return audit(rewards, images_of(light_rows(load_split(SYNTHETIC, "test", images=images))), box_format)
+    return audit(rewards, images_of(light_rows(load_split(SYNTHETIC, "test", max_images=images))), box_format)
 
 
 def gamed(done: Audit) -> str:

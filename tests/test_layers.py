@@ -35,13 +35,6 @@ FLOORS = (
     ("cli",),
 )
 FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
-# The loader opens by name what the rooms above it write or draw.
-UPWARDS = {
-    ("data.image_folder", "sources"),
-    ("data.load", "prepare"),
-    ("data.load", "sources"),
-    ("data.load", "synthetic"),
-}
 # What the names of the package are made of: nothing inside asks the package for them.
 ROOT = "__init__"
 HEAVY = {
@@ -107,8 +100,6 @@ def test_imports_point_downwards(path):
         return
     for name in imports(path):
         other = room_of(name)
-        if (dotted(path), other) in UPWARDS:
-            continue
         assert other == room or FLOOR.get(other, len(FLOORS)) < FLOOR[room], f"{room} imports {name}"
 
 

@@ -30,8 +30,8 @@ from grounding_rewards.commands.console import (
     write_json,
 )
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
+from grounding_rewards.prepare.load import SYNTHETIC
 from grounding_rewards.rewards.registry import look_up, takes_completions
 
 if TYPE_CHECKING:
@@ -92,13 +92,14 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be read or written.
     """
     from grounding_rewards.audit.audit_images import images_of
-    from grounding_rewards.data.load import light_rows, load_split
+    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.prepare.load import load_split
 
     if options.images < 1:
         raise ValueError(f"Expected at least 1 for --images, got {options.images}. Leave it out for {_IMAGES}.")
     box_format = get_box_format(box_format_from_option(options.box_format) or _BOX_FORMAT)
     rewards = rewards_from_options(options.rewards, options.reward_kwargs, box_format)
-    dataset = load_split(options.dataset, options.split, images=options.images, allow_outside=options.allow_outside)
+    dataset = load_split(options.dataset, options.split, max_images=options.images, allow_outside=options.allow_outside)
     images = images_of(light_rows(dataset))
     done = audit(rewards, images, box_format, track=partial(track, "playing"))
     if options.json is not None:

@@ -240,9 +240,10 @@ def _image_loader(
 
     A run from elsewhere may name any file of this machine: only those in its folder or its dataset's are opened.
     """
-    from grounding_rewards.data.load import SYNTHETIC, load_dataset_image, load_split
+    from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.images.decoding import open_image
     from grounding_rewards.images.image_paths import is_below
+    from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
     files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
     # The images of a log have no dataset: its place says so in words.
@@ -263,7 +264,9 @@ def _image_loader(
             name = str(facts["dataset"])
             # The images of the run need not be the first ones; drawn images have no end.
             count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
-            dataset = load_split(name, str(facts["split"]), images=count, allow_outside=allow_outside, bad_rows="drop")
+            dataset = load_split(
+                name, str(facts["split"]), max_images=count, allow_outside=allow_outside, bad_rows="drop"
+            )
             places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: images are drawn without their images: {error}", error=True)

@@ -100,7 +100,8 @@ def _reward(options: argparse.Namespace) -> GroundingReward:
 
 
 def _training_images(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.load import light_rows, load_split
+    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.prepare.load import load_split
 
     if options.dataset is None or options.train_split == NO_SPLIT:
         return None

@@ -254,11 +254,11 @@ def measures_of(options: argparse.Namespace, reward: str) -> Measures:
 
 def named_images(options: argparse.Namespace, images: int | None = None) -> Dataset | None:
     """The images that `--dataset` names, the first so many of them; None where a log has them itself."""
-    from grounding_rewards.data.load import load_split
+    from grounding_rewards.prepare.load import load_split
 
     if options.dataset is None:
         return None
-    return load_split(options.dataset, options.split, images=images, **loading(options))
+    return load_split(options.dataset, options.split, max_images=images, **loading(options))
 
 
 def loading(options: argparse.Namespace) -> dict[str, Any]:

@@ -79,16 +79,17 @@ def load_asked(
         ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
     """
     from grounding_rewards.data.checks import without_bad_rows
-    from grounding_rewards.data.load import light_rows, load_split
+    from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.logs.answer_logs import check_images, dataset_places, image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import load_later, model_type_of, process_state
+    from grounding_rewards.prepare.load import load_split
 
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = load_split(options.dataset, options.split, images=options.images, **loading(options))
+    dataset = load_split(options.dataset, options.split, max_images=options.images, **loading(options))
     problems = image_problems(light_rows(dataset), label_matching=options.label_matching)
     expected = "sizes, boxes and labels that fit the image"
     dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
@@ -122,7 +123,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
     Raises:
         ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
     """
-    from grounding_rewards.data.load import load_dataset_image
+    from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.generate import Sampling
     from grounding_rewards.models.load import choose_backend

@@ -17,8 +17,8 @@ from grounding_rewards.commands.console import add_allow_outside, add_reader_opt
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import read_text
+from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.held_out import SHARES, TRAIN
-from grounding_rewards.data.load import load_split
 from grounding_rewards.data.merging import POLICIES
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.exchange.trainer_tables import IMAGES, TABLES, write_trainer_table
@@ -26,10 +26,11 @@ from grounding_rewards.images.resize import load_processor
 from grounding_rewards.images.trainer_sizes import PixelLimits
 from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.prepare.card import left_out_sentences
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import verify_images
 from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
-from grounding_rewards.prepare.settings import BAD_IMAGES, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
+from grounding_rewards.prepare.settings import IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.sources import get_reader, list_datasets
 from grounding_rewards.sources.source_options import describe_options, reader_options
@@ -85,12 +86,10 @@ _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
 # Options that do without a reader, and the arguments that they take.
 _ALONE = {
     "verify": ("out",),
-    "mix": ("out", "seed", "bad_images", "push_to_hub", "licence_allows_upload"),
+    "mix": ("out", "seed", "bad_rows", "push_to_hub", "licence_allows_upload"),
     "push_to_hub": ("out", "licence_allows_upload"),
-    "for": ("dataset", "out", "split", "box_format", "model", "bad_images", "allow_outside", *_OF_TABLES),
+    "for": ("dataset", "out", "split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
 }
-# What --bad-images is called by the checks of rows.
-_BAD_ROWS = {"stop": "refuse", "skip": "drop"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -159,10 +158,10 @@ def _add_source_images(parser: argparse.ArgumentParser) -> None:
         "--normalize-labels", action="store_true", help="write findings in the words of the shared vocabulary"
     )
     images.add_argument(
-        "--bad-images",
-        choices=BAD_IMAGES,
-        default="stop",
-        help="at an image that cannot be used: stop and name it (default), or skip it and list it in the card",
+        "--bad-rows",
+        choices=BAD_ROWS,
+        default="refuse",
+        help="at an image that cannot be used: stop and name it (default), or leave it out and list it in the card",
     )
     images.add_argument(
         "--smallest-box",
@@ -307,8 +306,9 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"Expected --{name.replace('_', '-')} with --for only, got it without. Leave it out.")
     if arguments.mix:
         parts = [_part(text) for text in arguments.mix]
-        skip = arguments.bad_images == "skip"
-        _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
+        _print_summary(
+            arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, bad_rows=arguments.bad_rows)
+        )
     elif not push_alone:
         _prepare(arguments, share)
     if arguments.push_to_hub:
@@ -332,8 +332,7 @@ def _refuse_others(arguments: argparse.Namespace, mode: str) -> None:
 
 def _write_table(arguments: argparse.Namespace) -> int:
     trainer, split = getattr(arguments, "for"), arguments.split or TRAIN
-    bad_rows = _BAD_ROWS[arguments.bad_images]
-    dataset = load_split(arguments.dataset, split, allow_outside=arguments.allow_outside, bad_rows=bad_rows)
+    dataset = load_split(arguments.dataset, split, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
     with stage_progress() as progress:
         table = write_trainer_table(
             dataset,
@@ -345,7 +344,7 @@ def _write_table(arguments: argparse.Namespace) -> int:
             processor=None if arguments.model is None else load_processor(arguments.model),
             limits=PixelLimits(arguments.min_pixels, arguments.max_pixels),
             embed=arguments.embed_images,
-            bad_rows=bad_rows,
+            bad_rows=arguments.bad_rows,
             on_progress=progress,
         )
     print(

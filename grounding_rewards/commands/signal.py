@@ -228,7 +228,7 @@ def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[Answers, 
     Raises:
         ValueError: model and images do not fit each other.
     """
-    from grounding_rewards.data.load import load_dataset_image
+    from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.generate import Sampling
     from grounding_rewards.models.load import choose_backend

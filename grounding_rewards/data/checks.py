@@ -169,7 +169,7 @@ def without_bad_rows(
         return dataset
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
-        or_drop = "or go on without them by bad_rows: drop (of prepare: --bad-images skip)"
+        or_drop = "or go on without them by bad_rows: drop"
         raise bad_rows_error(problems, ids, expected, name, f"{remedy}, {or_drop}")
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])

@@ -33,7 +33,7 @@ def image_signature(image: Image) -> bytes | None:
     """What an image and its copies have in common.
 
     Args:
-        image: a PIL image in 8 bits, as `data.images.open_image` gives it.
+        image: a PIL image in 8 bits, as `images.decoding.open_image` gives it.
 
     Returns:
         2048 bytes; None for an image of one grey, which has nothing to be known by.

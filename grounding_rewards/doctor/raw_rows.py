@@ -1,6 +1,6 @@
 """The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
 
-Training loads its images with `grounding_rewards.data.load`, which refuses what is passed on here.
+Training loads its images with `grounding_rewards.prepare.load`, which refuses what is passed on here.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
-from grounding_rewards.data.load import dataset_parts, parquet_shards
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
 from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.prepare.load import dataset_parts, parquet_shards
 from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.jsonl import ANNOTATIONS, image_row, word_faults
@@ -241,7 +241,7 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     """Find a dataset; its rows are read one by one when the source is opened.
 
     Args:
-        dataset: what :func:`grounding_rewards.data.load.load_split` takes.
+        dataset: what :func:`grounding_rewards.prepare.load.load_split` takes.
         splits: only these; all without.
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.load import light_rows, load_dataset_image
+from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.logs.answer_logs import (
     Answers,
     answers_to_images,

@@ -40,7 +40,11 @@ def signature_of_file(root: str, allow_outside: bool, file: str) -> bytes | None
 
 
 def join_copies(
-    images: Iterable[tuple[AnnotatedImage, bytes | None]], patient_splits: Mapping[str, str], *, own: bool, skip: bool
+    images: Iterable[tuple[AnnotatedImage, bytes | None]],
+    patient_splits: Mapping[str, str],
+    *,
+    own: bool,
+    bad_rows: str,
 ) -> CopiedImages:
     """Join patients, and images whose patient is not known, that share an image.
 
@@ -48,13 +52,13 @@ def join_copies(
         images: Records with the signatures of their images.
         patient_splits: The dataset's own split of each patient.
         own: Whether the dataset's own splits count.
-        skip: Whether an image that has a copy in another split of the dataset's own is left out; else it is an error.
+        bad_rows: `drop` leaves out an image that has a copy in another split of the dataset's own; else it is an error.
 
     Raises:
         ValueError: An image and its copy are in two splits of the dataset's own.
 
     >>> images = [AnnotatedImage(name, f"{name}.png", [], []) for name in "ab"]
-    >>> join_copies([(image, bytes([1] * 2048)) for image in images], {}, own=True, skip=False).groups
+    >>> join_copies([(image, bytes([1] * 2048)) for image in images], {}, own=True, bad_rows="refuse").groups
     {'a': 'a', 'b': 'a'}
     """
     places: list[tuple[str, str, str | None]] = []
@@ -66,12 +70,12 @@ def join_copies(
         signatures.append(signature)
     pairs = list(find_copies(signatures))
     left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))
-    if left_out and not skip:
+    if left_out and bad_rows == "refuse":
         named = "; ".join(f"{image} is {reason}" for image, reason in list(left_out.items())[:_SHOWN])
         raise ValueError(
             f"Expected no image in two splits of the dataset, got {len(left_out)} with a copy in another one: {named}"
             f'{"; …" if len(left_out) > _SHOWN else ""}. Draw the splits anew with splits_from="hash" (--splits-from '
-            'hash), or leave these images out with bad_images="skip" (--bad-images skip).'
+            'hash), or leave these images out with bad_rows="drop" (--bad-rows drop).'
         )
     parents: dict[str, str] = {}
 

@@ -229,8 +229,8 @@ def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
 
 
 def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest or identity without `bad_images`: a run that stopped at a bad image may continue and skip it."""
-    settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_images"}
+    """A manifest or identity without `bad_rows`: a run that stopped at a bad image may continue and skip it."""
+    settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_rows"}
     return {**manifest, "settings": settings}
 
 

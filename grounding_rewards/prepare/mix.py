@@ -45,7 +45,7 @@ class _Image(NamedTuple):
     rows: tuple[str, ...]
 
 
-def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_copies: bool = False) -> dict[str, Any]:
+def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_rows: str = "refuse") -> dict[str, Any]:
     """Write the rows of prepared folders as one, each with its source.
 
     Splits stay. With weights, rows of `train` are left out by a hash, until each folder has its share of as many rows
@@ -56,7 +56,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
         parts: At least two folders for one box format, with different names; all or none with a weight.
         out: The folder to write, new or empty.
         seed: Of the rows that are left out.
-        skip_copies: Whether an image that has a copy in another split is left out, of the two the one in the larger
+        bad_rows: `drop` leaves out an image that has a copy in another split, of the two the one in the larger
             split; else it is an error.
 
     Returns:
@@ -72,7 +72,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
     features = _features(parts)
     images = list(_images(parts))
     _check_patients(images)
-    copied = join_copies(((image.record, image.signature) for image in images), {}, own=True, skip=skip_copies)
+    copied = join_copies(((image.record, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     skipped = [
         [str(image.record.split), image.record.id, copied.left_out[image.record.id]]
         for image in images

@@ -172,7 +172,7 @@ def survey_only(
 
 def _passing_over(settings: PrepareSettings) -> AbstractContextManager[Mapping[str, None]]:
     """Within it, what the reader passes over, if it may."""
-    return passing_over() if settings.bad_images == "skip" else nullcontext({})
+    return passing_over() if settings.bad_rows == "drop" else nullcontext({})
 
 
 class _Work(NamedTuple):
@@ -254,7 +254,7 @@ def _prepare_share(work: _Work, share: Share, faults: Mapping[str, None]) -> tup
     def made(images: Iterable[tuple[bytes | None, StoredImage | str | None]]) -> Iterator[MadeImage]:
         counted = _counted(own(), lambda done: work.on_progress("storing images", done, len(rows)))
         for record, (signature, image) in zip(counted, images, strict=True):
-            if isinstance(image, str) and work.settings.bad_images == "stop":
+            if isinstance(image, str) and work.settings.bad_rows == "refuse":
                 raise _cannot_be_used(record, image)
             yield MadeImage(record.id, signature, image)
 
@@ -298,9 +298,8 @@ def _with_copies(work: _Work, survey: Survey, parts: Sequence[Path] | None) -> S
     sign = work._replace(read=_nothing, on_progress=_silent).sign
     files = (record.file for record in work.records())
     with nullcontext(read_signatures(parts)) if parts else work.mapped(sign, files) as signatures:
-        skip = work.settings.bad_images == "skip"
         pairs = zip(work.counted("comparing images", survey.images), signatures, strict=True)
-        copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, skip=skip)
+        copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, bad_rows=work.settings.bad_rows)
     return replace(survey, copied=copied)
 
 
@@ -326,7 +325,7 @@ def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[P
                     continue
             else:
                 problem = image
-            if work.settings.bad_images == "stop":
+            if work.settings.bad_rows == "refuse":
                 raise _cannot_be_used(job.record, problem)
             writers[job.split].skip(job.record.id, problem)
     _check_rows(list(writers.values()))
@@ -347,7 +346,7 @@ def _stored(
 def _cannot_be_used(record: AnnotatedImage, problem: str) -> ValueError:
     return ValueError(
         f"Expected an image that can be used, got {record.id} ({record.file}): {problem.rstrip('.')}. Correct "
-        'it, or leave out such images with bad_images="skip" (--bad-images skip). What is done is kept.'
+        'it, or leave out such images with bad_rows="drop" (--bad-rows drop). What is done is kept.'
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.held_out import SHARES, TRAIN
 from grounding_rewards.data.merging import POLICIES
 from grounding_rewards.data.prompts import TASKS, check_template
@@ -17,7 +18,6 @@ from grounding_rewards.sources import SOURCES
 
 SPLITS_FROM = ("dataset", "hash")
 IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
-BAD_IMAGES = ("stop", "skip")
 
 # Names of splits that `datasets` accepts.
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
@@ -55,7 +55,7 @@ class PrepareSettings:
             largest of each image.
         model: Folder or name of the model whose processor gives `resized_width` and `resized_height`; None leaves
             these columns to the trainer.
-        bad_images: `stop` at the first image that cannot be used, or `skip` it and list it in the card.
+        bad_rows: `refuse` the first image that cannot be used, or `drop` it and list it in the card.
         shard_megabytes: Size at which a shard is closed.
         licence: For the card, of images in a general format such as `jsonl`; the licences of datasets are known.
         source: Where such images are from, for the card.
@@ -88,7 +88,7 @@ class PrepareSettings:
     squeezed: bool = False
     window: tuple[float, float] | None = None
     model: str | None = None
-    bad_images: str = "stop"
+    bad_rows: str = "refuse"
     shard_megabytes: float = 256.0
     licence: str | None = None
     source: str | None = None
@@ -98,7 +98,7 @@ class PrepareSettings:
         check_word("task", self.task, TASKS)
         check_word("splits_from", self.splits_from, SPLITS_FROM)
         check_word("image_format", self.image_format, IMAGE_FORMATS)
-        check_word("bad_images", self.bad_images, BAD_IMAGES)
+        check_word("bad_rows", self.bad_rows, BAD_ROWS)
         if self.readers is not None:
             check_word("readers", self.readers, POLICIES)
         if self.template is not None:

@@ -33,10 +33,11 @@ def load_set(one: ImageSet) -> Dataset:
         ValueError: there are no such images, or a row has a reference that no metric can be computed of.
     """
     from grounding_rewards.data.checks import without_bad_rows
-    from grounding_rewards.data.load import light_rows, load_split
+    from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.logs.answer_logs import image_problems
+    from grounding_rewards.prepare.load import load_split
 
-    images = load_split(one.dataset, one.split, images=one.images)
+    images = load_split(one.dataset, one.split, max_images=one.images)
     expected = "sizes, boxes and labels that fit the image"
     images = without_bad_rows(images, image_problems(light_rows(images)), expected, f"set {one.name}", "refuse")
     if not one.changes:
@@ -59,7 +60,7 @@ def _changed(row: dict[str, Any], changes: Mapping[str, int], seed: int) -> dict
 
 def references(images: Dataset) -> list[dict[str, Any]]:
     """What metrics need to know of each image: no pixel, no prompt."""
-    from grounding_rewards.data.load import light_rows
+    from grounding_rewards.data.light_rows import light_rows
 
     found = []
     for number, row in enumerate(light_rows(images)):

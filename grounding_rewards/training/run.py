@@ -13,9 +13,9 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
-from grounding_rewards.data.load import load_split
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import (

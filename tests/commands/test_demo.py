@@ -10,7 +10,7 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands import demo
-from grounding_rewards.data.load import load_split
+from grounding_rewards.prepare.load import load_split
 
 pytest.importorskip("trl", reason="needs the train extra")
 pytestmark = pytest.mark.training
@@ -35,7 +35,10 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
 ) -> None:
     from datasets import DatasetDict
 
-    splits = {"train": load_split("synthetic", "train", images=8), "test": load_split("synthetic", "test", images=5)}
+    splits = {
+        "train": load_split("synthetic", "train", max_images=8),
+        "test": load_split("synthetic", "test", max_images=5),
+    }
     DatasetDict(splits).save_to_disk(str(tmp_path / "images"))
     launched = []
 

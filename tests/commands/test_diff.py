@@ -228,7 +228,7 @@ def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) ->
 def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from PIL import Image
 
-    from grounding_rewards.data.load import load_split
+    from grounding_rewards.prepare.load import load_split
 
     def write(folder: Path, reward: float, image: str | None) -> Path:
         folder.mkdir()
@@ -242,7 +242,7 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
                 image=image,
                 rewards={"R4": reward},
             )
-            for row in load_split("synthetic", "test", images=3)
+            for row in load_split("synthetic", "test", max_images=3)
         ]
         write_answered(folder / "images.jsonl", images)
         return folder

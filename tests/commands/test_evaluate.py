@@ -434,8 +434,8 @@ def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> 
 
 def test_real_images(shared_dir: Path, tmp_path: Path) -> None:
     """The constant box is strong on lungs: mean IoU 0.673, 89 % above IoU 0.5."""
-    from grounding_rewards.data.load import load_split
     from grounding_rewards.data.prompts import gold_answer
+    from grounding_rewards.prepare.load import load_split
 
     folder = str(shared_dir / "data" / "cxr_lungs")
     rows = [

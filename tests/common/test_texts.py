@@ -15,9 +15,9 @@ pytest.importorskip("datasets", reason="needs the train extra")
 from PIL import Image
 
 from grounding_rewards.cli import main
-from grounding_rewards.data.image_folder import load_images
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.prepare.image_folder import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import read_table
 

@@ -71,7 +71,7 @@ def prepared(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rows(prepared):
-    from grounding_rewards.data.load import load_split
+    from grounding_rewards.prepare.load import load_split
 
     return utils().checked_images(load_split(str(prepared / "images"), "test"))
 
@@ -113,7 +113,7 @@ def test_metrics_are_pooled_over_images(rows):
 
 def test_they_are_the_metrics_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
-    from grounding_rewards.data.load import light_rows
+    from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.metrics.answers import read_answers
     from grounding_rewards.metrics.evaluation import Measures, evaluate
 
@@ -196,7 +196,7 @@ def test_lmms_eval_runs_the_task(lmms_eval, prepared, tmp_path, monkeypatch):
 
 
 def _scored(prepared):
-    from grounding_rewards.data.load import load_split
+    from grounding_rewards.prepare.load import load_split
 
     module = utils()
     rows = load_split(str(prepared / "images"), "test")

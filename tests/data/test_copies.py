@@ -11,8 +11,8 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 from PIL import Image
 
-from grounding_rewards.data.load import load_split
 from grounding_rewards.images.decoding import open_image
+from grounding_rewards.prepare.load import load_split
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def real_images(shared_dir):
 
 
 def drawn_images(name):
-    images = load_split(name, "train", images=150)
+    images = load_split(name, "train", max_images=150)
     return [images[k]["image"] for k in range(images.num_rows)]
 
 

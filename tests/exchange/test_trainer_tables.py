@@ -15,13 +15,13 @@ from datasets import Image as ImageColumn
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.exchange.trainer_tables import TABLES, marked_messages, one_problem, write_trainer_table
 from grounding_rewards.images.image_column import with_image_column
 from grounding_rewards.images.trainer_sizes import PixelLimits, trainer_size
 from grounding_rewards.integrations import easyr1, verl
 from grounding_rewards.integrations.plugin_files import plugin
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 
 pytestmark = pytest.mark.training
@@ -104,7 +104,7 @@ def test_every_row_earns_the_full_reward_for_its_own_answer(trainer, tmp_path):
 
 @pytest.mark.parametrize("trainer", TABLES)
 def test_drawn_images(trainer, tmp_path):
-    rows = read(write(load_split("synthetic", "train", images=24), trainer, tmp_path)["path"])
+    rows = read(write(load_split("synthetic", "train", max_images=24), trainer, tmp_path)["path"])
     assert len(rows) == 24
     for got, full in gold_rewards(trainer, rows):
         assert got == pytest.approx(full, abs=0.05)
@@ -112,7 +112,7 @@ def test_drawn_images(trainer, tmp_path):
 
 @pytest.mark.parametrize("trainer", TABLES)
 def test_real_images_stay_where_they_are(trainer, tmp_path, shared_dir):
-    dataset = load_split(str(shared_dir / "data/cxr_lungs"), "train", images=12)
+    dataset = load_split(str(shared_dir / "data/cxr_lungs"), "train", max_images=12)
     written = write(dataset, trainer, tmp_path, processor=processor(), box_format="qwen2.5-vl")
     rows = read(written["path"])
     assert (written["images"], (tmp_path / "images").exists()) == (0, False)

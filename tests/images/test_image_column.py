@@ -9,8 +9,8 @@ from datasets import Dataset, Features, List, Value, load_from_disk  # noqa: E40
 from datasets import Image as ImageColumn  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from grounding_rewards.data.load import load_split  # noqa: E402
 from grounding_rewards.images.image_column import with_image_column  # noqa: E402
+from grounding_rewards.prepare.load import load_split  # noqa: E402
 
 DEEP = Image.fromarray(np.linspace(300, 4095, 600).astype(np.uint16).reshape(20, 30))
 

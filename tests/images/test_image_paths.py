@@ -12,12 +12,12 @@ pytest.importorskip("datasets", reason="needs the train extra")
 from PIL import Image
 
 from grounding_rewards.commands.diff import _image_loader
-from grounding_rewards.data.load import load_split
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.logs.answer_logs import read_log
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.sources.jsonl import read_jsonl
 
 # How a table may name the image of somebody else; `link.png` and `linked/` are links that lead out.
@@ -46,7 +46,7 @@ def write_rows(folder, way):
 
 
 def prepare(folder, **options):
-    settings = PrepareSettings("jsonl", "qwen3-vl", bad_images="skip")
+    settings = PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
     return prepare_images(lambda: read_jsonl(folder), folder, folder.parent / "out", settings, **options)
 
 

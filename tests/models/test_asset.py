@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import fit_images
@@ -15,6 +14,7 @@ from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import REPOSITORY
 
@@ -41,7 +41,7 @@ def test_its_tokenizer_writes_prompts_and_answers_as_briefly_as_the_one_that_the
 def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     model, processor = load_model(ASSET)
     reward = get_reward("R4")
-    images = add_columns(load_split("synthetic", "test", images=40), processor, "qwen2.5-vl")
+    images = add_columns(load_split("synthetic", "test", max_images=40), processor, "qwen2.5-vl")
     shown = fit_images(images, processor)
     greedy = generate(model, processor, shown, Sampling(max_new_tokens=24))
     sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))

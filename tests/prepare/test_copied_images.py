@@ -78,7 +78,7 @@ def test_all_images_of_their_patients_go_with_them(tmp_path, images):
 def test_processes_and_images_that_cannot_be_read_change_nothing(tmp_path, images):
     (tmp_path / "19.png").write_bytes(b"no image")
     for processes in (1, 2):
-        prepare(tmp_path, images, f"out-{processes}", processes=processes, bad_images="skip")
+        prepare(tmp_path, images, f"out-{processes}", processes=processes, bad_rows="drop")
     assert splits_of(tmp_path, "out-1") == splits_of(tmp_path, "out-2")
 
 
@@ -88,7 +88,7 @@ def test_copies_in_two_splits_of_the_dataset_are_refused_or_left_out_of_the_larg
         prepare(tmp_path, own)
     assert "--splits-from hash" in str(error.value)
     assert not (tmp_path / "out").exists()
-    manifest = prepare(tmp_path, own, bad_images="skip")
+    manifest = prepare(tmp_path, own, bad_rows="drop")
     assert manifest["skipped"] == [["train", "f00", "in train and a copy of f01 in test"]]
     assert splits_of(tmp_path)["f01"] == "test"
     assert prepare(tmp_path, own, "drawn", splits_from="hash")["skipped"] == []
@@ -113,6 +113,6 @@ def test_chains_of_copies_are_one_group():
         AnnotatedImage(name, f"{name}.png", [], [], patient_id=patient)
         for name, patient in zip("abcd", "9878", strict=True)
     ]
-    joined = join_copies(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, skip=False)
+    joined = join_copies(list(zip(images, (one, one, two, two), strict=True)), {}, own=True, bad_rows="refuse")
     assert joined.groups == {"7": "7", "8": "7", "9": "7"}
     assert joined.images == 4

@@ -90,7 +90,7 @@ def test_an_image_that_cannot_be_read_ends_its_share_or_is_left_out(images, tmp_
     assert prepare_share(lambda: records, root, tmp_path / "out", options(), Share(1, 2))[1] == 6
     with pytest.raises(ValueError, match=r"Expected an image that can be used, got image-7 \(7.png\)"):
         prepare_share(lambda: records, root, tmp_path / "out", options(), Share(2, 2))
-    skipping = options(bad_images="skip")
+    skipping = options(bad_rows="drop")
     whole = prepare_images(lambda: records, root, tmp_path / "whole", skipping)
     # A share that ended before stays good.
     prepare_share(lambda: records, root, tmp_path / "out", skipping, Share(2, 2))

@@ -7,8 +7,8 @@ import json
 import pytest
 import yaml
 
-from grounding_rewards.data.load import load_split
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, verify_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import readers_agreement
 from grounding_rewards.sources import SOURCES, list_datasets
 
@@ -92,7 +92,7 @@ def test_unknown_splits_are_refused(prepared):
 
 def test_load_split_takes_the_first_images(prepared, tmp_path, monkeypatch):
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    assert load_split(str(prepared), "train", images=2)["id"][:] == ["image-0", "image-1"]
+    assert load_split(str(prepared), "train", max_images=2)["id"][:] == ["image-0", "image-1"]
 
 
 def test_every_dataset_has_a_source():

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.data.load import load_split
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, verify_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -118,7 +118,7 @@ def test_an_image_of_both_is_in_one_split(prepared, tmp_path):
     with pytest.raises(ValueError, match="Expected no image in two splits of the dataset, got 2 with a copy"):
         mix_folders([Part(one), Part(two)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    manifest = mix_folders([Part(one), Part(two)], tmp_path / "out", skip_copies=True)
+    manifest = mix_folders([Part(one), Part(two)], tmp_path / "out", bad_rows="drop")
     assert sources(tmp_path / "out", "train") == ["one"] * 4
     assert sources(tmp_path / "out", "test") == ["two"] * 4
     assert [image for _, image, _ in manifest["skipped"]] == ["one/image-4", "one/image-5"]

@@ -18,8 +18,8 @@ from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.data.load import load_split
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_files, verify_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.spacing import stored_spacing
 from grounding_rewards.prepare.stored_images import StoredImage
 from grounding_rewards.rewards.grounding import get_reward
@@ -153,7 +153,7 @@ def test_an_interrupted_run_goes_on_wherever_it_stopped(make_images, tmp_path):
     root, records = make_images(20)
     # One image that cannot be used, so that it is counted in the shard that it would be in
     (root / "5.png").write_bytes(b"")
-    values = {"bad_images": "skip"}
+    values = {"bad_rows": "drop"}
     prepare_images(lambda: records, root, tmp_path / "whole", options(**values))
     whole, manifest = checksums(tmp_path / "whole"), read_manifest(tmp_path / "whole")
     assert len(manifest["skipped"]) == 1
@@ -275,12 +275,12 @@ BAD = [
 
 
 @pytest.mark.parametrize(("fields", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
-def test_bad_images_are_named_or_skipped(make_images, tmp_path, fields, message):
+def test_bad_rows_are_named_or_skipped(make_images, tmp_path, fields, message):
     root, records = make_images(6)
     records[4] = records[4]._replace(**fields)
     with pytest.raises(ValueError, match=f"(?s)got image-4 .*{message}.*What is done is kept"):
         prepare_images(lambda: records, root, tmp_path / "stopped", options())
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
     assert [image for _, image, _ in manifest["skipped"]] == ["image-4"]
     assert "image-4" not in {row["id"] for row in rows_of(tmp_path / "out")}
     assert "image-4" in (tmp_path / "out/README.md").read_text()
@@ -300,7 +300,7 @@ def test_boxes_follow_squeezed_copies_axis_by_axis(make_images, tmp_path):
 def test_a_split_whose_images_are_all_bad(make_images, tmp_path):
     root, records = make_images(4, split="train")
     records[3] = records[3]._replace(file="gone.png", split="test", patient_id="other")
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
     assert manifest["splits"]["test"]["rows"] == 0
     assert [split for split, _, _ in manifest["skipped"]] == ["test"]
 
@@ -396,14 +396,14 @@ def test_what_a_bad_image_stopped_goes_on_without_it(make_images, tmp_path):
     """The way out that the error names: the same folder, what is done is kept."""
     root, records = make_images(20)
     records[15] = records[15]._replace(file="gone.png")
-    with pytest.raises(ValueError, match=r"--bad-images skip"):
+    with pytest.raises(ValueError, match=r"--bad-rows drop"):
         prepare_images(lambda: records, root, tmp_path / "out", options())
     done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
     assert done
-    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_images="skip"))
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(bad_rows="drop"))
     assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
-    assert manifest["settings"]["bad_images"] == "skip"
-    assert prepare_images(lambda: records, root, tmp_path / "whole", options(bad_images="skip")) == manifest
+    assert manifest["settings"]["bad_rows"] == "drop"
+    assert prepare_images(lambda: records, root, tmp_path / "whole", options(bad_rows="drop")) == manifest
     assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
     # And nothing is left to do for the first command.
     assert prepare_images(lambda: records, root, tmp_path / "out", options()) == manifest
@@ -427,13 +427,13 @@ def test_no_usable_image_at_all_is_an_error(make_images, tmp_path):
     with pytest.raises(
         ValueError, match=r"at least one image that can be used, got 3 that cannot; the first is image-0"
     ):
-        prepare_images(lambda: gone, root, tmp_path / "out", options(bad_images="skip"))
+        prepare_images(lambda: gone, root, tmp_path / "out", options(bad_rows="drop"))
     assert not list((tmp_path / "out").glob("data/*"))
     # The folder does not stand in the way once the images are there.
     (root / "gone").mkdir()
     for record in records:
         shutil.copy(root / record.file, root / "gone")
-    assert prepare_images(lambda: gone, root, tmp_path / "out", options(bad_images="skip"))["skipped"] == []
+    assert prepare_images(lambda: gone, root, tmp_path / "out", options(bad_rows="drop"))["skipped"] == []
 
 
 def test_sentences_end_once(make_images, tmp_path):

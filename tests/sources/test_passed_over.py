@@ -1,4 +1,4 @@
-"""Images that a reader cannot read: an error, or left out and listed by `prepare --bad-images skip`."""
+"""Images that a reader cannot read: an error, or left out and listed by `prepare --bad-rows drop`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_prepare_stops_at_a_line_or_leaves_it_out(tmp_path, broken):
     read = functools.partial(read_jsonl, tmp_path)
     with pytest.raises(ValueError, match="line 2"):
         prepare_images(read, tmp_path, tmp_path / "out", PrepareSettings("jsonl", "qwen3-vl"))
-    settings = PrepareSettings("jsonl", "qwen3-vl", bad_images="skip")
+    settings = PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
     manifest = prepare_images(read, tmp_path, tmp_path / "out", settings)
     assert manifest["splits"]["train"]["images_with_rows"] == 2
     (fault,) = manifest["unreadable"]

@@ -266,13 +266,13 @@ class TestDataset:
         pytest.importorskip("datasets")
         from grounding_rewards import get_reward
         from grounding_rewards.data.checks import check_dataset
-        from grounding_rewards.data.load import load_split
+        from grounding_rewards.prepare.load import load_split
 
         dataset = synthetic_dataset("validation", 6, preset="mixed-512")
         check_dataset(dataset, get_reward("R4", box_format="qwen3-vl"))
         row = dataset[0]
         assert row["image"].size == (row["width"], row["height"])
-        assert load_split("synthetic:mixed-512", "validation", images=6)["boxes"] == dataset["boxes"]
+        assert load_split("synthetic:mixed-512", "validation", max_images=6)["boxes"] == dataset["boxes"]
 
 
 class TestDicom:

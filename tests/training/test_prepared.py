@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.load import load_split
 from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 

@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 
 from grounding_rewards import get_reward
-from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.models.generate import Sampling, generate
@@ -21,6 +20,7 @@ from grounding_rewards.models.robustness.corruptions import corrupt
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.models.robustness.run import Changes, CorruptedImages, robustness
 from grounding_rewards.models.vllm_backend import VllmModel
+from grounding_rewards.prepare.load import load_split
 from tests.conftest import REPOSITORY
 
 SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24}
@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24}
 def shipped() -> tuple[Any, Any, Any]:
     """The shipped model, its processor, and 24 drawn images."""
     model, processor = load_model(REPOSITORY / "assets" / "tiny_vlm")
-    return model, processor, add_columns(load_split("synthetic", "test", images=24), processor, "qwen2.5-vl")
+    return model, processor, add_columns(load_split("synthetic", "test", max_images=24), processor, "qwen2.5-vl")
 
 
 def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, Any, Any]) -> None:

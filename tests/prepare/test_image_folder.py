@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.data.image_folder import load_images, write_square_images
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.prepare.image_folder import load_images, write_square_images
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources.jsonl import read_jsonl
 
@@ -161,7 +161,7 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
     root = folder("{", GOOD, {**GOOD, "file": "missing.png", "id": "x"}, {**GOOD, "boxes": [[1, 2, 3]]})
     with pytest.raises(
         ValueError,
-        match=r"got 3 bad of 4 lines\. .* go on without them by bad_rows: drop \(of prepare: --bad-images skip",
+        match=r"got 3 bad of 4 lines\. .* go on without them by bad_rows: drop",
     ):
         load_images(root)
     with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:

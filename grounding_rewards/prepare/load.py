@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
-from grounding_rewards.data.image_folder import load_images
-from grounding_rewards.images.decoding import rows_without_images, stored_images
+from grounding_rewards.prepare.image_folder import load_images
 from grounding_rewards.prepare.manifest import MANIFEST, split_files
 from grounding_rewards.sources.jsonl import ANNOTATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from PIL.Image import Image
 
 SYNTHETIC = "synthetic"
 """The name of the images that `grounding_rewards.synthetic` draws."""
@@ -27,7 +25,7 @@ _SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
 
 
 def load_split(
-    dataset: str, split: str, *, images: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
+    dataset: str, split: str, *, max_images: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
 ) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
@@ -38,7 +36,7 @@ def load_split(
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
         split: name of the split, for example `"train"`; `"all"` is every image. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
-        images: take the first so many images; None takes all (of drawn images, 1024).
+        max_images: take the first so many images; None takes all (of drawn images, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         bad_rows: `refuse` lines of `annotations.jsonl` that are no images, or `drop` them, which a warning says. What
             is wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
@@ -50,14 +48,14 @@ def load_split(
         ValueError: the dataset cannot be found, or it has no split of this name.
 
     Example:
-        >>> load_split("synthetic", "test", images=3).num_rows
+        >>> load_split("synthetic", "test", max_images=3).num_rows
         3
     """
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
-        count = images or _DEFAULT_SYNTHETIC_IMAGES
+        count = max_images or _DEFAULT_SYNTHETIC_IMAGES
         return synthetic_dataset(split, count, preset=preset or "pa-112")
     from grounding_rewards.images.image_column import with_image_column
 
@@ -66,30 +64,7 @@ def load_split(
     else:
         loaded = _split_of(dataset_parts(dataset), split, dataset)
     loaded = with_image_column(loaded)
-    return loaded if images is None else loaded.select(range(min(images, loaded.num_rows)))
-
-
-def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The rows of a dataset without prompts and images, with the column `image_path` where its images are files.
-
-    Example:
-        >>> sorted(light_rows(load_split("synthetic", "test", images=1))[0])
-        ['boxes', 'height', 'id', 'labels', 'width']
-    """
-    from datasets import Image
-
-    rows = rows_without_images(dataset, "prompt")
-    if isinstance(dataset.features.get("image"), Image):
-        for row, image in zip(rows, stored_images(dataset), strict=True):
-            # Images stored in a parquet file keep the name of a file that may be elsewhere.
-            if image is not None and image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
-                row["image_path"] = image["path"]
-    return rows
-
-
-def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
-    """The k-th image of a dataset, None where it has no images."""
-    return dataset[k]["image"] if "image" in dataset.column_names else None
+    return loaded if max_images is None else loaded.select(range(min(max_images, loaded.num_rows)))
 
 
 def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -> Dataset:

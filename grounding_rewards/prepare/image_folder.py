@@ -1,4 +1,4 @@
-"""Train on a folder of images as it is: images, and `annotations.jsonl`, which `data.readers.jsonl` describes.
+"""Train on a folder of images as it is: images, and `annotations.jsonl`, which `sources.jsonl` describes.
 
 Whatever a line says becomes a column; an image without a prompt is asked about when the model's box format is known, by
 `data.model_columns.add_prompts`.
@@ -195,7 +195,7 @@ def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> 
     if problems and (bad_rows == "refuse" or len(problems) == lines):
         raise ValueError(
             f"Expected one image per line in {path}, got {len(problems)} bad of {lines} lines. Correct them, or go on "
-            "without them by bad_rows: drop (of prepare: --bad-images skip):\n" + "\n".join(problems)
+            "without them by bad_rows: drop:\n" + "\n".join(problems)
         )
     if problems:
         said_dropped(len(problems), f"{lines} lines of {path}", problems)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
+from grounding_rewards.data.light_rows import light_rows, load_dataset_image
+from grounding_rewards.prepare.load import load_split
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -62,7 +63,7 @@ def test_a_dataset_of_the_hub_is_read_as_a_saved_one(monkeypatch):
 @pytest.mark.parametrize("name", ["synthetic", "synthetic:mixed-512"])
 def test_drawn_images(name):
     with pytest.raises(ValueError, match="got 'trane'"):
-        load_split(name, "trane", images=1)
+        load_split(name, "trane", max_images=1)
 
 
 def test_an_empty_folder(tmp_path):
@@ -71,7 +72,7 @@ def test_an_empty_folder(tmp_path):
 
 
 def test_rows_name_the_files_of_their_images(shared_dir):
-    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", images=2)
+    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", max_images=2)
     row = light_rows(dataset)[0]
     assert Path(row["image_path"]).is_file()
     assert {"prompt", "image"}.isdisjoint(row)
@@ -79,7 +80,7 @@ def test_rows_name_the_files_of_their_images(shared_dir):
 
 
 def test_images_that_are_no_files_have_no_path():
-    dataset = load_split("synthetic", "test", images=1)
+    dataset = load_split("synthetic", "test", max_images=1)
     assert "image_path" not in light_rows(dataset)[0]
     assert load_dataset_image(dataset.remove_columns("image"), 0) is None
 
