@@ -15,7 +15,7 @@ from page_parts import write_or_check
 
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
-from grounding_rewards.parsing.formats import MODELS_WITHOUT_FORMAT
+from grounding_rewards.parsing.formats import MODEL_TYPES, MODELS_WITHOUT_FORMAT, SOURCES
 from grounding_rewards.parsing.results import REASON_MEANINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
@@ -156,8 +156,8 @@ def row(fmt: BoxFormat) -> str:
     space = (
         fmt.space.meaning if not fmt.syntax.patches else f"cells of a {fmt.syntax.patches} × {fmt.syntax.patches} grid"
     )
-    types = ", ".join(f"`{name}`" for name in fmt.model_types) or "–"
-    said = fmt.source or "–"
+    types = ", ".join(f"`{name}`" for name in MODEL_TYPES.get(fmt.name, ())) or "–"
+    said = SOURCES.get(fmt.name, "–")
     return f"| `{fmt.name}` | {fmt.family} | {order} | {space} | {STRIPPED[fmt.stripped]} | {types} | {said} |"
 
 

@@ -75,8 +75,6 @@ class BoxFormat:
         no_finding: sentences of the user's own that state it as well.
         stripped: what is lost when special tokens are skipped in decoding: `nothing`, the `tags` (labels may run into
             the text around them), or the `boxes` themselves.
-        model_types: the `model_type` of transformers configurations whose models write this format.
-        source: where the family's own code or documentation says so.
     """
 
     name: str
@@ -93,8 +91,6 @@ class BoxFormat:
     negatives: tuple[str, ...] = ()
     no_finding: tuple[str, ...] = ()
     stripped: Literal["nothing", "tags", "boxes"] = "nothing"
-    model_types: tuple[str, ...] = ()
-    source: str = field(default="", repr=False, compare=False)
 
     @property
     def from_token_ids(self) -> bool:

@@ -22,7 +22,7 @@ _NAMES = (
 )
 _TOKENS = re.compile(
     # Told by its first letters, so that a text full of `<` costs little.
-    r"<(?=[|/｜]|(?i:to|fu|ob|in|im|zo|cr|se|sa|mi|lo|gr|co|st|en|tu|eo|pa|py|sp|ex))(?:"
+    r"<(?=/?[|｜][\w/▁]|/[a-zA-Z]|[tfoizcsmlgepTFOIZCSMLGEP][oubnmreailtypxOUBNMREAILTYPX])(?:"
     r"(?P<open>"
     rf"(?:start_(?=function_))?{_NAMES}(?![\w|-])[^<>{{}}\[\]]{{0,64}}>?|function=[^<>]{{0,64}}>"
     # Mini-o3; Kosmos-2 begins with the bare word. Thyme and DeepEyes ask by Python code.
@@ -53,33 +53,59 @@ _TOKENS = re.compile(
     r"|seed:eos>|SPECIAL_12>|end_of_turn>|end_of_utterance>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)(?:<(?:pad>|\|endoftext\|>))*"
     r")"
 )
-# Searched for only where the text may have them, as it may have many other words and brackets.
-_TOKENS_OR_WORDS = re.compile(
-    rf"{_TOKENS.pattern}"
-    # Mistral
-    r"|\[(?:(?P<inst>/?)INST\]|(?P<bracket>/?)(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])"
-    # MiniMax; Exaone
-    r"|\]~b\](?P<minimax>\w{1,16})|(?P<minimax_end>\[e~\[)"
-    r"|\[\|(?:(?P<exaone>system|user|assistant|tool)|(?P<exaone_end>endofturn))\|\]"
-    # Vicuna and its many heirs, in one line; others on lines of their own; LLaVA's first, Alpaca and theirs
-    r"|(?<!\S)(?P<capitals>USER|ASSISTANT):|(?m:^)(?P<speaker>User|Assistant|Human):"
-    r"|\#{2,4}[ ]?(?P<heading>User|Assistant|Human|Instruction|Response):"
-    # What is left of ChatML, Gemma's and Llama's marks where special tokens were taken out
-    r"|(?m:^)(?P<line>user|assistant|model|tool)[ \t]{0,4}\n|(?<=[^\w\s])(?P<glued>user|assistant)\n\n"
-    # Gemma 3's tools; older agents of Qwen
-    r"|```(?P<fence>tool_(?:code|call|output|result|response)s?)?"
-    r"|✿(?P<flower>FUNCTION|ARGS|RESULT|RETURN)✿:?"
-    # ReAct
-    r"|(?m:^)(?P<react>Thought|Action|Action Input|Observation|Final Answer|Answer)[ \t]?:"
+# Marks without `<`, and what a text with such a mark holds: each pattern is searched for only where it may be found, as
+# a text may have many other words and brackets. Without words of its own a pattern is told by its first character.
+_WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
+    (
+        (),
+        # Mistral
+        r"\[(?:(?P<inst>/?)INST\]|(?P<bracket>/?)(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])"
+        # MiniMax; Exaone
+        r"|\]~b\](?P<minimax>\w{1,16})|(?P<minimax_end>\[e~\[)"
+        r"|\[\|(?:(?P<exaone>system|user|assistant|tool)|(?P<exaone_end>endofturn))\|\]",
+    ),
+    (
+        ("USER", "ASSISTANT", "ser", "ssistant", "uman", "model", "tool"),
+        # Vicuna and its many heirs, in one line; others on lines of their own
+        r"(?<!\S)(?P<capitals>USER|ASSISTANT):|(?m:^)(?P<speaker>User|Assistant|Human):"
+        # What is left of ChatML, Gemma's and Llama's marks where special tokens were taken out
+        r"|(?m:^)(?P<line>user|assistant|model|tool)[ \t]{0,4}\n|(?<=[^\w\s])(?P<glued>user|assistant)\n\n",
+    ),
+    # LLaVA's first, Alpaca and theirs
+    (("##",), r"\#{2,4}(?=[ UAHIR])[ ]?(?P<heading>User|Assistant|Human|Instruction|Response):"),
+    (
+        (),
+        # Gemma 3's tools; older agents of Qwen; ReAct
+        r"```(?P<fence>tool_(?:code|call|output|result|response)s?)?|✿(?P<flower>FUNCTION|ARGS|RESULT|RETURN)✿:?"
+        r"|(?m:^)(?P<react>Thought|Action|Action Input|Observation|Final Answer|Answer)[ \t]?:",
+    ),
     # A call of Gemma 4, of Kimi and of LFM2 whose marks were taken out, and what the tool says
-    r"|(?P<bare>(?<![\w.])(?:(?:call|response):\w{1,64}\s?|functions\.\w{1,64}:\d{1,4}\s?)(?=\{))"
-    r"|(?P<python>(?:\[\s?)?(?<!\w)\w{0,32}(?:zoom|crop)\w{0,32}\((?=\s?\w{1,32}\s?=)[^()]{0,400}\)(?:\s?[\],])?)"
+    (
+        ("call:", "response:", "functions."),
+        r"(?P<bare>(?<![\w.])(?:(?:call|response):\w{1,64}\s?|functions\.\w{1,64}:\d{1,4}\s?)(?=\{))",
+    ),
+    (
+        ("zoom", "crop"),
+        r"(?P<python>(?:\[\s?)?(?<!\w)\w{0,32}(?:zoom|crop)\w{0,32}\((?=\s?\w{1,32}\s?=)[^()]{0,400}\)(?:\s?[\],])?)",
+    ),
     # A call without marks around it, as Llama, OpenAI, Anthropic and LangChain write it
-    r"|(?P<json>(?:\[\s{0,8})?"
-    r"""\{\s{0,8}(?:["']\w{1,16}["']\s{0,4}:\s{0,4}(?:["'][^"'\n]{0,64}["']|null|None|\d{1,9})\s{0,8},\s{0,8}){0,4}"""
-    r"""["'](?:(?:function|tool_calls|arguments|parameters|input|args|action_input|tool_input)["']\s{0,4}:\s{0,4}"""
-    r"""(?=[\[{"'])|tool(?:_name)?["']\s{0,4}:\s{0,4}["']))"""
+    (
+        ("{",),
+        r"(?P<json>(?:\[\s{0,8})?"
+        r"""\{\s{0,8}(?:["']\w{1,16}["']\s{0,4}:\s{0,4}(?:["'][^"'\n]{0,64}["']|null|None|\d{1,9})\s{0,8},\s{0,8}){0,4}"""
+        r"""["'](?:(?:function|tool_calls|arguments|parameters|input|args|action_input|tool_input)["']\s{0,4}:\s{0,4}"""
+        r"""(?=[\[{"'])|tool(?:_name)?["']\s{0,4}:\s{0,4}["']))""",
+    ),
 )
+
+
+@functools.cache
+def _tokens_or_words(held: tuple[bool, ...]) -> re.Pattern[str]:
+    """Every mark that a text may have which holds the words of these entries of `_WORDS`."""
+    patterns = (pattern for (_, pattern), one in zip(_WORDS, held, strict=True) if one)
+    return re.compile("|".join((_TOKENS.pattern, *patterns)))
+
+
 # A brace that counts, a string with those that do not, or the mark of a turn, which ends a call that is never closed.
 _BRACE = re.compile(
     r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|(?P<up>\{)|(?P<down>\})'
@@ -139,7 +165,10 @@ def last_turn(text: str) -> Turn:
     words = has_turn_words(text) or ("{" in text and _has_call_words(text))
     if "<" not in text and not words:
         return Turn(text)
-    pattern = _TOKENS_OR_WORDS if words else _TOKENS
+    pattern = _TOKENS
+    if words:
+        held = tuple(not any_of or any(word in text for word in any_of) for any_of, _ in _WORDS)
+        pattern = _tokens_or_words(held)
     started = _START_OF_TEXT.match(text)
     start = started.end() if started else 0
     if pattern.search(text, start) is None:
@@ -185,7 +214,8 @@ def moves_turn(words: str) -> bool:
         >>> moves_turn("nodule <tool_call>"), moves_turn("nodule < 5 mm")
         (True, False)
     """
-    return any(mark.lastgroup is not None for mark in _TOKENS_OR_WORDS.finditer(words))
+    pattern = _tokens_or_words((True,) * len(_WORDS))
+    return any(mark.lastgroup is not None for mark in pattern.finditer(words))
 
 
 @functools.lru_cache(maxsize=256)

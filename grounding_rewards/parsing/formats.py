@@ -59,10 +59,7 @@ _QWEN2_LAYOUT = Layout(
 )
 _TAGGED = Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>")
 _TAGGED_LISTS = Layout(
-    box=_LIST,
-    item="<ref>{label}</ref><box>[{boxes}]</box>",
-    bare_item="<box>[{boxes}]</box>",
-    between_boxes=", ",
+    box=_LIST, item="<ref>{label}</ref><box>[{boxes}]</box>", bare_item="<box>[{boxes}]</box>", between_boxes=", "
 )
 #: In Rex-Omni and LocateAnything every number is a token.
 _NUMBER_TOKENS = "<{0}><{1}><{2}><{3}>"
@@ -76,49 +73,12 @@ def _keys(first: str) -> tuple[str, ...]:
 BOX_FORMATS = {
     box_format.name: box_format
     for box_format in (
+        BoxFormat("qwen-vl", "Qwen-VL", ITEMS, _TAGGED, NORM1000, untagged_label="before", stripped="tags"),
+        BoxFormat("qwen2-vl", "Qwen2-VL", ITEMS, _QWEN2_LAYOUT, NORM1000, untagged_label="before", stripped="tags"),
         BoxFormat(
-            "qwen-vl",
-            "Qwen-VL",
-            ITEMS,
-            _TAGGED,
-            NORM1000,
-            untagged_label="before",
-            stripped="tags",
-            source="QwenLM/Qwen-VL: README.md, TUTORIAL.md",
+            "qwen2.5-vl", "Qwen2.5-VL, Qwen2.5-Omni, Rex-Thinker, MedGround-R1", JSON, _JSON_LAYOUT, RESIZED_PIXEL
         ),
-        BoxFormat(
-            "qwen2-vl",
-            "Qwen2-VL",
-            ITEMS,
-            _QWEN2_LAYOUT,
-            NORM1000,
-            untagged_label="before",
-            stripped="tags",
-            model_types=("qwen2_vl",),
-            source="QwenLM/Qwen3-VL: issue 866 (maintainer), read; ms-swift: templates/qwen.py, read",
-        ),
-        BoxFormat(
-            "qwen2.5-vl",
-            "Qwen2.5-VL, Qwen2.5-Omni, Rex-Thinker, MedGround-R1",
-            JSON,
-            _JSON_LAYOUT,
-            RESIZED_PIXEL,
-            model_types=("qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker"),
-            source="QwenLM/Qwen3-VL: issues 676, 866, 940 (maintainers), read; Omni: ms-swift, templates/qwen.py, read",
-        ),
-        BoxFormat(
-            "qwen3-vl",
-            "Qwen3-VL, Qwen3-Omni, Qwen3.5 to 3.8",
-            JSON,
-            _JSON_LAYOUT,
-            NORM1000,
-            model_types=(
-                *("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-                *("qwen3_omni_moe", "qwen3_omni_moe_thinker"),
-            ),
-            source="QwenLM/Qwen3-VL: issue 1486 (maintainer), read; cookbooks/2d_grounding.ipynb; "
-            "QwenLM/Qwen3.8-Flash-Next: issue 4 (maintainer), read; Omni: ms-swift, templates/qwen.py, read",
-        ),
+        BoxFormat("qwen3-vl", "Qwen3-VL, Qwen3-Omni, Qwen3.5 to 3.8", JSON, _JSON_LAYOUT, NORM1000),
         BoxFormat(
             "paligemma",
             "PaliGemma 1 and 2",
@@ -134,31 +94,11 @@ BOX_FORMATS = {
             largest=1023,
             untagged_label="after",
             negatives=("blank",),
-            model_types=("paligemma",),
-            source="google-research/big_vision: pp/proj/paligemma/segmentation.py (11eea57), read: round(v * 1023)",
         ),
         BoxFormat(
-            "gemini",
-            "Gemini 2 and 3, Gemma 4",
-            JSON,
-            _JSON_LAYOUT,
-            NORM1000,
-            order="yxyx",
-            keys=_keys("box_2d"),
-            model_types=("gemma4", "gemma4_unified"),
-            source="Vertex AI, bounding box detection, read; google-gemini/cookbook: Spatial_understanding.ipynb; "
-            "Gemma 4: huggingface/blog, gemma4.md (060165f), read",
+            "gemini", "Gemini 2 and 3, Gemma 4", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")
         ),
-        BoxFormat(
-            "medgemma-1.5",
-            "MedGemma 1.5",
-            JSON,
-            _JSON_LAYOUT,
-            NORM1000,
-            order="yxyx",
-            keys=_keys("box_2d"),
-            source="Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, read in a copy",
-        ),
+        BoxFormat("medgemma-1.5", "MedGemma 1.5", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")),
         BoxFormat(
             "florence-2",
             "Florence-2",
@@ -169,8 +109,6 @@ BOX_FORMATS = {
             untagged_label="before",
             negatives=("blank",),
             stripped="boxes",
-            model_types=("florence2",),
-            source="huggingface/transformers: processing_florence2.py (5.23.0), read",
         ),
         BoxFormat(
             "kosmos-2",
@@ -183,8 +121,6 @@ BOX_FORMATS = {
                 between_boxes="</delimiter_of_multi_objects/>",
             ),
             NORM1,
-            model_types=("kosmos-2",),
-            source="huggingface/transformers: processing_kosmos2.py (5.23.0), read",
         ),
         BoxFormat(
             "internvl",
@@ -195,18 +131,9 @@ BOX_FORMATS = {
             untagged_label="before",
             negatives=("zero_box",),
             stripped="tags",
-            model_types=("internvl", "internvl_chat"),
-            source="OpenGVLab/InternVL: evaluate_grounding.py (0355722), issue 1009 (maintainer), read",
         ),
         BoxFormat(
-            "all-seeing",
-            "All-Seeing v2",
-            ITEMS,
-            _TAGGED_LISTS,
-            PAD999,
-            untagged_label="before",
-            stripped="tags",
-            source="OpenGVLab/all-seeing: all-seeing-v2 README, eval_grounding.py, issue 10",
+            "all-seeing", "All-Seeing v2", ITEMS, _TAGGED_LISTS, PAD999, untagged_label="before", stripped="tags"
         ),
         BoxFormat(
             "deepseek-vl2",
@@ -222,8 +149,6 @@ BOX_FORMATS = {
             largest=999,
             untagged_label="before",
             stripped="tags",
-            model_types=("deepseek_vl_v2", "deepseek_ocr2"),
-            source="deepseek-ai/DeepSeek-VL2: serve/app_modules/utils.py (5266970), read: n / 999",
         ),
         BoxFormat(
             "glm-4v",
@@ -237,8 +162,6 @@ BOX_FORMATS = {
             ),
             NORM1000,
             stripped="tags",
-            model_types=("glm4v", "glm4v_moe", "glm46v"),
-            source="zai-org/GLM-V: README.md (6a66098), read; issues 114, 118",
         ),
         BoxFormat(
             "cogvlm",
@@ -249,7 +172,6 @@ BOX_FORMATS = {
             ),
             NORM999,
             largest=999,
-            source="THUDM/CogVLM: README.md, read: 000 to 999; its demonstration, grounding_parser.py, divides by 1000",
         ),
         BoxFormat(
             "minicpm-v",
@@ -259,8 +181,6 @@ BOX_FORMATS = {
             NORM1000,
             untagged_label="before",
             stripped="boxes",
-            model_types=("minicpmv", "minicpmo"),
-            source="OpenBMB/MiniCPM-V: issues 772, 982 (maintainers); OpenSQZ/MiniCPM-V-CookBook: issue 39, read",
         ),
         BoxFormat(
             "shikra",
@@ -276,7 +196,6 @@ BOX_FORMATS = {
             PAD1,
             decimals=3,
             untagged_label="before",
-            source="shikras/shikra: box_process_function.py",
         ),
         BoxFormat(
             "ferret",
@@ -285,17 +204,8 @@ BOX_FORMATS = {
             Layout(box=_LIST, item="{label} {boxes}", between_items=" and "),
             NORM1000,
             untagged_label="before",
-            source="apple/ml-ferret: conversation.py, eval/model_flickr.py",
         ),
-        BoxFormat(
-            "llava",
-            "LLaVA-1.5 and kin",
-            LISTS,
-            Layout(box=_LIST, between_items=", "),
-            PAD1,
-            decimals=2,
-            source="haotian-liu/LLaVA: issues 606, 623, 822 (users' analysis)",
-        ),
+        BoxFormat("llava", "LLaVA-1.5 and kin", LISTS, Layout(box=_LIST, between_items=", "), PAD1, decimals=2),
         BoxFormat(
             "radvlm",
             "RadVLM",
@@ -309,18 +219,8 @@ BOX_FORMATS = {
             ),
             NORM1,
             decimals=2,
-            source="uzh-dqbm-cmi/RadVLM: create_instructions.py, compute_metrics_tasks.py",
         ),
-        BoxFormat(
-            "chexagent",
-            "CheXagent-8b",
-            ITEMS,
-            _TAGGED,
-            NORM100,
-            untagged_label="before",
-            stripped="tags",
-            source="second hand: cfcmadlad/cxr-grounding-benchmark, README.md",
-        ),
+        BoxFormat("chexagent", "CheXagent-8b", ITEMS, _TAGGED, NORM100, untagged_label="before", stripped="tags"),
         BoxFormat(
             "chexagent-2",
             "CheXagent-2",
@@ -335,7 +235,6 @@ BOX_FORMATS = {
             NORM100,
             untagged_label="before",
             stripped="tags",
-            source="Stanford-AIMI/CheXagent: vindr_cxr.py, ms_cxr.py",
         ),
         BoxFormat(
             "maira-2",
@@ -351,7 +250,6 @@ BOX_FORMATS = {
             CROP100,
             largest=99,
             negatives=("unboxed_label",),
-            source="microsoft/maira-2: processing_maira2.py",
         ),
         BoxFormat(
             "locate-anything",
@@ -362,35 +260,20 @@ BOX_FORMATS = {
             largest=1000,
             untagged_label="before",
             stripped="boxes",
-            source="NVlabs/Eagle: Embodied/README.md, DATA_PREPARATION.md",
         ),
         BoxFormat(
             "rex-omni",
             "Rex-Omni",
             Syntax(tokens=("",)),
             _QWEN2_LAYOUT._replace(
-                box=_NUMBER_TOKENS,
-                between_boxes=",",
-                between_items=", ",
-                negative="<|box_start|>None<|box_end|>",
+                box=_NUMBER_TOKENS, between_boxes=",", between_items=", ", negative="<|box_start|>None<|box_end|>"
             ),
             NORM999,
             largest=999,
             untagged_label="before",
             stripped="boxes",
-            source="IDEA-Research/Rex-Omni: rex_omni/parser.py",
         ),
-        BoxFormat(
-            "ovis2.5",
-            "Ovis2.5",
-            ITEMS,
-            _TAGGED,
-            NORM1,
-            decimals=3,
-            untagged_label="before",
-            model_types=("ovis2_5",),
-            source="AIDC-AI/Ovis2.5 model card; its report, arXiv 2508.11737, metric 10",
-        ),
+        BoxFormat("ovis2.5", "Ovis2.5", ITEMS, _TAGGED, NORM1, decimals=3, untagged_label="before"),
         BoxFormat(
             "perceptron",
             "Perceptron Isaac and Mk1",
@@ -402,7 +285,6 @@ BOX_FORMATS = {
                 between_items=" ",
             ),
             NORM1000,
-            source="perceptron-ai SDK: tests of extract_points",
         ),
         BoxFormat(
             "seed-vl",
@@ -411,7 +293,6 @@ BOX_FORMATS = {
             Layout(box="<bbox>{0} {1} {2} {3}</bbox>"),
             NORM1000,
             untagged_label="before",
-            source="web-infra-dev/midscene: doubao.ts and its tests",
         ),
         BoxFormat(
             "molmoact2",
@@ -423,7 +304,6 @@ BOX_FORMATS = {
                 bare_item='<boxes coords="{boxes}"></boxes>',
             ),
             NORM1000,
-            source="second hand: programs that call allenai/MolmoAct2",
         ),
         BoxFormat(
             "kosmos-2.5",
@@ -437,8 +317,6 @@ BOX_FORMATS = {
             ),
             RESIZED_PIXEL,
             untagged_label="after",
-            model_types=("kosmos-2.5",),
-            source="huggingface/transformers: test_modeling_kosmos2_5.py",
         ),
         BoxFormat(
             "kimi-vl",
@@ -447,8 +325,6 @@ BOX_FORMATS = {
             _JSON_ANSWER._replace(answer="[{items}]", negative="[]"),
             NORM1,
             decimals=3,
-            model_types=("kimi_vl", "kimi_k25"),
-            source="second hand: MoonshotAI/Kimi-VL, issues 52, 56 (users), read; K2.5: programs that call it",
         ),
         BoxFormat(
             "lfm2-vl",
@@ -458,17 +334,8 @@ BOX_FORMATS = {
             NORM1,
             decimals=3,
             keys=_keys("bbox"),
-            model_types=("lfm2_vl",),
-            source="second hand: programs that call it (LibreYOLO: LibreVLM), read",
         ),
-        BoxFormat(
-            "vlm-r1",
-            "VLM-R1 on Qwen2.5-VL",
-            JSON,
-            _JSON_ANSWER,
-            RESIZED_PIXEL,
-            source="om-ai-lab/VLM-R1: issue 198 (maintainers), read; qwen_module.py, read in a copy",
-        ),
+        BoxFormat("vlm-r1", "VLM-R1 on Qwen2.5-VL", JSON, _JSON_ANSWER, RESIZED_PIXEL),
         BoxFormat(
             "visual-rft",
             "Visual-RFT on Qwen2-VL",
@@ -480,16 +347,8 @@ BOX_FORMATS = {
             ),
             NORM1000,
             keys=_keys("Position"),
-            source="Liuziyu77/Visual-RFT: issues 29, 203",
         ),
-        BoxFormat(
-            "seg-zero",
-            "Seg-Zero, VisionReasoner",
-            JSON,
-            _JSON_ANSWER,
-            SQUASH840,
-            source="dvlab-research/Seg-Zero: vision_reasoner_model.py",
-        ),
+        BoxFormat("seg-zero", "Seg-Zero, VisionReasoner", JSON, _JSON_ANSWER, SQUASH840),
         BoxFormat(
             "univg-r1",
             "UniVG-R1",
@@ -498,7 +357,6 @@ BOX_FORMATS = {
                 box=_CORNERS, between_items=", ", answer="<answer>{items}</answer>", negative="<answer>None</answer>"
             ),
             NORM1000,
-            source="AMAP-ML/UniVG-R1: issue 15",
         ),
         BoxFormat(
             "answer-list",
@@ -508,13 +366,7 @@ BOX_FORMATS = {
             NORM1,
             decimals=3,
         ),
-        BoxFormat(
-            "json",
-            "a base for formats of your own",
-            JSON,
-            _JSON_LAYOUT,
-            NORM1000,
-        ),
+        BoxFormat("json", "a base for formats of your own", JSON, _JSON_LAYOUT, NORM1000),
         BoxFormat(
             "brackets",
             "a base for formats of your own",
@@ -524,6 +376,65 @@ BOX_FORMATS = {
             untagged_label="before",
         ),
     )
+}
+
+#: The `model_type` of transformers configurations whose models write a format.
+MODEL_TYPES = {
+    "qwen2-vl": ("qwen2_vl",),
+    "qwen2.5-vl": ("qwen2_5_vl", "qwen2_5_omni", "qwen2_5_omni_thinker"),
+    "qwen3-vl": ("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", "qwen3_omni_moe", "qwen3_omni_moe_thinker"),
+    "paligemma": ("paligemma",),
+    "gemini": ("gemma4", "gemma4_unified"),
+    "florence-2": ("florence2",),
+    "kosmos-2": ("kosmos-2",),
+    "internvl": ("internvl", "internvl_chat"),
+    "deepseek-vl2": ("deepseek_vl_v2", "deepseek_ocr2"),
+    "glm-4v": ("glm4v", "glm4v_moe", "glm46v"),
+    "minicpm-v": ("minicpmv", "minicpmo"),
+    "ovis2.5": ("ovis2_5",),
+    "kosmos-2.5": ("kosmos-2.5",),
+    "kimi-vl": ("kimi_vl", "kimi_k25"),
+    "lfm2-vl": ("lfm2_vl",),
+}
+#: Where a family's own code or documentation says so.
+SOURCES = {
+    "qwen-vl": "QwenLM/Qwen-VL: README.md, TUTORIAL.md",
+    "qwen2-vl": "QwenLM/Qwen3-VL: issue 866 (maintainer), read; ms-swift: templates/qwen.py, read",
+    "qwen2.5-vl": "QwenLM/Qwen3-VL: issues 676, 866, 940 (maintainers), read; Omni: ms-swift, templates/qwen.py, read",
+    "qwen3-vl": "QwenLM/Qwen3-VL: issue 1486 (maintainer), read; cookbooks/2d_grounding.ipynb; "
+    "QwenLM/Qwen3.8-Flash-Next: issue 4 (maintainer), read; Omni: ms-swift, templates/qwen.py, read",
+    "paligemma": "google-research/big_vision: pp/proj/paligemma/segmentation.py (11eea57), read: round(v * 1023)",
+    "gemini": "Vertex AI, bounding box detection, read; google-gemini/cookbook: Spatial_understanding.ipynb; "
+    "Gemma 4: huggingface/blog, gemma4.md (060165f), read",
+    "medgemma-1.5": "Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, read in a copy",
+    "florence-2": "huggingface/transformers: processing_florence2.py (5.23.0), read",
+    "kosmos-2": "huggingface/transformers: processing_kosmos2.py (5.23.0), read",
+    "internvl": "OpenGVLab/InternVL: evaluate_grounding.py (0355722), issue 1009 (maintainer), read",
+    "all-seeing": "OpenGVLab/all-seeing: all-seeing-v2 README, eval_grounding.py, issue 10",
+    "deepseek-vl2": "deepseek-ai/DeepSeek-VL2: serve/app_modules/utils.py (5266970), read: n / 999",
+    "glm-4v": "zai-org/GLM-V: README.md (6a66098), read; issues 114, 118",
+    "cogvlm": "THUDM/CogVLM: README.md, read: 000 to 999; its demonstration, grounding_parser.py, divides by 1000",
+    "minicpm-v": "OpenBMB/MiniCPM-V: issues 772, 982 (maintainers); OpenSQZ/MiniCPM-V-CookBook: issue 39, read",
+    "shikra": "shikras/shikra: box_process_function.py",
+    "ferret": "apple/ml-ferret: conversation.py, eval/model_flickr.py",
+    "llava": "haotian-liu/LLaVA: issues 606, 623, 822 (users' analysis)",
+    "radvlm": "uzh-dqbm-cmi/RadVLM: create_instructions.py, compute_metrics_tasks.py",
+    "chexagent": "second hand: cfcmadlad/cxr-grounding-benchmark, README.md",
+    "chexagent-2": "Stanford-AIMI/CheXagent: vindr_cxr.py, ms_cxr.py",
+    "maira-2": "microsoft/maira-2: processing_maira2.py",
+    "locate-anything": "NVlabs/Eagle: Embodied/README.md, DATA_PREPARATION.md",
+    "rex-omni": "IDEA-Research/Rex-Omni: rex_omni/parser.py",
+    "ovis2.5": "AIDC-AI/Ovis2.5 model card; its report, arXiv 2508.11737, metric 10",
+    "perceptron": "perceptron-ai SDK: tests of extract_points",
+    "seed-vl": "web-infra-dev/midscene: doubao.ts and its tests",
+    "molmoact2": "second hand: programs that call allenai/MolmoAct2",
+    "kosmos-2.5": "huggingface/transformers: test_modeling_kosmos2_5.py",
+    "kimi-vl": "second hand: MoonshotAI/Kimi-VL, issues 52, 56 (users), read; K2.5: programs that call it",
+    "lfm2-vl": "second hand: programs that call it (LibreYOLO: LibreVLM), read",
+    "vlm-r1": "om-ai-lab/VLM-R1: issue 198 (maintainers), read; qwen_module.py, read in a copy",
+    "visual-rft": "Liuziyu77/Visual-RFT: issues 29, 203",
+    "seg-zero": "dvlab-research/Seg-Zero: vision_reasoner_model.py",
+    "univg-r1": "AMAP-ML/UniVG-R1: issue 15",
 }
 
 #: What a mapping may change in the format that its `syntax` names.
@@ -616,7 +527,7 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
     # As JSON, which is YAML too: what a log names can be read wherever the package runs.
     declared = {field: given[field] for field in ("syntax", *_DECLARABLE) if field in given}
     name = json.dumps(declared, ensure_ascii=False, default=str)
-    return replace(base, name=name, model_types=(), source="", **changes)
+    return replace(base, name=name, **changes)
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -750,7 +661,7 @@ def box_format_for_model_type(model_type: str) -> str:
         >>> box_format_for_model_type("qwen2_5_vl")
         'qwen2.5-vl'
     """
-    names = {known: fmt.name for fmt in BOX_FORMATS.values() for known in fmt.model_types}
+    names = {known: name for name, own in MODEL_TYPES.items() for known in own}
     if model_type in names:
         return names[model_type]
     known = MODELS_WITHOUT_FORMAT.get(model_type)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from grounding_rewards.parsing.conversation import has_turn_words, last_turn, moves_turn
+from grounding_rewards.parsing.results import MAX_CHARACTERS
 
 
 def _any_case(pattern: str) -> str:
@@ -22,7 +23,7 @@ _ANSWER = _any_case("answer")
 _THINKING = _any_case("(?:th(?:ink(?:ing)?|ought)|reasoning|analysis|(?:seed:|mm:|longcat_)think)")
 _TAG = re.compile(
     # Told by its first three letters, so that a text full of `<` costs little.
-    r"<(?=/?[|acmlrstuALMRST])"
+    r"<(?=/?[acmlrstuALMRST]|\|[SEbcit])"
     r"(?=/?(?:[aA][nN][aAsS]|[lL][oO][nN]|[mM][mM]:|[rR][eE][aA]|[sS][eE][eE]|[tT][hH][iIoO])"
     r"|cha|unu|\|(?:STA|END|beg|cha|end|inn|thi))(?:"
     rf"(?:(?P<answer>{_ANSWER})|(?P<thinking>{_THINKING})"
@@ -95,6 +96,20 @@ class Marks(NamedTuple):
     unopened: bool
 
 
+#: Of a longer text only so much of its end is searched for marks, beside the first `MAX_CHARACTERS`.
+_MAX_END = 2**15
+
+
+def _without_middle(text: str) -> str:
+    """An endless text without its middle: the marks at its beginning and at its end decide what counts.
+
+    A generation that loops costs time in proportion to its length otherwise, and patterns of marks are slow. Thinking
+    that is open at the beginning stays open unless the end closes it, and an answer at the end is read.
+    """
+    kept = MAX_CHARACTERS + _MAX_END
+    return text if len(text) <= kept else f"{text[:MAX_CHARACTERS]}\n{text[-_MAX_END:]}"
+
+
 def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> Answer:
     """The part of a completion that counts.
 
@@ -116,6 +131,7 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         >>> find_answer("<tool_call>[1, 2, 3, 4]</tool_call>[5, 6, 7, 8]").text
         '[5, 6, 7, 8]'
     """
+    completion = _without_middle(completion)
     if bare := _BARE_CHANNEL.match(completion):
         thinking, final, completion = completion.partition(_BARE_FINAL)
         if not final and scope != "all":
@@ -176,6 +192,7 @@ def thinking_state(completion: str) -> str:
         >>> thinking_state("a draft</think>[]"), thinking_state("<think>a draft"), thinking_state("[]")
         ('unopened', 'unclosed', 'none')
     """
+    completion = _without_middle(completion)
     if "<" not in completion and not has_rare_marks(completion):
         return "none"
     marks = _find_marks(completion)

@@ -485,7 +485,7 @@ def _declaration(fmt: BoxFormat, reading: Reading) -> str:
 
 def _as_read(fmt: BoxFormat) -> BoxFormat:
     """The format without what plays no part in reading."""
-    return replace(fmt, name="", family="", decimals=0, model_types=(), keys=tuple(sorted(fmt.keys)))
+    return replace(fmt, name="", family="", decimals=0, keys=tuple(sorted(fmt.keys)))
 
 
 def _fit_to_references(sample: _Sample, declared: Reading) -> tuple[Reading | None, float, float]:

@@ -19,6 +19,7 @@ from grounding_rewards.parsing import (
     parse_boxes,
     read_boxes,
 )
+from grounding_rewards.parsing.formats import SOURCES
 from grounding_rewards.parsing.results import MAX_BOXES
 from grounding_rewards.parsing.scope import moves_answer
 from tests.parsing import adversarial
@@ -353,7 +354,7 @@ def test_a_megabyte_of_anything_is_read(name):
 
 
 def test_every_family_has_its_source():
-    assert [name for name in FORMATS if not get_box_format(name).source] == ["answer-list", "json", "brackets"]
+    assert [name for name in FORMATS if name not in SOURCES] == ["answer-list", "json", "brackets"]
 
 
 # families of the collected completions -> their format
