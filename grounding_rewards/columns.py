@@ -255,10 +255,11 @@ def _box_rows(rows: Sequence[Any], place: _Place) -> BoxBatch:
     """The boxes of a column, checked."""
     try:
         lengths = [len(row) for row in rows]
-        if any(isinstance(box, str) or len(box) != 4 for row in rows for box in row):
+        boxes = list(chain.from_iterable(rows))
+        # Four letters are no box.
+        if any(issubclass(kind, str) for kind in set(map(type, boxes))) or set(map(len, boxes)) - {4}:
             raise ValueError
-        numbers = chain.from_iterable(chain.from_iterable(rows))
-        flat = np.fromiter(numbers, dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
+        flat = np.fromiter(chain.from_iterable(boxes), dtype=np.float64, count=4 * sum(lengths)).reshape(-1, 4)
     except (TypeError, ValueError):
         raise ValueError(_bad_boxes(rows, place)) from None
     counts = np.array(lengths, dtype=np.int64)

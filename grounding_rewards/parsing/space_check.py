@@ -233,7 +233,7 @@ class SpaceWatcher:
 
 
 class _Watched:
-    """What was seen of one format; looked at after 4, 8, 12, 18, … images, and dropped when nothing is left to
+    """What was seen of one format; looked at after 4, 8, 16, 32, … images, and dropped when nothing is left to
     learn."""
 
     def __init__(self, fmt: BoxFormat) -> None:
@@ -257,7 +257,8 @@ class _Watched:
         if self.done or not (is_last or len(self._images) >= self._next_look):
             return None
         check = _compare([answer for answers in self._images.values() for answer in answers], self._fmt)
-        self._next_look = len(self._images) + max(4, len(self._images) // 2)
+        # A look takes as long as hundreds of completions alone.
+        self._next_look = 2 * len(self._images)
         self.done = is_last or check.likely is not None
         if self.done:
             self._images.clear()

@@ -16,6 +16,8 @@ from grounding_rewards.parsing.scope import thinking_state
 # Fewer completions prove nothing: a model may forget its opening mark now and then.
 _FEWEST_UNOPENED, _FEWEST_UNCLOSED = 4, 64
 _MOST_WATCHED = 4096
+# Completions that come alone are looked at so many at a time: looking takes longer than to wait.
+_TOGETHER = 64
 
 
 def count_thinking(texts: Iterable[str]) -> Counter[str]:
@@ -66,13 +68,14 @@ class ThinkingWatcher:
     Example:
         >>> watcher = ThinkingWatcher()
         >>> watcher.watch(["hm</think>[]"] * 3 + ["hm"], prompt_opens_thinking=False)
-        >>> watcher.watch(["hm</think>[]"], prompt_opens_thinking=False)[:40]
-        '4 of 5 completions close a thinking that'
+        >>> watcher.watch(["hm</think>[]", "hm"], prompt_opens_thinking=False)[:40]
+        '4 of 6 completions close a thinking that'
         >>> watcher.watch(["hm</think>[]"], prompt_opens_thinking=False)
     """
 
     def __init__(self) -> None:
         self._states: Counter[str] = Counter()
+        self._waiting: list[str] = []
         self._done = False
         # Trainers score in many threads.
         self._lock = threading.Lock()
@@ -84,9 +87,14 @@ class ThinkingWatcher:
     def watch(self, texts: Iterable[str], *, prompt_opens_thinking: bool) -> str | None:
         """Take a batch into account; returns what is suspect, the first time."""
         with self._lock:
+            before = len(self._waiting)
             if self._done:
                 return None
-            self._states += count_thinking(texts)
+            self._waiting += texts
+            if len(self._waiting) < min(before + 2, _TOGETHER):
+                return None
+            self._states += count_thinking(self._waiting)
+            self._waiting.clear()
             found = thinking_suspicion(self._states, prompt_opens_thinking=prompt_opens_thinking)
             self._done = found is not None or self._states.total() >= _MOST_WATCHED
         return found

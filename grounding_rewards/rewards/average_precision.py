@@ -131,7 +131,7 @@ def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
     """The predictions, (b, n), ranked highest first; None where they are in that order already."""
     if ranking in ("emission", "tied"):
         return None
-    keys = batch.best_iou if ranking == "iou" else batch.scores
+    keys = batch.every_iou.max(axis=2) if ranking == "iou" else batch.scores
     return np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
 
 

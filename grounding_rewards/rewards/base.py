@@ -90,14 +90,14 @@ class MatchedBatch(_Matched):
     """What a reward is made of.
 
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
-    0: the IoU, unless the reward says otherwise, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for boxes
-    whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
+    0: the IoU, unless the reward says otherwise, ``every_iou`` (b, n, m) that with each ground truth, 0 for boxes whose
+    labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
     """
 
     pred: Boxes
     gt: Boxes
     overlap: Array
-    best_iou: Array
+    every_iou: Array
     scores: Array
 
     @property
@@ -495,7 +495,7 @@ class BoxReward(ABC):
             matched=matched,
             iou=iou_of_matches,
             overlap=iou_of_matches if overlap is iou else _of_matches(overlap, matched),
-            best_iou=iou.max(axis=2),
+            every_iou=iou,
             scores=pad(scores, pred.counts, rows),
             ignored=ignored,
             pred_labels=pred_labels,
@@ -570,6 +570,9 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
     Sorted by the number of predictions, so that one very long completion does not pad the others.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
+    if 0 < len(rows) * int(n.max(initial=0)) * int(m.max(initial=0)) <= _CELLS:
+        yield rows
+        return
     rows = rows[np.argsort(n[rows], kind="stable")]
     start = 0
     while start < len(rows):
