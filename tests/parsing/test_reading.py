@@ -345,12 +345,33 @@ def _seconds(text, fmt):
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("name", ["qwen2-vl", "qwen3-vl", "florence-2"])
-def test_a_megabyte_of_anything_is_read(name):
+def test_a_megabyte_of_anything_is_read():
     for pattern, text in adversarial.texts("[", 1_000_000).items():
-        raw = read_boxes(text, get_box_format(name))
+        raw = read_boxes(text, get_box_format("qwen3-vl"))
         assert raw.status in STATUSES, pattern
         assert len(raw.labels) <= MAX_BOXES, pattern
+
+
+HM, ITEM, LAST = "hm " * 100_000, '{"bbox_2d": [1, 2, 3, 4]}', '[{"bbox_2d": [5, 6, 7, 8]}]'
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "coords", "rejected"),
+    [
+        # what an endless text begins and ends with decides
+        (f"<think>{HM}</think>{LAST}", "boxes", [5, 6, 7, 8], {}),
+        (f"{HM}<answer>{LAST}</answer>", "boxes", [5, 6, 7, 8], {}),
+        (f"{HM}</think>[]", "empty", [], {}),
+        (f"<think>{HM}{LAST}", "truncated", [], {}),
+        (f"{HM}{LAST}", "unparseable", [], {"too_long": 1}),
+        (f"{LAST}{HM}", "boxes", [5, 6, 7, 8], {"too_long": 1}),
+        (f"<|im_end|>{HM}<|im_start|>assistant\n{LAST}", "boxes", [5, 6, 7, 8], {}),
+        (f"[{', '.join([ITEM] * 20_000)}]", "boxes", [1, 2, 3, 4] * (MAX_BOXES - 1), {"too_many_boxes": 1, "too_long": 1}),
+    ],
+)
+def test_an_endless_text(text, status, coords, rejected):
+    raw = read_boxes(text, get_box_format("qwen3-vl"))
+    assert (raw.status, raw.coords, raw.rejected) == (status, coords, rejected)
 
 
 def test_every_family_has_its_source():

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
@@ -347,6 +347,7 @@ _raw = st.lists(_coordinate, min_size=4, max_size=20).map(
 )
 
 
+@settings(max_examples=20)
 @given(
     st.lists(_raw, max_size=14),
     st.sampled_from(sorted(SPACES)),

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
@@ -117,6 +117,7 @@ BIG = (
 )
 
 
+@settings(max_examples=25)
 @given(st.lists(answered_images(), min_size=1, max_size=4), BOX_REWARDS, READERS, st.sampled_from(["zero", "empty"]))
 def test_alone_and_in_a_batch_a_completion_is_the_same(images, box_reward, readers, on_unparseable):
     reward = gr.get_reward("R3", box_format=PIXELS, readers=readers)

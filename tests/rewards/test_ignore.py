@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
@@ -129,6 +129,7 @@ def score(reward, pred, gt, ignore, scores):
 CONFIDENCES = st.lists(st.sampled_from([0.1, 0.5, 0.9, np.nan]), min_size=6, max_size=6)
 
 
+@settings(max_examples=25)
 @given(box_lists(), valid_box_lists(), valid_box_lists(max_size=3), valid_box_lists(1, 1), CONFIDENCES)
 def test_another_region_never_lowers_a_reward(pred, gt, ignore, more, scores):
     for reward in EVERY:
@@ -139,6 +140,7 @@ def test_another_region_never_lowers_a_reward(pred, gt, ignore, more, scores):
         assert after.matched.tolist() == before.matched.tolist()
 
 
+@settings(max_examples=25)
 @given(box_lists(), valid_box_lists(), CONFIDENCES)
 def test_a_region_far_from_all_boxes_changes_nothing(pred, gt, scores):
     for reward in EVERY:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
@@ -157,6 +157,7 @@ def test_synonyms_of_exact_labels_are_exact(image, name):
     assert exact == synonyms
 
 
+@settings(max_examples=25)
 @given(st.lists(st.tuples(images(), valid_box_lists(max_size=2)), max_size=5), st.booleans())
 def test_a_batch_gives_the_single_scores(rows, per_label):
     reward = gr.get_reward("R1", label_matching="exact", per_label=per_label)
