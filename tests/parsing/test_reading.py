@@ -366,7 +366,12 @@ HM, ITEM, LAST = "hm " * 100_000, '{"bbox_2d": [1, 2, 3, 4]}', '[{"bbox_2d": [5,
         (f"{HM}{LAST}", "unparseable", [], {"too_long": 1}),
         (f"{LAST}{HM}", "boxes", [5, 6, 7, 8], {"too_long": 1}),
         (f"<|im_end|>{HM}<|im_start|>assistant\n{LAST}", "boxes", [5, 6, 7, 8], {}),
-        (f"[{', '.join([ITEM] * 20_000)}]", "boxes", [1, 2, 3, 4] * (MAX_BOXES - 1), {"too_many_boxes": 1, "too_long": 1}),
+        (
+            f"[{', '.join([ITEM] * 20_000)}]",
+            "boxes",
+            [1, 2, 3, 4] * (MAX_BOXES - 1),
+            {"too_many_boxes": 1, "too_long": 1},
+        ),
     ],
 )
 def test_an_endless_text(text, status, coords, rejected):
