@@ -305,6 +305,7 @@ def rank_boxes(
     return RankedImages(by_label, len(images), tuple(iou_thresholds), ranking, divided_by)
 
 
+@lru_cache(maxsize=1 << 14)
 def label_name(label: str | None, label_matching: str) -> str:
     """What a label is called where labels are compared; empty for none.
 
@@ -322,13 +323,10 @@ def label_name(label: str | None, label_matching: str) -> str:
     check_word("label_matching", label_matching, LABEL_MATCHING)
     if label_matching == "ignore" or not label:
         return ""
-    return _finding(label) if label_matching == "synonyms" else LABEL_RULES[label_matching](label)[0]
-
-
-@lru_cache(maxsize=16384)
-def _finding(label: str) -> str:
-    """The name in the vocabulary; with its side for parts of the chest, where each side is a thing of its own."""
+    if label_matching == "exact":
+        return LABEL_RULES["exact"](label)[0]
     finding = normalize_label(label)
+    # With its side for parts of the chest, where each side is a thing of its own.
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
