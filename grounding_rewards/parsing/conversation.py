@@ -12,7 +12,7 @@ import re
 from typing import NamedTuple
 
 #: Marks of turns and tools that one completion may have.
-MAX_MARKS = 10_000
+MAX_MARKS = 5_000
 
 # Tags around what is asked of a tool and around what it says, in any case; the rest of a name tells which, `_is_told`.
 _NAMES = (

@@ -23,7 +23,7 @@ _ANSWER = _any_case("answer")
 _THINKING = _any_case("(?:th(?:ink(?:ing)?|ought)|reasoning|analysis|(?:seed:|mm:|longcat_)think)")
 _TAG = re.compile(
     # Told by its first three letters, so that a text full of `<` costs little.
-    r"<(?=/?[acmlrstuALMRST]|\|[SEbcit])"
+    r"<(?=/?[acmlrstuALMRST]|\|[SEbceit])"
     r"(?=/?(?:[aA][nN][aAsS]|[lL][oO][nN]|[mM][mM]:|[rR][eE][aA]|[sS][eE][eE]|[tT][hH][iIoO])"
     r"|cha|unu|\|(?:STA|END|beg|cha|end|inn|thi))(?:"
     rf"(?:(?P<answer>{_ANSWER})|(?P<thinking>{_THINKING})"
