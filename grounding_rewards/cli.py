@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-import argparse
+import difflib
 import importlib
 import io
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import say
 
-#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, `EXAMPLES`,
-#: `add_arguments` and `run`.
+if TYPE_CHECKING:
+    from cyclopts import App, CycloptsError
+
+#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, `EXAMPLES` and `run`,
+#: whose signature and docstring are the options. `command_app` makes the parser.
 COMMANDS = {
+    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "inspect": "what a log of completions says, and whether its coordinate space is right",
     "prepare": "a downloaded dataset to a checked folder that trains",
     "doctor": "what is wrong with a dataset, before it costs a run",
@@ -34,10 +38,9 @@ COMMANDS = {
     "export": "an evaluation for other tools: COCO, CVAT, DICOM SR, a model card",
 }
 
-#: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
-#: parser reads them, from YAML files too, and is slow to load.
+#: Commands whose `run` takes the words after the command: their options are all of TRL's, whose own parser reads them,
+#: from YAML files too, and is slow to load.
 TRAINING = {
-    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
 }
@@ -47,7 +50,7 @@ _PATIENCE = 3.0
 
 _GOES_ON = {
     **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
-    **dict.fromkeys(TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
+    **dict.fromkeys(("demo", *TRAINING), "; --resume_from_checkpoint last goes on from the last checkpoint"),
 }
 
 #: The extra that brings a library; the others come with `train`.
@@ -73,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _command(words)()
+        return _run(words)
     except KeyboardInterrupt:
         print(f"interrupted{_GOES_ON.get(words[0], '')}", file=sys.stderr)
         return 130
@@ -83,25 +86,76 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
 
 
-def _command(words: list[str]) -> Callable[[], int]:
-    """What runs the command that the words ask for; of all commands, only its module is imported."""
-    name = words[0] if words else None
+def _run(words: list[str]) -> int:
+    """Run the command that the words ask for; of all commands, only its module is imported."""
+    name, given = (words[0], words[1:]) if words else ("", [])
     if name in TRAINING:
-        return lambda: _module(name).run(words[1:])
-    parser = argparse.ArgumentParser(
-        prog="grounding-rewards",
-        description="Rewards for vision-language models that answer with boxes.",
-        epilog="`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.",
+        return int(_module(name).run(given))
+    if name in ("-h", "--help"):
+        print("usage: grounding-rewards COMMAND ...\n\nRewards for vision-language models that answer with boxes.\n")
+        for command, summary in {**TRAINING, **COMMANDS}.items():
+            print(f"  {command:<10}  {summary}")
+        print("\n`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.")
+        return 0
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
+        raise ValueError(f"Expected a command, got {name or 'none'}. Try grounding-rewards {near[0]}.")
+    from cyclopts import CycloptsError
+
+    app = command_app(name)
+    if "--help" in given or "-h" in given:
+        from rich.console import Console
+
+        print(_module(name).__doc__)
+        # A log has no edge to fold lines at.
+        app.help_print([], console=console if (console := Console()).is_terminal else Console(width=120))
+        print(_module(name).EXAMPLES)
+        return 0
+    try:
+        function, bound, _ = app.parse_args(given)
+    except CycloptsError as error:
+        raise ValueError(f"{_sentence(error)} See grounding-rewards {name} --help.") from None
+    return int(function(*bound.args, **bound.kwargs))
+
+
+def command_app(name: str) -> App:
+    """The parser of a command: its `run`, whose signature and docstring say the options, types, defaults and help."""
+    from cyclopts import App, Parameter
+
+    app = App(
+        name=f"grounding-rewards {name}",
+        help="",
+        help_flags=(),
+        version_flags=(),
+        help_format="plaintext",
+        help_formatter="plain",
+        default_parameter=Parameter(negative=(), consume_multiple=True, show_default=_shown_default),
+        print_error=False,
+        exit_on_error=False,
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for other, summary in {**TRAINING, **COMMANDS}.items():
-        command = commands.add_parser(other, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
-        if other == name:
-            asked = _module(name)
-            command.description, command.epilog = asked.__doc__, asked.EXAMPLES
-            asked.add_arguments(command)
-    options = parser.parse_args(words)
-    return lambda: asked.run(options)
+    app.default(_module(name).run)
+    return app
+
+
+def _shown_default(value: Any) -> str | None:
+    if value is None or value is False or value == ():
+        return None
+    return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _sentence(error: CycloptsError) -> str:
+    """What is wrong with the words of a command line, as all errors are written here."""
+    from cyclopts import CoercionError, MissingArgumentError
+
+    option = error.argument.name if error.argument is not None else ""
+    if isinstance(error, MissingArgumentError):
+        return f"Expected {option}, got none."
+    if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
+        choices = error.argument.get_choices()
+        kinds = str(error.target_type)
+        wanted = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
+        return f"Expected {' or '.join(choices) if choices else wanted} for {option}, got {error.token.value!r}."
+    return f"Expected its own arguments for the command, got others. {error}"
 
 
 def _module(name: str) -> Any:

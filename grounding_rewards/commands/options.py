@@ -1,0 +1,77 @@
+"""Options that several commands take, each with its type and help."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
+
+
+def option(help: str, name: str | None = None, repeated: bool = False) -> Parameter:
+    """The help of an option, its name where that is no name in Python, and whether it is given once for each value."""
+    return Parameter(help=help, name=name, consume_multiple=not repeated)
+
+
+AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
+BadRows = Annotated[
+    Literal["refuse", "drop"],
+    option("images that cannot be right, such as one with a box outside it: name them all and end, or go on without "),
+]
+BoxFormat = Annotated[
+    str | None,
+    option("how the model writes boxes: a name, or a mapping as in a configuration; default: what the data say"),
+]
+Json = Annotated[Path | None, option("write every number there, without any text or image")]
+MaxImages = Annotated[int | None, option("the first so many; default: all")]
+Reward = Annotated[str, option("R1 … R5, soft_f1, or a dotted path")]
+Rewards = Annotated[
+    list[str],
+    option(
+        "R1 … R5, soft_f1, a control such as random, a dotted path, or one of them with parameters: "
+        "R3:iou_threshold=0.3,beta=1"
+    ),
+]
+RewardKwargs = Annotated[
+    str | None, option("""parameters in JSON, such as '{"iou_threshold": 0.4}'; of several rewards also a list""")
+]
+SourceOption = Annotated[
+    list[str],
+    option("NAME=VALUE, an option of the source, may be repeated: see grounding-rewards prepare --help", repeated=True),
+]
+TextColumn = Annotated[str | None, option("column of the log with the completions")]
+Backend = Annotated[
+    Literal["transformers", "vllm", "auto"],
+    option("what runs the model; auto is vLLM where it is installed and there is a GPU"),
+]
+LabelMatching = Literal["ignore", "exact", "synonyms"]
+Shard = Annotated[
+    str | None, option("K/N: do share K of N, counted from 1, and leave it as a part; for the tasks of a SLURM array")
+]
+Join = Annotated[bool, option("instead: put the parts of all shares together")]
+Pixels = Annotated[float | None, option("in pixels, of images that state none")]
+ResizedPixels = Annotated[float | None, option("in pixels, of the image that the model saw, for formats in its pixels")]
+
+
+def stated_sizes(
+    width: float | None = None,
+    height: float | None = None,
+    resized_width: float | None = None,
+    resized_height: float | None = None,
+) -> dict[str, float | None]:
+    """Sizes of images that state none, by column.
+
+    Raises:
+        ValueError: one is no positive number of pixels.
+    """
+    sizes = dict(zip(SIZE_COLUMNS, (width, height, resized_width, resized_height), strict=True))
+    for name, value in sizes.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise ValueError(
+                f"Expected a positive number of pixels for --{name.replace('_', '-')}, got {value:g}. "
+                "Give the side of an image."
+            )
+    return sizes
