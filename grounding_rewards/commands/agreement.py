@@ -7,11 +7,10 @@ reader drew; the shares say how many drew it.
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_reader_option, output_console, write_json
+from grounding_rewards.commands.console import output_console, write_json
+from grounding_rewards.commands.options import Json, SourceOption
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.report.tables import metric_cell, plain_table
 from grounding_rewards.sources import get_reader
@@ -24,32 +23,30 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards agreement`."""
-    parser.add_argument("dataset", help="name of a reader, such as vindr-cxr")
-    parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
-    parser.add_argument("--split", metavar="NAME", help="one split; default: all")
-    add_reader_option(parser)
-    parser.add_argument(
-        "--iou",
-        type=float,
-        nargs="+",
-        default=list(IOU_THRESHOLDS),
-        metavar="IOU",
-        help="thresholds from which two boxes agree; default: 0.4 0.5",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics")
+def run(
+    dataset: str,
+    /,
+    *,
+    root: str,
+    split: str | None = None,
+    option: SourceOption = (),
+    iou: tuple[float, ...] = IOU_THRESHOLDS,
+    json: Json = None,
+) -> int:
+    """Print how well the readers of a dataset agree.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print how well the readers of a dataset agree."""
-    reader = get_reader(arguments.dataset)
-    options = reader_options(reader, arguments.option)
-    images = reader(arguments.root, split=arguments.split, **options)
-    agreement = measure_agreement(images, iou_thresholds=arguments.iou)
-    if arguments.json is not None:
-        write_json(arguments.json, agreement.as_json())
-    output_console(140).print(_agreement_table(agreement, arguments.dataset))
+    Args:
+        dataset: name of a source, such as vindr-cxr
+        root: folder of the dataset
+        split: one split; default: all
+        iou: thresholds from which two boxes agree
+    """
+    reader = get_reader(dataset)
+    images = reader(root, split=split, **reader_options(reader, option))
+    agreement = measure_agreement(images, iou_thresholds=iou)
+    if json is not None:
+        write_json(json, agreement.as_json())
+    output_console(140).print(_agreement_table(agreement, dataset))
     return 0
 
 

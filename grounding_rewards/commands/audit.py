@@ -10,18 +10,15 @@ own box format, so what is judged is what a trainer would see.
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.audit.play import Audit, audit
 from grounding_rewards.commands.console import (
-    add_allow_outside,
-    add_rewards,
     final_reward,
     names_and_parameters,
     output_console,
@@ -29,6 +26,7 @@ from grounding_rewards.commands.console import (
     word_of,
     write_json,
 )
+from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, RewardKwargs, Rewards
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
@@ -41,48 +39,34 @@ EXAMPLES = """\
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1
   grounding-rewards audit --rewards R1 R1:ranking=tied --html audit.html
-  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --images 500
+  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --max-images 500
   grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
   0  done        1  with --strict, a scripted answer earns what it should not        2  a wrong argument or dataset
 """
 
-#: Images that are played on by default, of any dataset.
-_IMAGES = 128
-_BOX_FORMAT = "qwen3-vl"
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards audit`."""
-    add_rewards(parser)
-    parser.add_argument(
-        "--dataset",
-        default=SYNTHETIC,
-        metavar="DATA",
-        help="`synthetic` drawn images, a folder of images, or a name on the hub; default: %(default)s",
-    )
-    parser.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
-    parser.add_argument(
-        "--images", type=int, default=_IMAGES, metavar="N", help="the first so many; default: %(default)s"
-    )
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help=f"in which the answers are written: a name, or a mapping in JSON; default: {_BOX_FORMAT}",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every number")
-    parser.add_argument(
-        "--html", type=Path, metavar="FILE", help="write a page, with pictures of how the rewards respond"
-    )
-    add_allow_outside(parser)
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 where a scripted answer earns what it should not"
-    )
-
-
-def run(options: argparse.Namespace) -> int:
+def run(
+    *,
+    rewards: Rewards,
+    reward_kwargs: RewardKwargs = None,
+    dataset: str = SYNTHETIC,
+    split: str = "test",
+    max_images: MaxImages = 128,
+    box_format: BoxFormat = "qwen3-vl",
+    json: Json = None,
+    html: Path | None = None,
+    allow_outside: AllowOutside = False,
+    strict: bool = False,
+) -> int:
     """Play, print, and write what was asked for.
+
+    Args:
+        dataset: `synthetic` images, a folder of images, or a name on the hub
+        split: of the dataset
+        html: write a page there, with plots of how the rewards respond
+        strict: exit with 1 where a policy earns what it should not
 
     Returns:
         0; 1 with ``--strict`` where something was found.
@@ -95,23 +79,22 @@ def run(options: argparse.Namespace) -> int:
     from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.prepare.load import load_split
 
-    if options.images < 1:
-        raise ValueError(f"Expected at least 1 for --images, got {options.images}. Leave it out for {_IMAGES}.")
-    box_format = get_box_format(box_format_from_option(options.box_format) or _BOX_FORMAT)
-    rewards = rewards_from_options(options.rewards, options.reward_kwargs, box_format)
-    dataset = load_split(options.dataset, options.split, max_images=options.images, allow_outside=options.allow_outside)
-    images = images_of(light_rows(dataset))
-    done = audit(rewards, images, box_format, track=partial(track, "playing"))
-    if options.json is not None:
-        write_json(options.json, done.as_json())
-    if options.html is not None:
+    if max_images is not None and max_images < 1:
+        raise ValueError(f"Expected at least 1 for --max-images, got {max_images}. Leave it out for 128.")
+    written = get_box_format(box_format_from_option(box_format))
+    judges = rewards_from_options(rewards, reward_kwargs, written)
+    images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
+    done = audit(judges, images, written, track=partial(track, "playing"))
+    if json is not None:
+        write_json(json, done.as_json())
+    if html is not None:
         from grounding_rewards.report.audit_page import render_audit_page
 
-        drawn = {name: one for name, one in rewards.items() if hasattr(one, "score_many")}
-        page = render_audit_page(done, drawn, dataset=f"{options.dataset}, {options.split}")
-        write_whole(options.html, page.encode("utf-8", "replace"))
-    print_audit(done, output_console(max(120, 60 + 11 * len(rewards))))
-    return int(options.strict and bool(done.found))
+        drawn = {name: one for name, one in judges.items() if hasattr(one, "score_many")}
+        page = render_audit_page(done, drawn, dataset=f"{dataset}, {split}")
+        write_whole(html, page.encode("utf-8", "replace"))
+    print_audit(done, output_console(max(120, 60 + 11 * len(judges))))
+    return int(strict and bool(done.found))
 
 
 def rewards_from_options(words: Sequence[str], kwargs: str | None, box_format: Any) -> dict[str, Callable[..., Any]]:
@@ -143,7 +126,7 @@ def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str
     if takes_completions(found) and not isinstance(found, GroundingReward):
         if parameters:
             raise ValueError(
-                f"Expected no parameters for the function `{name}`, got {json.dumps(dict(parameters))}. "
+                f"Expected no parameters for the function `{name}`, got {dumps(dict(parameters))}. "
                 "Set them where it is defined."
             )
         return found

@@ -7,7 +7,6 @@ you, if you want to change more than a few options.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from pathlib import Path
 
@@ -21,33 +20,32 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
-    parser.add_argument("--out", type=Path, metavar="DIR", help="copy them to configs/ in this folder")
+def run(*, out: Path | None = None) -> int:
+    """List or copy.
 
-
-def run(options: argparse.Namespace) -> int:
-    """List or copy."""
+    Args:
+        out: copy them to configs/ in this folder
+    """
     from rich.table import Table
 
     names = shipped_names("configs/**/*.*")
-    if options.out is None:
+    if out is None:
         table = Table(box=None, show_header=False, pad_edge=False)
         for name in names:
             if name.endswith(".yaml"):
                 table.add_row(name, _about(Path(find_shipped(name))))
         output_console(120).print(table)
         return 0
-    copies = {name: Path(options.out, name) for name in names}
+    copies = {name: Path(out, name) for name in names}
     if there := [str(copy) for copy in copies.values() if copy.exists()]:
         raise ValueError(
-            f"Expected a folder without configs/ for --out, got {options.out}, which has {there[0]}. Choose another "
+            f"Expected a folder without configs/ for --out, got {out}, which has {there[0]}. Choose another "
             "folder, or remove what is there: nothing is written over."
         )
     for name, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(find_shipped(name), copy)
-    say(f"{len(copies)} files are in {options.out / 'configs'}")
+    say(f"{len(copies)} files are in {out / 'configs'}")
     return 0
 
 

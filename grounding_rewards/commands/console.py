@@ -1,8 +1,7 @@
-"""What the commands share: the console they print on, progress bars, and arguments that several of them take."""
+"""What the commands share: the console they print on, progress bars, and rewards by words."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -12,9 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -202,23 +199,6 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
     return parameters
 
 
-def add_rewards(parser: argparse.ArgumentParser) -> None:
-    """The options that `names_and_parameters` reads."""
-    parser.add_argument(
-        "--rewards",
-        nargs="+",
-        required=True,
-        metavar="REWARD",
-        help="R1 ... R5, soft_f1, a control such as random, a dotted path, or one of them with parameters: "
-        "R3:iou_threshold=0.3,beta=1",
-    )
-    parser.add_argument(
-        "--reward-kwargs",
-        metavar="JSON",
-        help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with those of each""",
-    )
-
-
 def rewards_from_words(
     words: Sequence[str], reward_kwargs: str | None = None, box_format: Any = None
 ) -> list[GroundingReward]:
@@ -345,64 +325,3 @@ def parameters_of_each(given: str | None, rewards: Sequence[str]) -> list[dict[s
 def write_json(path: Path, content: Any) -> None:
     """Write the file of an option `--json`: indented, in UTF-8."""
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-
-
-def add_log_columns(parser: argparse.ArgumentParser) -> None:
-    """Add `--box-format` and `--text-column`, for what a log of completions may say in its own columns."""
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
-
-
-def add_reader_option(parser: argparse._ActionsContainer) -> None:
-    """Add `--option`, for what a dataset's reader takes beside its folder and split."""
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the reader, may be repeated: %(metavar)s; `grounding-rewards prepare --help` lists them",
-    )
-
-
-def add_allow_outside(parser: argparse._ActionsContainer) -> None:
-    """Add `--allow-outside`, for images that lie outside the folder that was named."""
-    parser.add_argument("--allow-outside", action="store_true", help=ALLOW_OUTSIDE_HELP)
-
-
-def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:
-    """Add the options `--width` and `--height`, in pixels, for images that state none.
-
-    Args:
-        parser: of a command, or a group of its arguments.
-        resized: whether to add `--resized-width` and `--resized-height` too.
-    """
-    for side in ("width", "height"):
-        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of images that state none")
-    for side in ("width", "height") if resized else ():
-        parser.add_argument(
-            f"--resized-{side}",
-            type=_pixels,
-            metavar="PIXELS",
-            help=f"{side} of the image that the model saw, for formats in its pixels",
-        )
-
-
-def stated_sizes(options: argparse.Namespace) -> dict[str, float | None]:
-    """The sizes that the options of :func:`add_sizes` state, by column; None where one states none."""
-    return {side: getattr(options, side) for side in SIZE_COLUMNS}
-
-
-def _pixels(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"Expected a positive number of pixels, got {text!r}. Give the side of an image."
-        )
-    return value

@@ -1,19 +1,4 @@
-"""`grounding-rewards demo`: evaluate, train with GRPO, evaluate again, and show what changed."""
-
-from __future__ import annotations
-
-import argparse
-import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Sequence
-from pathlib import Path
-
-_DESCRIPTION = """\
-Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two
-processor
+"""Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two processor
 cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
 
 These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
@@ -21,7 +6,22 @@ These are the commands that a person would run: `grounding-rewards evaluate`, `t
 example --reward R2, --max_steps 50 or --seed 1.
 """
 
-_EXAMPLES = """\
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from grounding_rewards.commands.options import option
+
+EXAMPLES = """\
 examples:
   grounding-rewards demo                      # R4 on the model and the images that come with the package
   grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
@@ -48,9 +48,31 @@ _SMOKE = (
 )
 
 
-def run(words: Sequence[str]) -> int:
-    """Run the demo with the options after the command; the exit code of the first command that fails, else 0."""
-    options, others = _parser().parse_known_args(words)
+def run(
+    *others: Annotated[str, Parameter(allow_leading_hyphen=True, show=False)],
+    config: str = "configs/demo/grpo.yaml",
+    warm_start: Annotated[str | None, option("YAML of `sft`, to train supervised first", name="--warm_start")] = None,
+    output_dir: Annotated[Path, option("folder to write", name="--output_dir")] = Path("runs/demo"),
+    accelerate_config: Annotated[
+        str, option("how training is launched", name="--accelerate_config")
+    ] = "configs/accelerate/cpu_1.yaml",
+    split: str = "test",
+    max_images: int = 300,
+    samples: int = 16,
+    trained: bool = False,
+    smoke: bool = False,
+) -> int:
+    """Run the demo; the exit code of the first command that fails, else 0.
+
+    Args:
+        others: options of `train`
+        config: YAML of `train`
+        split: held-out split
+        max_images: the first so many held-out images
+        samples: sampled answers per image
+        trained: only measure the training that is in --output_dir
+        smoke: one step on a few images, to see that everything runs here
+    """
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.common.shipped import find_shipped
     from grounding_rewards.logs.run_log import CHECKPOINT
@@ -58,11 +80,13 @@ def run(words: Sequence[str]) -> int:
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     hide_name_warnings()
-    if options.smoke:
-        options.images, options.samples, others = 4, 2, [*_SMOKE, *others]
-    folder, warm = options.output_dir, options.output_dir / "warm_start"
-    training_words = ["--config", options.config, "--output_dir", str(folder), *others]
-    if options.warm_start is not None:
+    if smoke and trained:
+        raise ValueError("Expected --smoke or --trained, got both. Leave one out.")
+    if smoke:
+        max_images, samples, others = 4, 2, (*_SMOKE, *others)
+    folder, warm = output_dir, output_dir / "warm_start"
+    training_words = ["--config", config, "--output_dir", str(folder), *others]
+    if warm_start is not None:
         training_words += ["--model_name_or_path", str(warm / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
     arguments, training, model = parse_grpo_arguments(training_words)
@@ -70,9 +94,9 @@ def run(words: Sequence[str]) -> int:
         raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
     [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
     measured = [
-        *("--dataset", arguments.dataset, "--split", options.split, "--train-split", arguments.train_split),
-        *("--images", options.images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
-        *("--samples", options.samples, "--temperature", training.temperature, "--batch-size", 256),
+        *("--dataset", arguments.dataset, "--split", split, "--train-split", arguments.train_split),
+        *("--max-images", max_images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
+        *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
         *("--max-new-tokens", training.max_completion_length),
     ]
     if (given := arguments.box_format) is not None:
@@ -84,18 +108,18 @@ def run(words: Sequence[str]) -> int:
         _call("evaluate", "--model", checkpoint, "--out", out, *measured)
 
     try:
-        if options.warm_start is not None and not options.trained:
+        if warm_start is not None and not trained:
             taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
-            _call("sft", "--config", options.warm_start, "--overwrite", *taught)
+            _call("sft", "--config", warm_start, "--overwrite", *taught)
         evaluate(str(model.model_name_or_path), folder / "before")
-        if not options.trained:
+        if not trained:
             # An earlier run in this folder is replaced, unless it is resumed.
             start = () if training.resume_from_checkpoint else ("--overwrite",)
-            config = find_shipped(options.accelerate_config)
-            accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", config)
+            launch = find_shipped(accelerate_config)
+            accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", launch)
             _call("train", *training_words, *start, launcher=accelerate)
         evaluate(folder / CHECKPOINT, folder / "after")
-        metrics = [key for key in _METRICS if options.samples or not key.startswith("sampled")]
+        metrics = [key for key in _METRICS if samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
         written = ("--html", folder / "index.html", "--json", folder / "diff.json")
         _call("diff", folder / "before", folder / "after", *written, "--metric", "mean_iou", "--metrics", *metrics)
@@ -103,41 +127,6 @@ def run(words: Sequence[str]) -> int:
         # It has said why.
         return error.returncode
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="grounding-rewards demo",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--config", default="configs/demo/grpo.yaml", metavar="FILE", help="of `train`; default: %(default)s"
-    )
-    parser.add_argument(
-        "--warm_start", metavar="FILE", help="configuration of `sft`, to train supervised first, on the same images"
-    )
-    parser.add_argument(
-        "--output_dir", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: %(default)s"
-    )
-    parser.add_argument(
-        "--accelerate_config", default="configs/accelerate/cpu_1.yaml", metavar="FILE", help="default: %(default)s"
-    )
-    parser.add_argument("--split", default="test", help="held-out split; default: %(default)s")
-    parser.add_argument(
-        "--images", type=int, default=300, metavar="N", help="the first so many held-out images; default: %(default)s"
-    )
-    parser.add_argument(
-        "--samples", type=int, default=16, metavar="N", help="sampled answers per image; default: %(default)s"
-    )
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--trained", action="store_true", help="only measure the training that is in --output_dir")
-    asked.add_argument(
-        "--smoke", action="store_true", help="one step on a few images, to see that everything runs here"
-    )
-    return parser
 
 
 def _call(*words: object, launcher: Sequence[str] = ()) -> None:

@@ -13,19 +13,17 @@ training, curves.png.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from grounding_rewards.commands.console import add_allow_outside, output_console, say, write_json
+from grounding_rewards.commands.console import output_console, say, write_json
+from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching
 from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.logs.run_log import LOG
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference, compare_runs
-from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import StoredEvaluation, read_evaluation
-from grounding_rewards.metrics.ranking import SIZES
 from grounding_rewards.report.comparison_tables import (
     Comparison,
     facts_that_differ,
@@ -33,7 +31,6 @@ from grounding_rewards.report.comparison_tables import (
     print_metrics,
     render_markdown,
 )
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,68 +44,39 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
-    parser.add_argument("a", type=Path, metavar="A", help="folder of an evaluation, or its images.jsonl")
-    parser.add_argument("b", type=Path, metavar="B", help="the run that is compared with it")
-    parser.add_argument(
-        "--metric",
-        default=MAIN_METRIC,
-        metavar="KEY",
-        help="what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones; "
-        "default: %(default)s",
-    )
-    parser.add_argument(
-        "--metrics",
-        nargs="+",
-        default=(),
-        metavar="KEY",
-        help="show only these, as columns with intervals, runs and baselines as lines; default: all, as lines",
-    )
-    parser.add_argument(
-        "--label-matching",
-        choices=LABEL_MATCHING,
-        help="whether a box is right only under the finding's label; default: as in both evaluations",
-    )
-    parser.add_argument(
-        "--sizes",
-        choices=SIZES,
-        default="image",
-        help="sizes of reference boxes: parts of the image's area, or COCO's in pixels; default: %(default)s",
-    )
-    parser.add_argument(
-        "--resamples",
-        type=int,
-        default=DRAWS,
-        metavar="N",
-        help="draws of the permutation test; default: %(default)s",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="of them, and of what intervals leave out; default: %(default)s",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the verdict and the tables as Markdown")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with metrics, curves and images")
-    add_allow_outside(parser)
-    parser.add_argument(
-        "--reward",
-        metavar="NAME",
-        help="reward by whose change the page chooses images; default: the one that B was evaluated with, else R4",
-    )
-    parser.add_argument(
-        "--log",
-        type=Path,
-        metavar="FILE",
-        help="log of the training, whose curves the page shows; default: log.jsonl beside the checkpoint of B",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
+def run(
+    a: Path,
+    b: Path,
+    /,
+    *,
+    metric: str = MAIN_METRIC,
+    metrics: Sequence[str] = (),
+    label_matching: LabelMatching | None = None,
+    sizes: Literal["image", "coco"] = "image",
+    resamples: int = DRAWS,
+    seed: int = 0,
+    json: Json = None,
+    markdown: Path | None = None,
+    html: Path | None = None,
+    allow_outside: AllowOutside = False,
+    reward: str | None = None,
+    log: Path | None = None,
+) -> int:
     """Compare two runs and report.
+
+    Args:
+        a: folder of an evaluation, or its images.jsonl
+        b: the run that is compared with it
+        metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
+        metrics: show only these, as columns with intervals, runs and baselines as lines; default: all, as lines
+        label_matching: whether a box is right only under the finding's label; default: as in both evaluations
+        sizes: of reference boxes, as parts of the image's area, or COCO's in pixels
+        resamples: draws of the permutation test
+        seed: of them, and of what intervals leave out
+        markdown: write the verdict and the tables as Markdown
+        html: write a page with metrics, curves and images
+        reward: by whose change the page chooses images; default: the one that B was evaluated with, else R4
+        log: of the training, whose curves the page shows; default: log.jsonl beside the checkpoint of B
 
     Returns:
         0, whatever the verdict is.
@@ -117,35 +85,44 @@ def run(options: argparse.Namespace) -> int:
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    a, b = read_answered(options.a), read_answered(options.b)
-    evaluation = read_evaluation(options.b)
-    evaluations = read_evaluation(options.a), evaluation
+    images_a, images_b = read_answered(a), read_answered(b)
+    evaluation = read_evaluation(b)
+    evaluations = read_evaluation(a), evaluation
     found = compare_runs(
-        a,
-        b,
-        label_matching=options.label_matching or _label_matching(evaluations),
-        sizes=options.sizes,
-        main=options.metric,
-        resamples=options.resamples,
-        seed=options.seed,
+        images_a,
+        images_b,
+        label_matching=label_matching or _label_matching(evaluations),
+        sizes=sizes,
+        main=metric,
+        resamples=resamples,
+        seed=seed,
     )
+    for key in metrics:
+        if key not in found.metrics:
+            raise ValueError(
+                f"Expected metrics of both runs for --metrics, got {key!r}. They have: {', '.join(found.metrics)}."
+            )
+    # Baselines of B stand beside both runs where they were measured on the same images, by the same labels.
+    same = not found.only_b and evaluation.label_matching == found.label_matching
     comparison = Comparison(
         found=found,
-        paths=(options.a, options.b),
-        metrics=_chosen(options.metrics, found),
+        paths=(a, b),
+        metrics=list(dict.fromkeys(metrics)) or list(found.metrics),
         settings=facts_that_differ(*(one.facts for one in evaluations)),
-        baselines=_baselines(evaluation, found),
+        baselines=dict(list(evaluation.systems.items())[1:]) if same else {},
     )
-    if options.markdown is not None:
-        write_whole(options.markdown, render_markdown(comparison))
-    if options.html is not None:
-        _write_page(options, comparison, a, b, evaluation)
-    if options.json is not None:
-        write_json(options.json, comparison.as_json())
+    if markdown is not None:
+        write_whole(markdown, render_markdown(comparison))
+    if html is not None:
+        load_image = _image_loader(images_b, evaluation.facts, b, allow_outside)
+        path = log or _training_log(evaluation.facts)
+        _write_page(html, comparison, images_a, images_b, evaluation, reward, load_image, path)
+    if json is not None:
+        write_json(json, comparison.as_json())
     console = output_console(170)
-    (print_metrics if options.metrics else print_difference)(comparison, console)
-    if options.html is not None:
-        console.print(f"Page: {options.html.resolve().as_uri()}", soft_wrap=True, markup=False)
+    (print_metrics if metrics else print_difference)(comparison, console)
+    if html is not None:
+        console.print(f"Page: {html.resolve().as_uri()}", soft_wrap=True, markup=False)
     return 0
 
 
@@ -160,29 +137,15 @@ def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
     return next(iter(rules), "ignore")
 
 
-def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
-    """The metrics that are shown; all of them where none was chosen."""
-    for key in keys:
-        if key not in found.metrics:
-            raise ValueError(
-                f"Expected metrics of both runs for --metrics, got {key!r}. They have: {', '.join(found.metrics)}."
-            )
-    return list(dict.fromkeys(keys)) or list(found.metrics)
-
-
-def _baselines(evaluation: StoredEvaluation, found: RunDifference) -> Mapping[str, Metrics]:
-    """The baselines of B, if they were measured on the images that both runs have, by the same `--label-matching`."""
-    if found.only_b or evaluation.label_matching != found.label_matching:
-        return {}
-    return dict(list(evaluation.systems.items())[1:])
-
-
 def _write_page(
-    options: argparse.Namespace,
+    html: Path,
     comparison: Comparison,
     a: Sequence[AnsweredImage],
     b: Sequence[AnsweredImage],
     evaluation: StoredEvaluation,
+    reward: str | None,
+    load_image: Callable[[AnsweredImage], Image | None],
+    log: Path | None,
 ) -> None:
     from grounding_rewards.logs.run_log import read_entries
     from grounding_rewards.report.diff_page import ImagePair, pairs_plot, render_diff_page
@@ -190,10 +153,8 @@ def _write_page(
 
     in_b = {image.id: image for image in b}
     pairs = [ImagePair(image, in_b[image.id]) for image in a if image.id in in_b]
-    reward = _reward(options.reward or evaluation.reward, pairs)
-    load_image = _image_loader(b, evaluation.facts, options.b, options.allow_outside)
-    path = options.log or _training_log(evaluation.facts)
-    training = None if path is None else training_plot(read_entries(path))
+    reward = _reward(reward or evaluation.reward, pairs)
+    training = None if log is None else training_plot(read_entries(log))
     matching = comparison.found.label_matching
     page = render_diff_page(
         comparison,
@@ -205,8 +166,8 @@ def _write_page(
         training=training,
     )
     picture = pairs_plot(pairs, comparison.names, reward, load_image, label_matching=matching)
-    with whole_folder(options.html.parent) as unfinished:
-        write_whole(unfinished / options.html.name, page)
+    with whole_folder(html.parent) as unfinished:
+        write_whole(unfinished / html.name, page)
         picture.save(unfinished / "images.png", "png", dpi=110)
         if training is not None:
             training.save(unfinished / "curves.png", "png", dpi=130)

@@ -12,13 +12,13 @@ box_format, resized_width and resized_height. Nothing is changed, and nothing le
 
 from __future__ import annotations
 
-import argparse
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from grounding_rewards.commands.console import add_allow_outside, output_console, track, write_json
+from grounding_rewards.commands.console import output_console, track, write_json
+from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.doctor.defects import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
@@ -44,55 +44,37 @@ exit code:
 _COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold blue"}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
-    parser.add_argument("dataset", help="folder, or the name of a dataset on the hub")
-    parser.add_argument("--split", action="append", default=[], metavar="NAME", help="only this split; may be repeated")
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model will write boxes, such as qwen2.5-vl; default: the column box_format",
-    )
-    parser.add_argument(
-        "--model",
-        metavar="MODEL",
-        help="path or id of the model: its processor says how large boxes are on what it sees, and how many tokens an "
-        "answer has. Without it both are assumed, and the report says how",
-    )
-    parser.add_argument(
-        "--max-completion-length",
-        type=_tokens,
-        default=256,
-        metavar="TOKENS",
-        help="tokens that a completion may have in training; default: %(default)s, as in TRL",
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write a report in HTML, with images and histograms")
-    parser.add_argument(
-        "--no-images", action="store_true", help="leave the images out of the report: they are patients'"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="of the sample of images in the report; default: %(default)s"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and metrics, without any image")
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="read only the headers of images; what then is not looked for is listed: images that break off, deep or "
-        "empty ones, and copies under other names",
-    )
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="that decode images; default: one for each core",
-    )
-    add_allow_outside(parser)
-    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
-
-
-def run(arguments: argparse.Namespace) -> int:
+def run(
+    dataset: str,
+    /,
+    *,
+    split: Annotated[tuple[str, ...], option("only this split; may be repeated", repeated=True)] = (),
+    box_format: BoxFormat = None,
+    model: str | None = None,
+    max_completion_length: int = 256,
+    out: Path | None = None,
+    no_images: bool = False,
+    seed: int = 0,
+    json: Json = None,
+    quick: bool = False,
+    processes: int = os.cpu_count() or 1,
+    allow_outside: AllowOutside = False,
+    strict: bool = False,
+) -> int:
     """Examine the dataset and report.
+
+    Args:
+        dataset: folder, or the name of a dataset on the hub
+        model: path or id of the model, whose processor says how large boxes are on what it sees, and how many tokens
+            an answer has; without it both are assumed, and the report says how
+        max_completion_length: tokens that a completion may have in training, as in TRL
+        out: write a report in HTML, with images and histograms
+        no_images: leave the images out of the report: they are patients'
+        seed: of the sample of images in the report
+        quick: read only the headers of images; what then is not looked for is listed: images that break off, deep or
+            empty ones, and copies under other names
+        processes: that decode images; default: one for each core
+        strict: exit with 1 for warnings too
 
     Returns:
         0; 1 where there is an error, or with `strict` a warning.
@@ -101,30 +83,33 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the dataset, a split, the box format or the model cannot be found.
         OSError: a file cannot be read or written.
     """
-    model = Model(
-        None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
-        None if arguments.model is None else load_processor(arguments.model),
-        arguments.max_completion_length,
-        arguments.model or "",
-    )
-    thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_images else 0
+    if max_completion_length < 1:
+        raise ValueError(
+            f"Expected a number of tokens from 1 up for --max-completion-length, got {max_completion_length}. "
+            "TRL's default is 256."
+        )
     checkup = examine(
-        arguments.dataset,
-        model,
-        splits=arguments.split,
-        allow_outside=arguments.allow_outside,
-        thumbnails=thumbnails,
-        seed=arguments.seed,
-        quick=arguments.quick,
-        processes=arguments.processes,
+        dataset,
+        Model(
+            None if box_format is None else get_box_format(box_format_from_option(box_format)),
+            None if model is None else load_processor(model),
+            max_completion_length,
+            model or "",
+        ),
+        splits=split,
+        allow_outside=allow_outside,
+        thumbnails=LONGEST_SIDE if out is not None and not no_images else 0,
+        seed=seed,
+        quick=quick,
+        processes=processes,
         track=partial(track, "examining"),
     )
-    if arguments.json is not None:
-        write_json(arguments.json, checkup.to_dict())
-    if arguments.out is not None:
-        write_whole(arguments.out, render_doctor_page(checkup).encode("utf-8", "replace"))
+    if json is not None:
+        write_json(json, checkup.to_dict())
+    if out is not None:
+        write_whole(out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
-    return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
+    return int(checkup.count("error") > 0 or (strict and checkup.count("warning") > 0))
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
@@ -175,11 +160,3 @@ def _shown(defect: Defect) -> Any:
     lines.add_row("fix", Text(defect.fix))
     lines.add_row("", "")
     return lines
-
-
-def _tokens(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(
-            f"Expected a number of tokens from 1 up, got {text!r}. Give max_completion_length."
-        )
-    return int(text)

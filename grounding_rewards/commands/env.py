@@ -5,13 +5,12 @@ It prints no path, no name of a file or machine, and nothing of a dataset: it ca
 
 from __future__ import annotations
 
-import argparse
 import importlib
-import json
 import os
 import platform
 import re
 from importlib.metadata import requires
+from json import dumps
 from typing import Any
 
 from grounding_rewards.commands.console import say
@@ -30,16 +29,15 @@ _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*\bextra *== *['\"](?P<extra>[\w-]+)['\"])?")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
-    parser.add_argument("--json", action="store_true", help="as JSON")
+def run(*, json: bool = False) -> int:
+    """Print what is installed.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Print what is installed."""
+    Args:
+        json: as JSON
+    """
     found = environment()
-    if options.json:
-        say(json.dumps(found, indent=2))
+    if json:
+        say(dumps(found, indent=2))
         return 0
     for title, part in found.items():
         say(f"{title}:")

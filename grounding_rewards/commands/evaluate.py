@@ -21,20 +21,12 @@ images.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import final_reward, output_console, parameters_from_option, say, step_status
-from grounding_rewards.commands.evaluate_options import (
-    NO_SPLIT,
-    add_arguments,
-    check_options,
-    command_of,
-    loading,
-    measures_of,
-)
+from grounding_rewards.commands.evaluate_options import NO_SPLIT, EvaluateOptions
 from grounding_rewards.commands.evaluate_subject import Subject, ask_model, read_logged
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import whole_folder, write_whole
@@ -47,9 +39,9 @@ from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import evaluation_table, metrics_table, robustness_rows, rows_of_groups
 
 if TYPE_CHECKING:
-    from grounding_rewards.rewards.grounding import GroundingReward
+    from datasets import Dataset
 
-__all__ = ["EXAMPLES", "add_arguments", "run"]
+    from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
 examples:
@@ -68,30 +60,34 @@ _BASELINES = (
 )
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables."""
-    check_options(options)
+    options.check()
     reward = _reward(options)
     training = _training_images(options)
-    subject = ask_model(options, reward) if options.model is not None else read_logged(options, reward)
+    images = _images(options, options.split, options.max_images)
+    if options.model is not None and images is not None:
+        subject = ask_model(options, options.model, images, reward)
+    else:
+        subject = read_logged(options, images, reward)
     if subject is None:
         # Not the first process: its share of the answers is generated.
         return 0
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
-        images = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        for note in (*subject.answers.notes, *confidence_notes(images)):
+        answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
+        for note in (*subject.answers.notes, *confidence_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)
-        found = _measure(options, subject, {subject.name: images, **baselines}, on_progress)
+        found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, images, baselines[REFERENCE])
+        _write(options, subject, found, answered, baselines[REFERENCE])
     _print(options, found)
     return 0
 
 
-def _reward(options: argparse.Namespace) -> GroundingReward:
+def _reward(options: EvaluateOptions) -> GroundingReward:
     from grounding_rewards.rewards.grounding import get_reward
 
     box_format = box_format_from_option(options.box_format)
@@ -99,20 +95,35 @@ def _reward(options: argparse.Namespace) -> GroundingReward:
     return final_reward(get_reward(options.reward, **parameters))
 
 
-def _training_images(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
     from grounding_rewards.data.light_rows import light_rows
-    from grounding_rewards.prepare.load import load_split
 
-    if options.dataset is None or options.train_split == NO_SPLIT:
+    if options.train_split == NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split, **loading(options)))
+        images = _images(options, options.train_split)
+        return None if images is None else light_rows(images)
     except ValueError as error:
         raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
 
 
+def _images(options: EvaluateOptions, split: str, max_images: int | None = None) -> Dataset | None:
+    """The images that `--dataset` names; None where a log has them itself."""
+    from grounding_rewards.prepare.load import load_split
+
+    if options.dataset is None:
+        return None
+    return load_split(
+        options.dataset,
+        split,
+        max_images=max_images,
+        allow_outside=options.allow_outside,
+        bad_rows=options.bad_rows,
+    )
+
+
 def _measure(
-    options: argparse.Namespace,
+    options: EvaluateOptions,
     subject: Subject,
     systems: Mapping[str, Sequence[AnsweredImage]],
     on_progress: Callable[[str], None],
@@ -121,16 +132,16 @@ def _measure(
 
     return evaluate(
         systems,
-        measures_of(options, subject.reward.name),
+        options.measures(subject.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=subject.robustness,
         facts=_facts(options, subject),
-        command=command_of(options),
+        command=options.command(),
         on_progress=on_progress,
     )
 
 
-def _facts(options: argparse.Namespace, subject: Subject) -> dict[str, Any]:
+def _facts(options: EvaluateOptions, subject: Subject) -> dict[str, Any]:
     formats = box_formats_of(subject.reward.box_format, (row.get("box_format") for row in subject.answers.rows))
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
@@ -147,7 +158,7 @@ def _facts(options: argparse.Namespace, subject: Subject) -> dict[str, Any]:
 
 
 def _write(
-    options: argparse.Namespace,
+    options: EvaluateOptions,
     subject: Subject,
     found: Evaluation,
     images: Sequence[AnsweredImage],
@@ -187,7 +198,7 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _print(options: argparse.Namespace, found: Evaluation) -> None:
+def _print(options: EvaluateOptions, found: Evaluation) -> None:
     console = output_console(160)
     console.print(found.looking, soft_wrap=True, markup=False)
     console.print(evaluation_table(found, title=_subtitle(found.facts)).rich())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import count_columns, late_progress, say, stage_progress
-from grounding_rewards.commands.evaluate_options import loading, named_images
-from grounding_rewards.commands.many_machines import share_of
+from grounding_rewards.commands.evaluate_options import EvaluateOptions
+from grounding_rewards.commands.options import share_of, stated_sizes
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answers import read_references
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -63,17 +62,17 @@ class Asked(NamedTuple):
 
 
 def load_asked(
-    options: argparse.Namespace,
+    model_path: str,
+    dataset: Dataset,
     reward: GroundingReward,
     *,
+    source: str,
     backend: str,
+    bad_rows: str,
+    label_matching: str,
+    max_image_pixels: int | None,
 ) -> Asked:
     """The model, which is not loaded yet, and the images of the dataset, as they fit each other.
-
-    Args:
-        options: with model, dataset, split, images, bad_rows, allow_outside, label_matching and max_image_pixels.
-        reward: that will read the answers.
-        backend: that runs the model.
 
     Raises:
         ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
@@ -86,21 +85,19 @@ def load_asked(
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import load_later, model_type_of, process_state
-    from grounding_rewards.prepare.load import load_split
 
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = load_split(options.dataset, options.split, max_images=options.images, **loading(options))
-    problems = image_problems(light_rows(dataset), label_matching=options.label_matching)
+    problems = image_problems(light_rows(dataset), label_matching=label_matching)
     expected = "sizes, boxes and labels that fit the image"
-    dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
+    dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
     read_references(light_rows(dataset))
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
-        box_format = box_format_for_model_type(model_type_of(options.model))
+        box_format = box_format_for_model_type(model_type_of(model_path))
     state = process_state()
-    model, processor = load_later(options.model, backend=backend)
-    notes = [*set_image_size(processor, options.max_image_pixels), *tool_notes(options.model)]
-    dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
+    model, processor = load_later(model_path, backend=backend)
+    notes = [*set_image_size(processor, max_image_pixels), *tool_notes(model_path)]
+    dataset = add_columns(dataset, processor, box_format, bad_rows=bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
     places = dataset_places(dataset)
     image_size = largest_image(dataset, processor)
@@ -116,7 +113,7 @@ def load_asked(
     return Asked(model, processor, dataset, shown, light, places, reward, skip, backend, image_size, state)
 
 
-def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject | None:
+def ask_model(options: EvaluateOptions, model_path: str, images: Dataset, reward: GroundingReward) -> Subject | None:
     """Ask the model about the images of the dataset; None in all processes but the first, and for a share of the
     images.
 
@@ -132,14 +129,23 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
-    share = share_of(options)
-    asked = load_asked(options, reward, backend=backend)
+    share = share_of(options.shard, options.join)
+    asked = load_asked(
+        model_path,
+        images,
+        reward,
+        source=str(options.dataset),
+        backend=backend,
+        bad_rows=options.bad_rows,
+        label_matching=options.label_matching,
+        max_image_pixels=options.max_image_pixels,
+    )
     model, processor, dataset, shown, state = asked.model, asked.processor, asked.dataset, asked.shown, asked.state
     reward = asked.reward
-    if "corruptions" in (options.robustness or ()):
+    if "corruptions" in options.robustness:
         # Refuse an image that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
-    name = model_name(options.model)
+    name = model_name(model_path)
     options.out.mkdir(parents=True, exist_ok=True)
     of_several = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
@@ -171,7 +177,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, dataset), asked.places)
     facts = {
-        "model": options.model,
+        "model": model_path,
         "image size": asked.image_size.removeprefix("Image size: ").rstrip("."),
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
@@ -183,7 +189,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
 
 
 def _change_images(
-    options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
+    options: EvaluateOptions, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
 ) -> tuple[list[RobustnessPoint], str]:
     """What changed images do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
@@ -205,7 +211,7 @@ def _change_images(
     return points, f"the first {images.num_rows} images, {changes}"
 
 
-def read_logged(options: argparse.Namespace, reward: GroundingReward) -> Subject:
+def read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: GroundingReward) -> Subject:
     """Read the log of completions, and the images that it answers.
 
     Raises:
@@ -215,9 +221,9 @@ def read_logged(options: argparse.Namespace, reward: GroundingReward) -> Subject
 
     answers = read_log(
         options.completions,
-        dataset=named_images(options, options.images),
+        dataset=dataset,
         text_column=options.text_column,
-        sizes={"width": options.width, "height": options.height},
+        sizes=stated_sizes(options.width, options.height),
         allow_outside=options.allow_outside,
     )
     if options.bad_rows == "drop":

@@ -9,21 +9,13 @@ y2 in original pixels), width, height, resized_width, resized_height and box_for
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import (
-    add_log_columns,
-    add_sizes,
-    output_console,
-    printable,
-    stated_sizes,
-    track,
-    write_json,
-)
+from grounding_rewards.commands.console import output_console, printable, track, write_json
+from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
 from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.logs.log_doubts import LogDoubts
 from grounding_rewards.metrics.estimates import NOTHING
@@ -46,51 +38,47 @@ _HEADINGS = {"mean_iou": "mean IoU, on images with findings"}
 _EXCERPT, _FULL_TEXT = 80, 2000
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards inspect`."""
-    parser.add_argument("log", nargs="+", type=Path, help="file or folder")
-    add_log_columns(parser)
-    add_sizes(parser, resized=True)
-    parser.add_argument(
-        "--prompt-opens-thinking",
-        action="store_true",
-        help="the prompt ended in an open <think>: completions that never close it have no answer",
-    )
-    parser.add_argument(
-        "--examples",
-        type=int,
-        default=0,
-        metavar="N",
-        help="show N completions of each status and reason in full, and which part was read",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text of the log")
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the "
-        "completions is unparseable",
-    )
+def run(
+    log: list[Path],
+    /,
+    *,
+    box_format: BoxFormat = None,
+    text_column: TextColumn = None,
+    width: Pixels = None,
+    height: Pixels = None,
+    resized_width: ResizedPixels = None,
+    resized_height: ResizedPixels = None,
+    prompt_opens_thinking: bool = False,
+    examples: int = 0,
+    json: Json = None,
+    strict: bool = False,
+) -> int:
+    """Inspect a log; returns 1 with `--strict` if it is suspect.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Inspect a log; returns 1 with `--strict` if it is suspect."""
-    log = read_completions(options.log, text_column=options.text_column)
-    sizes = stated_sizes(options)
+    Args:
+        log: files or folders
+        prompt_opens_thinking: the prompt ended in an open <think>, so completions that never close it have no answer
+        examples: so many completions of each status and reason in full, and which part was read
+        strict: exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the
+            completions is unparseable
+    """
+    read = read_completions(log, text_column=text_column)
+    sizes = stated_sizes(width, height, resized_width, resized_height)
     inspection = inspect_completions(
-        log.completions,
-        log.rows,
-        box_format_from_option(options.box_format),
+        read.completions,
+        read.rows,
+        box_format_from_option(box_format),
         sizes=sizes,
-        prompt_opens_thinking=options.prompt_opens_thinking,
+        prompt_opens_thinking=prompt_opens_thinking,
         track=partial(track, "inspecting"),
     )
     doubts = LogDoubts()
-    doubts.look(zip(log.places, ({**sizes, **row} for row in log.rows), strict=True))
-    inspection = replace(inspection, notes=(*log.notes, *inspection.notes, *doubts.sentences()))
-    if options.json is not None:
-        write_json(options.json, inspection.as_json())
-    print_inspection(inspection, output_console(120), examples=options.examples)
-    return int(options.strict and inspection.is_suspect)
+    doubts.look(zip(read.places, ({**sizes, **row} for row in read.rows), strict=True))
+    inspection = replace(inspection, notes=(*read.notes, *inspection.notes, *doubts.sentences()))
+    if json is not None:
+        write_json(json, inspection.as_json())
+    print_inspection(inspection, output_console(120), examples=examples)
+    return int(strict and inspection.is_suspect)
 
 
 def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:

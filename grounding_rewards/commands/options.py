@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.common.job_shares import Share, share_from_text
 from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 
 
@@ -19,7 +21,9 @@ def option(help: str, name: str | None = None, repeated: bool = False) -> Parame
 AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
 BadRows = Annotated[
     Literal["refuse", "drop"],
-    option("images that cannot be right, such as one with a box outside it: name them all and end, or go on without "),
+    option(
+        "images that cannot be right, such as one with a box outside it: name them all and end, or go on without them and say which"
+    ),
 ]
 BoxFormat = Annotated[
     str | None,
@@ -29,7 +33,7 @@ Json = Annotated[Path | None, option("write every number there, without any text
 MaxImages = Annotated[int | None, option("the first so many; default: all")]
 Reward = Annotated[str, option("R1 … R5, soft_f1, or a dotted path")]
 Rewards = Annotated[
-    list[str],
+    Sequence[str],
     option(
         "R1 … R5, soft_f1, a control such as random, a dotted path, or one of them with parameters: "
         "R3:iou_threshold=0.3,beta=1"
@@ -39,7 +43,7 @@ RewardKwargs = Annotated[
     str | None, option("""parameters in JSON, such as '{"iou_threshold": 0.4}'; of several rewards also a list""")
 ]
 SourceOption = Annotated[
-    list[str],
+    Sequence[str],
     option("NAME=VALUE, an option of the source, may be repeated: see grounding-rewards prepare --help", repeated=True),
 ]
 TextColumn = Annotated[str | None, option("column of the log with the completions")]
@@ -75,3 +79,21 @@ def stated_sizes(
                 "Give the side of an image."
             )
     return sizes
+
+
+def share_of(shard: str | None, join: bool) -> Share | None:
+    """The share that `--shard` names; None for all.
+
+    Raises:
+        ValueError: it is none, or `--join` is given too.
+
+    Example:
+        >>> share_of("3/64", join=False)
+        Share(number=3, total=64)
+    """
+    if shard is not None and join:
+        raise ValueError(
+            f"Expected --shard or --join, got both. Give every task of the array its --shard, such as {shard}; "
+            "when all have ended, give --join alone."
+        )
+    return None if shard is None else share_from_text(shard)

@@ -7,12 +7,12 @@ in which the reward and its parameters can be read. What the images must say, an
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from grounding_rewards.commands.console import parameters_from_option, say
+from grounding_rewards.commands.options import BoxFormat, Reward, RewardKwargs
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.integrations.plugin_files import TRAINERS, plugin
+from grounding_rewards.integrations.plugin_files import plugin
 
 EXAMPLES = """\
 examples:
@@ -22,30 +22,31 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards plugin`."""
-    parser.add_argument("trainer", choices=TRAINERS, metavar="TRAINER", help=", ".join(TRAINERS))
-    parser.add_argument("--reward", default="R4", help="R1 ... R5, soft_f1, or a dotted path (default: %(default)s)")
-    parser.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"iou_threshold": 0.4}'""")
-    parser.add_argument(
-        "--box-format", metavar="FORMAT", help="how the model writes boxes; default: what the ground truth says"
-    )
-    parser.add_argument("--out", type=Path, metavar="FILE", help="the file to write, where the trainer wants one")
-    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
+def run(
+    trainer: str,
+    /,
+    *,
+    reward: Reward = "R4",
+    reward_kwargs: RewardKwargs = None,
+    box_format: BoxFormat = None,
+    out: Path | None = None,
+    overwrite: bool = False,
+) -> int:
+    """Write the file, and print the lines.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Write the file, and print the lines."""
-    parameters = parameters_from_option(options.reward_kwargs)
-    if options.box_format is not None:
-        parameters["box_format"] = options.box_format
-    made = plugin(options.trainer, options.reward, parameters, options.out)
-    if made.content is not None:
-        if options.out.exists() and not options.overwrite:
-            raise ValueError(
-                f"Expected a new file for --out, got {options.out}, which is there. Give another name, or --overwrite."
-            )
-        write_whole(options.out, made.content)
-        say(f"wrote {options.out}", error=True)
+    Args:
+        trainer: trl, axolotl, unsloth, verl, easyr1, ms-swift, openrlhf, nemo-rl, nemo-gym or verifiers
+        out: the file to write, where the trainer wants one
+        overwrite: replace a file that is there
+    """
+    parameters = parameters_from_option(reward_kwargs)
+    if box_format is not None:
+        parameters["box_format"] = box_format
+    made = plugin(trainer, reward, parameters, out)
+    if out is not None and made.content is not None:
+        if out.exists() and not overwrite:
+            raise ValueError(f"Expected a new file for --out, got {out}, which is there. Give --overwrite.")
+        write_whole(out, made.content)
+        say(f"wrote {out}", error=True)
     say(made.lines)
     return 0

@@ -5,23 +5,21 @@ with counts, licence and checksums. An interrupted run goes on when the same com
 
 from __future__ import annotations
 
-import argparse
 import functools
 import textwrap
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from grounding_rewards.commands.console import add_allow_outside, add_reader_option, say, stage_progress
-from grounding_rewards.commands.many_machines import add_many_machines, share_of
+from cyclopts import Parameter
+
+from grounding_rewards.commands.console import say, stage_progress
+from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, Join, Shard, SourceOption, share_of
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import read_text
-from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.held_out import SHARES, TRAIN
-from grounding_rewards.data.merging import POLICIES
-from grounding_rewards.data.prompts import TASKS
-from grounding_rewards.exchange.trainer_tables import IMAGES, TABLES, write_trainer_table
+from grounding_rewards.exchange.trainer_tables import IMAGES, write_trainer_table
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.images.trainer_sizes import PixelLimits
 from grounding_rewards.parsing.formats import box_format_from_option
@@ -30,9 +28,9 @@ from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import verify_images
 from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
-from grounding_rewards.prepare.settings import IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
+from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
-from grounding_rewards.sources import get_reader, list_datasets
+from grounding_rewards.sources import get_reader
 from grounding_rewards.sources.source_options import describe_options, reader_options
 
 EXAMPLES = """\
@@ -80,7 +78,10 @@ examples:
 
 then:
   grounding-rewards train --dataset data/vindr ...
+
+options of sources, for --option:
 """
+EXAMPLES += textwrap.indent(describe_options(), "  ")
 
 _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
 # Options that do without a reader, and the arguments that they take.
@@ -88,268 +89,202 @@ _ALONE = {
     "verify": ("out",),
     "mix": ("out", "seed", "bad_rows", "push_to_hub", "licence_allows_upload"),
     "push_to_hub": ("out", "licence_allows_upload"),
-    "for": ("dataset", "out", "split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
+    "for_": ("dataset", "out", "split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `prepare` to a parser of its own."""
-    parser.add_argument("dataset", nargs="?", metavar="DATASET", help=f"one of: {', '.join(list_datasets())}")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write, or to go on")
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="only count, from the tables alone: images, rows, boxes by split and finding; images need not be there, "
-        "copies among them are not looked for, and nothing is written",
-    )
-    parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class PrepareOptions:
+    """What is prepared, what is asked about it, and how it is written.
 
-    parser.add_argument(
-        "--mix",
-        nargs="+",
-        metavar="FOLDER[=WEIGHT]",
-        help="write prepared folders as one, with a column source that evaluate has metrics for. Weights are shares of "
-        "the rows of train, which are left out by a hash to fit; other splits keep all",
-    )
-    parser.add_argument(
-        "--for",
-        choices=list(TABLES),
-        help="write the table that this trainer reads, OUT/SPLIT.parquet or .jsonl, of a dataset that train takes: "
-        "DATASET is then a prepared folder, one with annotations.jsonl, a saved dataset, synthetic, or a name on the "
-        "hub. With --model, sizes are those after the trainer's own resizing",
-    )
-    parser.add_argument(
-        "--push-to-hub",
-        metavar="NAME",
-        help="then, or for a finished --out alone, upload it to the Hugging Face hub, as a private dataset only; "
-        "without this option nothing leaves the machine",
-    )
-    parser.add_argument(
-        "--licence-allows-upload",
-        action="store_true",
-        help="for --push-to-hub: you have the right to upload images whose licence is not known or forbids to "
-        "pass them "
-        "on",
-    )
-    _add_source_images(parser)
-    _add_asked(parser)
-    _add_splits(parser)
-    _add_images(parser)
-    add_many_machines(parser, work="the images")
-    _add_tables(parser)
-    parser.add_argument_group("options of readers, for --option", textwrap.indent(describe_options(), "  "))
+    Args:
+        out: folder to write, or to go on
+        root: the dataset as it was downloaded
+        split: only this split of the dataset's own; with --for default: train
+        dry_run: only count, from the tables alone: images, rows, boxes by split and finding; images need not be there,
+            copies among them are not looked for, and nothing is written
+        verify: only check the files of --out; 1 if one is wrong
+        mix: FOLDER or FOLDER=WEIGHT: write prepared folders as one, with a column source that evaluate has metrics
+            for. Weights are shares of the rows of train, which are left out by a hash to fit; other splits keep all
+        for_: write the table that this trainer reads, OUT/SPLIT.parquet or .jsonl, of a dataset that train takes:
+            DATASET is then a prepared folder, one with annotations.jsonl, a saved dataset, synthetic, or a name on the
+            hub. With --model, sizes are those after the trainer's own resizing
+        push_to_hub: then, or for a finished --out alone, upload it under this name to the Hugging Face hub, as a
+            private dataset only; without this option nothing leaves the machine
+        licence_allows_upload: for --push-to-hub: you have the right to upload images whose licence is not known or
+            forbids to pass them on
+        readers: how the boxes of several readers become one reference; must be given where several people read an image
+        normalize_labels: write findings in the words of the shared vocabulary
+        smallest_box: leave out boxes with a side below so many pixels of the image that they were drawn on; an image
+            without another box is left out too, as it is no negative
+        licence: of images in a general format such as jsonl, for the card
+        source: address or name of where such images are from, for the card
+        task: what is asked
+        model: folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels
+        labels: findings of interest; default: all
+        negatives: share of rows without boxes. For --task detection: of the split train, which loses images without
+            findings; other splits keep all, unless train=0.3,validation=0.5 names them; default: all images stay. For
+            --task finding: of the rows of each finding in every split, those that ask where it is absent; default: 0.5
+        prompt_file: prompts in your own words: a text in which {labels} (--task detection), {finding} or {phrase}
+            stands for what is looked for, and {format} for the sentences that state the box format
+        one_wording: ask every time in the same words
+        splits_from: take the dataset's own splits, unless it holds no image out, or draw every patient by a hash
+        split_shares: of patients who are drawn
+        seed: of splits, wording and negatives
+        side: longest side in pixels; larger images are shrunk
+        image_format: jpeg and webp lose little; keep copies files that need no change, metadata included
+        squeezed: images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024
+        window: LOW,HIGH: stored values that become black and white, for images of 16 bits that are no DICOM files;
+            default: each image's smallest and largest
+        processes: that work on images; default: 1
+        shard_megabytes: size of a file
+        min_pixels: with --for, smallest area to which the trainer resizes an image; default: the trainer's own
+        max_pixels: with --for, largest area; for verl it stands in the table, for easyr1 and ms-swift in the lines
+            that are printed; default: the trainer's own
+        embed_images: images become part of the table, for verl and easyr1; default: the table names files, and images
+            that trainers would not see alike, of 16 bits for example, are written to OUT/images
+    """
 
+    out: Path | None = None
+    root: Path | None = None
+    split: str | None = None
+    option: SourceOption = ()
+    dry_run: bool = False
+    verify: bool = False
+    mix: Sequence[str] = ()
+    for_: Literal["verl", "easyr1", "ms-swift", "openrlhf"] | None = None
+    push_to_hub: str | None = None
+    licence_allows_upload: bool = False
+    allow_outside: AllowOutside = False
+    readers: str | None = None
+    normalize_labels: bool = False
+    bad_rows: BadRows = "refuse"
+    smallest_box: float | None = None
+    licence: str | None = None
+    source: str | None = None
+    task: Literal["detection", "finding", "phrase"] = "detection"
+    box_format: BoxFormat = None
+    model: str | None = None
+    labels: Sequence[str] | None = None
+    negatives: str | None = None
+    prompt_file: Path | None = None
+    one_wording: bool = False
+    splits_from: Literal["dataset", "hash"] = "dataset"
+    split_shares: str = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
+    seed: int = 0
+    side: int | None = None
+    image_format: Literal["png", "jpeg", "webp", "keep"] = "png"
+    squeezed: bool = False
+    window: str | None = None
+    processes: int | None = None
+    shard_megabytes: float = 256.0
+    shard: Shard = None
+    join: Join = False
+    min_pixels: int | None = None
+    max_pixels: int | None = None
+    embed_images: bool = False
 
-def _add_source_images(parser: argparse.ArgumentParser) -> None:
-    """Which images are prepared."""
-    images = parser.add_argument_group("which images")
-    images.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
-    images.add_argument(
-        "--split", metavar="NAME", help="only this split of the dataset's own; with --for default: train"
-    )
-    add_reader_option(images)
-    add_allow_outside(images)
-    images.add_argument(
-        "--readers",
-        choices=list(POLICIES),
-        help="how the boxes of several readers become one reference; must be given where several people read an image",
-    )
-    images.add_argument(
-        "--normalize-labels", action="store_true", help="write findings in the words of the shared vocabulary"
-    )
-    images.add_argument(
-        "--bad-rows",
-        choices=BAD_ROWS,
-        default="refuse",
-        help="at an image that cannot be used: stop and name it (default), or leave it out and list it in the card",
-    )
-    images.add_argument(
-        "--smallest-box",
-        type=float,
-        metavar="PIXELS",
-        help="leave out boxes with a side below this, in pixels of the image that they were drawn on; an image without "
-        "another box is left out too, as it is no negative",
-    )
-    images.add_argument("--licence", metavar="WORDS", help="of images in a general format such as jsonl, for the card")
-    images.add_argument("--source", metavar="WORDS", help="address or name of where such images are from, for the card")
-
-
-def _add_asked(parser: argparse.ArgumentParser) -> None:
-    """What is asked about them."""
-    asked = parser.add_argument_group("what is asked")
-    asked.add_argument("--task", choices=TASKS, default="detection", help="default: detection")
-    asked.add_argument(
-        "--box-format", metavar="FORMAT", help="how the model writes boxes: a name, or a mapping in JSON"
-    )
-    asked.add_argument(
-        "--model",
-        metavar="PATH",
-        help="folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels",
-    )
-    asked.add_argument("--labels", nargs="+", metavar="FINDING", help="findings of interest (default: all)")
-    asked.add_argument(
-        "--negatives",
-        metavar="SHARE",
-        help="share of rows without boxes. For --task detection: of the split train, which loses images without "
-        "findings; other splits keep all, unless train=0.3,validation=0.5 names them (default: all images stay). For "
-        "--task finding: of the rows of each finding in every split, those that ask where it is absent (default: 0.5)",
-    )
-    asked.add_argument(
-        "--prompt-file",
-        type=Path,
-        metavar="FILE",
-        help="prompts in your own words: a text in which {labels} (--task detection), {finding} or {phrase} stands for "
-        "what is looked for, and {format} for the sentences that state the box format",
-    )
-    asked.add_argument("--one-wording", action="store_true", help="ask every time in the same words")
+    def settings(self, dataset: str) -> PrepareSettings:
+        """What decides the content of the folder, read from the texts of the command line."""
+        given: dict[str, Any] = {one.name: getattr(self, one.name, None) for one in fields(PrepareSettings)}
+        given |= {
+            "dataset": dataset,
+            "box_format": box_format_from_option(self.box_format),
+            "negatives": _negatives(self.negatives),
+            "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
+            "labels": None if self.labels is None else tuple(self.labels),
+            "shares": _shares(self.split_shares),
+            "window": _window(self.window),
+        }
+        return PrepareSettings(**given)
 
 
-def _add_splits(parser: argparse.ArgumentParser) -> None:
-    """How they are split."""
-    splits = parser.add_argument_group("splits")
-    splits.add_argument(
-        "--splits-from",
-        choices=SPLITS_FROM,
-        default="dataset",
-        help="take the dataset's own splits, unless it holds no image out (default), or draw every patient by a hash",
-    )
-    shares = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
-    splits.add_argument(
-        "--split-shares", default=shares, metavar="NAME=SHARE,…", help=f"of patients who are drawn (default: {shares})"
-    )
-    splits.add_argument("--seed", type=int, default=0, help="of splits, wording and negatives (default: 0)")
-
-
-def _add_images(parser: argparse.ArgumentParser) -> None:
-    """How they are written."""
-    images = parser.add_argument_group("images")
-    images.add_argument("--side", type=int, metavar="PIXELS", help="longest side; larger images are shrunk")
-    images.add_argument(
-        "--image-format",
-        choices=IMAGE_FORMATS,
-        default="png",
-        help="default: png; jpeg and webp lose little; keep copies files that need no change, metadata included",
-    )
-    images.add_argument(
-        "--squeezed",
-        action="store_true",
-        help="images are copies in another shape than the images that boxes were drawn on, such as 1024 x 1024",
-    )
-    images.add_argument(
-        "--window",
-        metavar="LOW,HIGH",
-        help="stored values that become black and white, for images of 16 bits that are no DICOM files "
-        "(default: each image's smallest and largest)",
-    )
-    images.add_argument(
-        "--processes",
-        type=int,
-        metavar="N",
-        help="that work on images (default: 1)",
-    )
-    images.add_argument(
-        "--shard-megabytes", type=float, default=256.0, metavar="MB", help="size of a file (default: 256)"
-    )
-
-
-def _add_tables(parser: argparse.ArgumentParser) -> None:
-    """What is written for other trainers."""
-    tables = parser.add_argument_group("tables of other trainers, with --for")
-    for name, words in (("min", "smallest"), ("max", "largest")):
-        tables.add_argument(
-            f"--{name}-pixels",
-            type=int,
-            metavar="AREA",
-            help=f"{words} area to which the trainer resizes an image; for verl it stands in the table, for easyr1 and "
-            "ms-swift in the lines that are printed (default: the trainer's own)",
-        )
-    tables.add_argument(
-        "--embed-images",
-        action="store_true",
-        help="images become part of the table, for verl and easyr1 (default: the table names files, and images that "
-        "trainers would not see alike, of 16 bits for example, are written to OUT/images)",
-    )
-
-
-def run(arguments: argparse.Namespace) -> int:
+def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None) -> int:
     """Prepare, count or verify; 0 if all is well, 1 if a checksum is wrong.
+
+    Args:
+        dataset: name of a source, as listed below the examples; with --for any dataset that train takes
 
     Raises:
         ValueError: An argument is missing or wrong, or the images are; see `prepare_images`.
     """
-    mode = next((name for name in _ALONE if getattr(arguments, name)), None)
-    push_alone = mode == "push_to_hub" and arguments.dataset is None
-    without_reader = push_alone or mode in ("verify", "mix", "for")
-    if mode is not None and without_reader:
-        _refuse_others(arguments, mode)
-    share = share_of(arguments)
-    if share is not None and (arguments.dry_run or arguments.push_to_hub):
-        option = "--dry-run" if arguments.dry_run else "--push-to-hub"
-        raise ValueError(f"Expected --shard without {option}, got both. Leave --shard out: a share is not the dataset.")
-    if arguments.dry_run and arguments.push_to_hub:
+    options = options or PrepareOptions()
+    mode = next((name for name in _ALONE if getattr(options, name)), None)
+    push_alone = mode == "push_to_hub" and dataset is None
+    without_source = push_alone or mode in ("verify", "mix", "for_")
+    if mode is not None and without_source:
+        _refuse_others(dataset, options, mode)
+    share = share_of(options.shard, options.join)
+    if share is not None and (options.dry_run or options.push_to_hub):
+        other = "--dry-run" if options.dry_run else "--push-to-hub"
+        raise ValueError(f"Expected --shard without {other}, got both. Leave --shard out: a share is not the dataset.")
+    if options.dry_run and options.push_to_hub:
         raise ValueError(
             "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
         )
-    needed: tuple[str, ...] = ("out",) if without_reader else ("dataset", "root", "box_format", "out")
-    if mode == "for":
-        needed = ("dataset", "out")
-    for name in needed[:-1] if arguments.dry_run else needed:
-        if getattr(arguments, name) is None:
-            option = name if name == "dataset" else f"--{name.replace('_', '-')}"
-            raise ValueError(f"Expected {option}, got none. See grounding-rewards prepare --help for examples.")
-    if arguments.verify:
-        return _verify(arguments.out)
-    if mode == "for":
-        return _write_table(arguments)
-    for name in _OF_TABLES:
-        if getattr(arguments, name):
-            raise ValueError(f"Expected --{name.replace('_', '-')} with --for only, got it without. Leave it out.")
-    if arguments.mix:
-        parts = [_part(text) for text in arguments.mix]
-        _print_summary(
-            arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, bad_rows=arguments.bad_rows)
-        )
+    if dataset is None and (not without_source or mode == "for_"):
+        raise ValueError("Expected dataset, got none. See grounding-rewards prepare --help for examples.")
+    for name in ("out",) if without_source else ("root", "box_format", *(() if options.dry_run else ("out",))):
+        if getattr(options, name) is None:
+            raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
+    out, name = options.out or Path(), dataset or ""
+    if options.verify:
+        return _verify(out)
+    if mode == "for_":
+        return _write_table(name, out, options)
+    for of_tables in _OF_TABLES:
+        if getattr(options, of_tables):
+            raise ValueError(f"Expected {_written(of_tables)} with --for only, got it without. Leave it out.")
+    if options.mix:
+        parts = [_part(text) for text in options.mix]
+        _print_summary(out, mix_folders(parts, out, seed=options.seed, bad_rows=options.bad_rows))
     elif not push_alone:
-        _prepare(arguments, share)
-    if arguments.push_to_hub:
-        push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
-        say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
+        _prepare(name, out, options, share)
+    if options.push_to_hub:
+        push_private(out, options.push_to_hub, licence_allows=options.licence_allows_upload)
+        say(f"uploaded to {options.push_to_hub}, a private dataset on the hub")
     return 0
 
 
-def _refuse_others(arguments: argparse.Namespace, mode: str) -> None:
+def _written(name: str) -> str:
+    return f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def _refuse_others(dataset: str | None, options: PrepareOptions, mode: str) -> None:
     """Refuse arguments that would have no effect beside the option of this mode."""
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    for name, value in vars(arguments).items():
-        if name not in (mode, *_ALONE[mode]) and value != parser.get_default(name):
-            option = "dataset" if name == "dataset" else f"--{name.replace('_', '-')}"
+    given = {_written(one.name): getattr(options, one.name) for one in fields(options)}
+    legal = {*map(_written, (mode, *_ALONE[mode]))}
+    defaults = {_written(one.name): one.default for one in fields(options)}
+    others = {"dataset": dataset, **{name: value for name, value in given.items() if value != defaults[name]}}
+    for name, value in others.items():
+        if value is not None and name not in legal and not (name == "dataset" and "dataset" in _ALONE[mode]):
             raise ValueError(
-                f"Expected --{mode.replace('_', '-')} without {option}, got {value!r} for it. It has no effect there: "
+                f"Expected {_written(mode)} without {name}, got {value!r} for it. It has no effect there: "
                 "leave it out, or give it where the images are prepared."
             )
 
 
-def _write_table(arguments: argparse.Namespace) -> int:
-    trainer, split = getattr(arguments, "for"), arguments.split or TRAIN
-    dataset = load_split(arguments.dataset, split, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
+def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
+    split = options.split or TRAIN
+    dataset = load_split(name, split, allow_outside=options.allow_outside, bad_rows=options.bad_rows)
     with stage_progress() as progress:
         table = write_trainer_table(
             dataset,
-            trainer,
-            arguments.out,
+            str(options.for_),
+            out,
             split=split,
-            source=Path(arguments.dataset).name,
-            box_format=arguments.box_format,
-            processor=None if arguments.model is None else load_processor(arguments.model),
-            limits=PixelLimits(arguments.min_pixels, arguments.max_pixels),
-            embed=arguments.embed_images,
-            bad_rows=arguments.bad_rows,
+            source=Path(name).name,
+            box_format=options.box_format,
+            processor=None if options.model is None else load_processor(options.model),
+            limits=PixelLimits(options.min_pixels, options.max_pixels),
+            embed=options.embed_images,
+            bad_rows=options.bad_rows,
             on_progress=progress,
         )
     print(
         f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes, {table['images']} images written "
-        f"to {arguments.out / IMAGES}"
+        f"to {out / IMAGES}"
         if table["images"]
         else f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes"
     )
@@ -357,12 +292,11 @@ def _write_table(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
-    settings = _settings(arguments)
-    reader = get_reader(settings.dataset)
-    options = reader_options(reader, arguments.option)
-    read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
-    if arguments.dry_run:
+def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None) -> None:
+    settings = options.settings(name)
+    reader, root = get_reader(name), options.root or Path()
+    read = functools.partial(reader, str(root), split=options.split, **reader_options(reader, options.option))
+    if options.dry_run:
         with stage_progress() as progress:
             counted = survey_only(read, settings, on_progress=progress)
         _print_counts(counted)
@@ -377,12 +311,12 @@ def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
         with stage_progress() as progress:
             part, images = prepare_share(
                 read,
-                arguments.root,
-                arguments.out,
+                root,
+                out,
                 settings,
                 share,
-                processes=arguments.processes,
-                allow_outside=arguments.allow_outside,
+                processes=options.processes,
+                allow_outside=options.allow_outside,
                 on_progress=progress,
             )
         say(f"{part}: {images} images of shard {share}; when all are there, give --join instead")
@@ -390,15 +324,15 @@ def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
     with stage_progress() as progress:
         manifest = prepare_images(
             read,
-            arguments.root,
-            arguments.out,
+            root,
+            out,
             settings,
-            processes=arguments.processes,
-            join=arguments.join,
-            allow_outside=arguments.allow_outside,
+            processes=options.processes,
+            join=options.join,
+            allow_outside=options.allow_outside,
             on_progress=progress,
         )
-    _print_summary(arguments.out, manifest)
+    _print_summary(out, manifest)
 
 
 def _part(text: str) -> Part:
@@ -411,19 +345,6 @@ def _part(text: str) -> Part:
         raise ValueError(
             f"Expected FOLDER or FOLDER=WEIGHT for --mix, got {text!r}. Write data/vindr=2, for example."
         ) from None
-
-
-def _settings(arguments: argparse.Namespace) -> PrepareSettings:
-    given: dict[str, Any] = {field.name: getattr(arguments, field.name, None) for field in fields(PrepareSettings)}
-    given |= {
-        "box_format": box_format_from_option(arguments.box_format),
-        "negatives": _negatives(arguments.negatives),
-        "template": None if arguments.prompt_file is None else read_text(arguments.prompt_file).strip(),
-        "labels": None if arguments.labels is None else tuple(arguments.labels),
-        "shares": _shares(arguments.split_shares),
-        "window": _window(arguments.window),
-    }
-    return PrepareSettings(**given)
 
 
 def _shares(text: str, option: str = "--split-shares") -> tuple[tuple[str, float], ...]:

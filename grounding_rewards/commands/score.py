@@ -13,15 +13,14 @@ order of the file, and appears once it is complete.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grounding_rewards.commands.console import add_log_columns, add_rewards, late_progress, rewards_from_words, say
-from grounding_rewards.commands.many_machines import add_many_machines, share_of
+from grounding_rewards.commands.console import late_progress, rewards_from_words, say
+from grounding_rewards.commands.options import BoxFormat, Join, RewardKwargs, Rewards, Shard, TextColumn, share_of
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
@@ -41,39 +40,45 @@ examples:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards score`."""
-    parser.add_argument("completions", type=Path, help="file with completions, or the folder of a run")
-    add_rewards(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
-    add_log_columns(parser)
-    parser.add_argument("--processes", type=int, metavar="N", help="that score (default: 1)")
-    add_many_machines(parser, work="the rows")
+def run(
+    completions: Path,
+    /,
+    *,
+    rewards: Rewards,
+    reward_kwargs: RewardKwargs = None,
+    out: Path,
+    box_format: BoxFormat = None,
+    text_column: TextColumn = None,
+    processes: int | None = None,
+    shard: Shard = None,
+    join: Join = False,
+) -> int:
+    """Score the file, and print the means and how fast it went.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Score the file, and print the means and how fast it went."""
+    Args:
+        completions: file with completions, or the folder of a run
+        out: a .parquet or .jsonl file to write
+        processes: that score; default: 1
+    """
     from grounding_rewards.logs.score_file import join_scored, score_file
 
-    share = share_of(options)
+    share = share_of(shard, join)
     started = time.perf_counter()
-    if options.join:
+    if join:
         with _progress_bar("joining") as on_progress:
-            summary = join_scored(options.out, on_progress)
-        _say_summary(summary, time.perf_counter() - started)
-        return 0
-    box_format = box_format_from_option(options.box_format)
-    rewards = rewards_from_words(options.rewards, options.reward_kwargs, box_format)
-    with _progress_bar() as on_progress:
-        summary = score_file(
-            options.completions,
-            options.out,
-            rewards,
-            text_column=options.text_column,
-            processes=options.processes,
-            share=share,
-            on_progress=on_progress,
-        )
+            summary = join_scored(out, on_progress)
+    else:
+        judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
+        with _progress_bar() as on_progress:
+            summary = score_file(
+                completions,
+                out,
+                judges,
+                text_column=text_column,
+                processes=processes,
+                share=share,
+                on_progress=on_progress,
+            )
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
     if not summary.completions:

@@ -11,29 +11,40 @@ of a group carries an update; the same by temperature; and one sentence: what to
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from grounding_rewards.commands.console import (
-    add_allow_outside,
-    add_sizes,
     final_reward,
     output_console,
     parameters_from_option,
     say,
-    stated_sizes,
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_options import named_images
-from grounding_rewards.commands.evaluate_subject import generation_progress, load_asked
+from grounding_rewards.commands.evaluate_subject import Asked, generation_progress, load_asked
+from grounding_rewards.commands.options import (
+    AllowOutside,
+    Backend,
+    BadRows,
+    BoxFormat,
+    Json,
+    MaxImages,
+    Pixels,
+    ResizedPixels,
+    Reward,
+    RewardKwargs,
+    TextColumn,
+    option,
+    stated_sizes,
+)
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
@@ -45,13 +56,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from grounding_rewards.logs.answer_logs import Answers
-    from grounding_rewards.rewards.grounding import GroundingReward
+    from grounding_rewards.models.generate import Sampling
+
 
 EXAMPLES = """\
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
   grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
-  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --images 32 --samples 8
+  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
   grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
@@ -59,80 +71,56 @@ exit code:
   0  done        1  with --strict: more than a fifth of the groups is without spread        2  a wrong argument or log
 """
 
-_IMAGES, _SAMPLES = 32, 8
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards signal`."""
-    source = parser.add_argument_group("which answers")
-    source.add_argument("log", nargs="*", type=Path, help="files or folders with several answers to each image")
-    source.add_argument(
-        "--model", metavar="MODEL", help="ask this model now: folder or name of a checkpoint or adapter"
-    )
-    source.add_argument(
-        "--dataset", metavar="DATA", help="the images: `synthetic`, a folder, or a name on the hub; of a log by `id`"
-    )
-    source.add_argument("--split", default="train", help="of the dataset; default: %(default)s")
-    source.add_argument("--images", type=int, metavar="N", help=f"the first so many; with --model {_IMAGES} by default")
-    source.add_argument(
-        "--bad-rows", choices=BAD_ROWS, default="refuse", help="images that cannot be right; default: refuse"
-    )
-    source.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
-    source.add_argument(
-        "--group-size", type=int, metavar="N", help="so many rows one after another are a group; default: by `id`"
-    )
-    add_sizes(source, resized=True)
-    add_allow_outside(source)
-    rewards = parser.add_argument_group("which reward")
-    rewards.add_argument("--reward", default="R4", help="that you mean to train with; default: %(default)s")
-    rewards.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"iou_threshold": 0.3}'""")
-    rewards.add_argument(
-        "--box-format", metavar="FORMAT", help="how the model writes boxes; default: the log's, or by model"
-    )
-    rewards.add_argument(
-        "--try",
-        dest="tried",
-        nargs="*",
-        default=list(TRIED),
-        metavar="REWARD",
-        help="rewards that are tried on the same answers; default: " + " ".join(TRIED),
-    )
-    sampling = parser.add_argument_group("how a model is asked")
-    sampling.add_argument(
-        "--samples", type=int, default=_SAMPLES, metavar="K", help="answers per image; default: %(default)s"
-    )
-    sampling.add_argument(
-        "--temperatures",
-        type=float,
-        nargs="+",
-        default=[1.0],
-        metavar="T",
-        help="at each of them; default: 1, as in TRL",
-    )
-    sampling.add_argument(
-        "--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s, as in TRL"
-    )
-    sampling.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
-    sampling.add_argument("--max-image-pixels", type=int, metavar="N", help="largest image that the model sees")
-    sampling.add_argument(
-        "--backend", choices=("transformers", "vllm", "auto"), default="transformers", help="default: %(default)s"
-    )
-    sampling.add_argument("--seed", type=int, default=0, help="of the samples; default: 0")
-    sampling.add_argument(
-        "--keep", type=Path, metavar="FOLDER", help="keep the answers there; the same command goes on"
-    )
-    output = parser.add_argument_group("what is written")
-    output.add_argument("--json", type=Path, metavar="FILE", help="write the metrics, without any text or image")
-    output.add_argument("--html", type=Path, metavar="FILE", help="write the table and a plot of it as a page")
-    output.add_argument(
-        "--strict",
-        action="store_true",
-        help=f"exit with 1 where more than {ENOUGH:.0%} of the groups are without spread".replace("%", "%%"),
-    )
-
-
-def run(options: argparse.Namespace) -> int:
+def run(
+    log: Sequence[Path] = (),
+    /,
+    *,
+    model: str | None = None,
+    dataset: str | None = None,
+    split: str = "train",
+    max_images: MaxImages = None,
+    bad_rows: BadRows = "refuse",
+    text_column: TextColumn = None,
+    group_size: int | None = None,
+    width: Pixels = None,
+    height: Pixels = None,
+    resized_width: ResizedPixels = None,
+    resized_height: ResizedPixels = None,
+    allow_outside: AllowOutside = False,
+    reward: Reward = "R4",
+    reward_kwargs: RewardKwargs = None,
+    box_format: BoxFormat = None,
+    tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED,
+    samples: int = 8,
+    temperatures: tuple[float, ...] = (1.0,),
+    max_new_tokens: int = 256,
+    batch_size: int = 32,
+    max_image_pixels: int | None = None,
+    backend: Backend = "transformers",
+    seed: int = 0,
+    keep: Path | None = None,
+    json: Json = None,
+    html: Path | None = None,
+    strict: bool = False,
+) -> int:
     """Measure the signal, print it, and write what was asked for.
+
+    Args:
+        log: files or folders with several answers to each image
+        model: ask this model now: folder or name of a checkpoint or adapter; about 32 images by default
+        dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
+        split: of the dataset
+        group_size: so many rows one after another are a group; default: by `id`
+        samples: answers per image
+        temperatures: of the samples, one after another
+        max_new_tokens: of an answer
+        batch_size: images that are asked about together
+        max_image_pixels: largest image that the model sees
+        seed: of the samples
+        keep: folder to keep the answers in; the same command goes on
+        html: write the table and a plot of it as a page
+        strict: exit with 1 where more than 20% of the groups are without spread
 
     Returns:
         0; 1 with `--strict` where too many groups are without spread.
@@ -140,141 +128,118 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    reward = configured_reward(options)
-    found = ask(options, reward) if options.model is not None else (_read(options, reward), reward)
-    if found is None:
-        # Not the first process: its share of the answers is generated.
-        return 0
-    answers, reward = found
-    for note in answers.notes:
-        say(f"note: {note}", error=True)
-    report = measure_signal(answers.rows, answers.texts, reward, tried=options.tried, track=partial(track, "scoring"))
-    if options.json is not None:
-        write_json(options.json, report.as_json())
-    if options.html is not None:
-        write_whole(options.html, render_signal_page(report, title=_title(options)))
-    print_signal(report, output_console(120))
-    return int(options.strict and report.configured.no_spread.value > ENOUGH)
-
-
-def configured_reward(options: argparse.Namespace) -> GroundingReward:
-    """The reward that the options name.
-
-    Raises:
-        ValueError: an option is wrong, or excludes another.
-    """
-    from grounding_rewards.rewards.grounding import get_reward
-
-    _check_options(options)
-    given = parameters_from_option(options.reward_kwargs)
-    parameters = {"box_format": box_format_from_option(options.box_format), **given}
-    return final_reward(get_reward(options.reward, **parameters))
-
-
-def _title(options: argparse.Namespace) -> str:
-    what = model_name(options.model) if options.model is not None else ", ".join(path.name for path in options.log)
-    return f"Signal of {options.reward}: {what}"
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    if bool(options.log) == (options.model is not None):
-        got = "both" if options.log else "neither"
-        raise ValueError(f"Expected a log of completions or --model, got {got}. Name one of them.")
-    if options.model is not None and options.dataset is None:
-        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-    if options.model is not None and options.samples < 2:
-        raise ValueError(
-            f"Expected at least 2 for --samples, got {options.samples}. GRPO compares answers to one image."
-        )
-    for name in ("images", "batch_size", "max_new_tokens"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out.")
-    for temperature in options.temperatures:
-        if not temperature > 0:
-            raise ValueError(
-                f"Expected numbers above 0 for --temperatures, got {temperature:g}. Greedy answers are all alike."
-            )
-
-
-def _read(options: argparse.Namespace, reward: GroundingReward) -> Answers:
+    from grounding_rewards.prepare.load import load_split
     from grounding_rewards.logs.answer_groups import read_groups
     from grounding_rewards.logs.answer_logs import check_images, image_problems
+    from grounding_rewards.rewards.grounding import get_reward
 
-    groups = read_groups(
-        options.log,
-        dataset=named_images(options, options.images),
-        text_column=options.text_column,
-        group_size=options.group_size,
-        sizes=stated_sizes(options),
-    )
-    matching = _label_matching(reward)
-    if options.bad_rows == "drop":
-        groups = groups.without(image_problems(groups.rows, reward, label_matching=matching))
-    check_images(groups.rows, groups.places, reward, label_matching=matching)
-    return groups
+    if bool(log) == (model is not None):
+        raise ValueError(
+            f"Expected a log of completions or --model, got {'both' if log else 'neither'}. Name one of them."
+        )
+    if model is not None and dataset is None:
+        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+    for name, value, least in (
+        ("max-images", max_images, 1),
+        ("samples", samples if model is not None else 2, 2),
+        ("batch-size", batch_size, 1),
+        ("max-new-tokens", max_new_tokens, 1),
+    ):
+        if value is not None and value < least:
+            raise ValueError(f"Expected at least {least} for --{name}, got {value}. Leave it out.")
+    if not min(temperatures) > 0:
+        raise ValueError(
+            f"Expected numbers above 0 for --temperatures, got {min(temperatures):g}. Greedy answers are all alike."
+        )
+    given = parameters_from_option(reward_kwargs)
+    judge = final_reward(get_reward(reward, **{"box_format": box_format_from_option(box_format), **given}))
+    matching = getattr(judge.box_reward, "label_matching", "ignore")
+    images = None
+    if dataset is not None:
+        count = max_images or (None if model is None else 32)
+        images = load_split(dataset, split, max_images=count, allow_outside=allow_outside, bad_rows=bad_rows)
+    if model is not None and images is not None:
+        from grounding_rewards.models.generate import Sampling
+        from grounding_rewards.models.load import choose_backend
+
+        asked = load_asked(
+            model,
+            images,
+            judge,
+            source=str(dataset),
+            backend=choose_backend(backend),
+            bad_rows=bad_rows,
+            label_matching=matching,
+            max_image_pixels=max_image_pixels,
+        )
+        sampling = Sampling(samples, 1.0, max_new_tokens, asked.skip_special_tokens)
+        answers = ask(asked, model_name(model), temperatures, sampling, keep, batch_size=batch_size, seed=seed)
+        if not asked.state.is_main_process:
+            # Its share of the answers is generated.
+            return 0
+        judge, title = asked.reward, model_name(model)
+    else:
+        answers = read_groups(
+            log,
+            dataset=images,
+            text_column=text_column,
+            group_size=group_size,
+            sizes=stated_sizes(width, height, resized_width, resized_height),
+        )
+        if bad_rows == "drop":
+            answers = answers.without(image_problems(answers.rows, judge, label_matching=matching))
+        check_images(answers.rows, answers.places, judge, label_matching=matching)
+        title = ", ".join(path.name for path in log)
+    for note in answers.notes:
+        say(f"note: {note}", error=True)
+    report = measure_signal(answers.rows, answers.texts, judge, tried=tried, track=partial(track, "scoring"))
+    if json is not None:
+        write_json(json, report.as_json())
+    if html is not None:
+        write_whole(html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
+    print_signal(report, output_console(120))
+    return int(strict and report.configured.no_spread.value > ENOUGH)
 
 
-def _label_matching(reward: GroundingReward) -> str:
-    return getattr(reward.box_reward, "label_matching", "ignore")
-
-
-def ask(options: argparse.Namespace, reward: GroundingReward) -> tuple[Answers, GroundingReward] | None:
-    """Ask the model several times about each image; None in all processes but the first.
-
-    Returns:
-        The answers, and the reward as it reads them.
-
-    Raises:
-        ValueError: model and images do not fit each other.
-    """
-    from grounding_rewards.data.light_rows import load_dataset_image
+def ask(
+    asked: Asked,
+    name: str,
+    temperatures: Sequence[float],
+    sampling: Sampling,
+    keep: Path | None,
+    *,
+    batch_size: int,
+    seed: int,
+) -> Answers:
+    """Ask the model several times about each image, at each temperature; only the first process has all answers."""
     from grounding_rewards.logs.answer_logs import Answers
-    from grounding_rewards.models.generate import Sampling
-    from grounding_rewards.models.load import choose_backend
     from grounding_rewards.models.resumable import generate_to_file
 
-    if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+    if keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise ValueError(
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
-    options.images = options.images or _IMAGES
-    options.label_matching = _label_matching(reward)
-    backend = choose_backend(options.backend)
-    asked = load_asked(options, reward, backend=backend)
-    texts: list[list[list[str]]] = []
+    rows, texts = [], []
     with ExitStack() as stack:
-        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        for temperature in dict.fromkeys(options.temperatures):
-            title = f"{model_name(options.model)}, {options.samples} samples at temperature {temperature:g}"
+        for temperature in dict.fromkeys(temperatures):
+            title = f"{name}, {sampling.samples} samples at temperature {temperature:g}"
             with generation_progress(title) as on_progress:
-                texts.append(
-                    generate_to_file(
-                        asked.model,
-                        asked.processor,
-                        # So that what is kept is a log of groups by itself.
-                        asked.shown.add_column("temperature", [temperature] * asked.shown.num_rows),
-                        folder / f"samples-{temperature:g}.jsonl",
-                        Sampling(options.samples, temperature, options.max_new_tokens, asked.skip_special_tokens),
-                        batch_size=options.batch_size,
-                        seed=options.seed,
-                        backend=backend,
-                        on_progress=on_progress if asked.state.is_main_process else None,
-                    )
+                texts += generate_to_file(
+                    asked.model,
+                    asked.processor,
+                    # So that what is kept is a log of groups by itself.
+                    asked.shown.add_column("temperature", [temperature] * asked.shown.num_rows),
+                    folder / f"samples-{temperature:g}.jsonl",
+                    replace(sampling, temperature=temperature),
+                    batch_size=batch_size,
+                    seed=seed,
+                    backend=asked.backend,
+                    on_progress=on_progress if asked.state.is_main_process else None,
                 )
-    if not asked.state.is_main_process:
-        return None
-    temperatures = list(dict.fromkeys(options.temperatures))
-    rows = [{**row, "temperature": one} for one in temperatures for row in asked.rows]
-    images = len(asked.rows)
-    answers = Answers(
-        rows,
-        [one for several in texts for one in several],
-        lambda k: load_dataset_image(asked.dataset, k % images),
-        asked.places * len(temperatures),
-    )
-    return answers, asked.reward
+            rows += [{**row, "temperature": temperature} for row in asked.rows]
+    return Answers(rows, texts, lambda k: None, asked.places * (len(rows) // len(asked.rows)))
 
 
 def print_signal(report: SignalReport, console: Console) -> None:

@@ -17,7 +17,6 @@ checkpoint. Arms and seeds can be added. A folder of another study is refused.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,58 +42,70 @@ exit code:
 """
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments to its parser."""
-    parser.add_argument("config", type=Path, nargs="?", help="YAML of the study; not needed with --report-only")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the study")
-    parser.add_argument("--dataset", metavar="NAME", help="images, instead of those that the YAML names at its top")
-    parser.add_argument(
-        "--jobs", type=_jobs, default=1, metavar="N", help="runs at the same time; default: %(default)s"
-    )
-    parser.add_argument("--only", nargs="+", default=[], metavar="ARM", help="only runs of these arms")
-    parser.add_argument("--index", type=int, metavar="N", help="only the run of this number, from 0: a job of an array")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="folder of the report; default: report/ in --out")
-    asked = parser.add_mutually_exclusive_group()
-    asked.add_argument("--dry-run", action="store_true", help="list the runs with their cost, and start nothing")
-    asked.add_argument("--report-only", action="store_true", help="report on the runs that are finished, start nothing")
+def run(
+    config: Path | None = None,
+    /,
+    *,
+    out: Path,
+    dataset: str | None = None,
+    jobs: int = 1,
+    only: Sequence[str] = (),
+    index: int | None = None,
+    report: Path | None = None,
+    dry_run: bool = False,
+    report_only: bool = False,
+) -> int:
+    """Plan, run, and say what failed.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Plan, run, and say what failed."""
+    Args:
+        config: YAML of the study; not needed with --report-only
+        out: folder of the study
+        dataset: images, instead of those that the YAML names at its top
+        jobs: runs at the same time
+        only: only runs of these arms
+        index: only the run of this number, from 0, which is a job of an array
+        report: folder of the report; default: report/ in --out
+        dry_run: list the runs with their cost, and start nothing
+        report_only: report on the runs that are finished, start nothing
+    """
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.run import FAILED, run_study
 
-    if options.report_only:
-        _report(options)
+    if dry_run and report_only:
+        raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
+    if jobs < 1:
+        raise ValueError(f"Expected a number of runs from 1 up for --jobs, got {jobs}. Give one for each core.")
+    report = report or out / "report"
+    if report_only:
+        _report(out, report)
         return 0
-    if options.config is None:
+    if config is None:
         raise ValueError("Expected the YAML of a study, got none. configs/study/ has some; --report-only needs none.")
     hide_name_warnings()
-    plan = read_plan(options.config, dataset=options.dataset, elsewhere=options.dry_run)
-    folder = Folder(options.out)
-    runs = _chosen(plan, options.only, options.index)
-    if options.dry_run:
+    plan = read_plan(config, dataset=dataset, elsewhere=dry_run)
+    folder = Folder(out)
+    runs = _chosen(plan, only, index)
+    if dry_run:
         _list(plan, runs, folder)
         return 0
     with _progress(len(runs)) as (begin, end):
-        outcomes = run_study(plan, folder, runs, jobs=options.jobs, on_begin=begin, on_end=end)
+        outcomes = run_study(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
     _sum_up(outcomes)
     if any(outcome.state == FAILED for outcome in outcomes):
         return 1
     # Jobs of an array and chosen arms are parts of a study; the whole is reported.
-    if options.index is None and all(folder.result(one).is_file() for one in plan.runs):
-        _report(options)
+    if index is None and all(folder.result(one).is_file() for one in plan.runs):
+        _report(out, report)
     return 0
 
 
-def _report(options: argparse.Namespace) -> None:
+def _report(study: Path, out: Path) -> None:
     from grounding_rewards.study.report import print_report, write_report
 
-    out = options.out / "report" if options.report is None else options.report
     with step_status("reading the study") as on_progress:
-        found = write_report(options.out, out, on_progress=on_progress)
+        found = write_report(study, out, on_progress=on_progress)
     print_report(found, output_console(140))
     say(f"the report is in {out}")
 
@@ -169,9 +180,3 @@ def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Out
             show()
 
         yield begin, end
-
-
-def _jobs(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"Expected a number of runs from 1 up, got {text!r}. Give one for each core.")
-    return int(text)

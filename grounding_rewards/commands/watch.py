@@ -8,7 +8,6 @@ Answers are shown where the run logs them (`log_completions: true`); `--answers 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -58,41 +57,40 @@ _EXCERPT = 160
 _QUIET = 120.0
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards watch`."""
-    parser.add_argument("run", type=Path, help="folder of a training, its output_dir")
-    parser.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="how often to look; default: 2")
-    parser.add_argument("--answers", type=int, default=3, metavar="N", help="last answers to show; default: 3")
-    parser.add_argument("--once", action="store_true", help="print how the run stands and end")
+def run(folder: Path, /, *, every: float = 2.0, answers: int = 3, once: bool = False) -> int:
+    """Show a run until it ends.
 
-
-def run(options: argparse.Namespace) -> int:
-    """Show a run until it ends."""
-    if not options.every > 0:
-        raise ValueError(f"Expected a number of seconds above 0 for --every, got {options.every:g}. Try 2.")
-    if options.answers < 0:
-        raise ValueError(f"Expected 0 or more for --answers, got {options.answers}. 0 shows none.")
+    Args:
+        folder: of a training, its output_dir
+        every: how many seconds apart to look
+        answers: last answers to show
+        once: print how the run stands and end
+    """
+    if not every > 0:
+        raise ValueError(f"Expected a number of seconds above 0 for --every, got {every:g}. Try 2.")
+    if answers < 0:
+        raise ValueError(f"Expected 0 or more for --answers, got {answers}. 0 shows none.")
     console = output_console(100)
-    if options.once:
-        console.print(_frame(options))
+    if once:
+        console.print(_frame(folder, answers))
         return 0
     from rich.live import Live
 
-    with Live(_frame(options), console=console, auto_refresh=False) as live:
-        while not read_run(options.run, answers=False).ended:
-            time.sleep(options.every)
-            live.update(_frame(options), refresh=True)
-        live.update(_frame(options), refresh=True)
+    with Live(_frame(folder, answers), console=console, auto_refresh=False) as live:
+        while not read_run(folder, answers=False).ended:
+            time.sleep(every)
+            live.update(_frame(folder, answers), refresh=True)
+        live.update(_frame(folder, answers), refresh=True)
     return 0
 
 
-def _frame(options: argparse.Namespace) -> Any:
+def _frame(folder: Path, answers: int) -> Any:
     """How the run stands, as one thing that rich prints."""
     from rich.console import Group
     from rich.text import Text
 
-    log, name = options.run / LOG, printable(options.run.name or str(options.run), lines=False)
-    found = read_run(options.run, answers=options.answers > 0)
+    log, name = folder / LOG, printable(folder.name or str(folder), lines=False)
+    found = read_run(folder, answers=answers > 0)
     if not found.entries:
         return Text(f"{name}: no step is logged yet", style="bold")
     of = "" if found.steps is None else f" of {found.steps}"
@@ -112,9 +110,9 @@ def _frame(options: argparse.Namespace) -> Any:
     last = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
     if shown := [f"{key[5:]} {_number(one)}" for key, one in last.items() if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
-    if found.answers and options.answers:
-        parts += _answer_lines(found.answers, options.answers)
-    elif options.answers and not found.ended:
+    if found.answers and answers:
+        parts += _answer_lines(found.answers, answers)
+    elif answers and not found.ended:
         parts.append(Text("No answers are logged: `log_completions: true` would show the last ones here.", style="dim"))
     return Group(*parts)
 

@@ -44,7 +44,7 @@ def join_by_id(
         raise ValueError(
             f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown)} of {len(asked)} "
             f"that it does not have: {places_of(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
-            "Give the split that was answered with --split, and as many images with --images."
+            "Give the split that was answered with --split, and as many images with --max-images."
         )
     if len(numbers) < len(names) and (twice := [one for k, one in enumerate(names) if numbers[one] != k]):
         raise ValueError(
@@ -55,7 +55,7 @@ def join_by_id(
         raise ValueError(
             f"Expected a completion for every image, got {len(names) - len(without)} of {len(names)}; without one are "
             f"{first_of([repr(name) for name in without])}. Answer all images, or name those that were answered with "
-            "--images."
+            "--max-images."
         )
     found = [numbers[str(log.rows[first]["id"])] for first, *_ in members]
     refuse_other_images(log, members, (images[k] for k in found))
