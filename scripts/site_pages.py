@@ -8,7 +8,6 @@ mkdocs loads this file; `make docs` runs it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import importlib
@@ -46,51 +45,37 @@ def _path_of(link: re.Match[str]) -> str:
 
 def commands() -> str:
     """Every command: what its help says, and its options in tables."""
-    from grounding_rewards.cli import COMMANDS, TRAINING
+    from grounding_rewards.cli import COMMANDS, TRAINING, command_app
 
     parts = []
     for name, summary in TRAINING.items():
         parts += [f"## {name}", f"*{plain(summary)}.*", _fenced(_help_of(name), "text")]
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"grounding_rewards.commands.{name}")
-        parser = argparse.ArgumentParser(prog=f"grounding-rewards {name}")
-        module.add_arguments(parser)
-        parts += [f"## {name}", f"*{plain(summary)}.*", prose(module.__doc__), *_options(parser)]
+        rows = [_option_row(one) for one in command_app(name).assemble_argument_collection() if one.name != "*"]
+        parts += [f"## {name}", f"*{plain(summary)}.*", prose(module.__doc__), table(("option", "meaning"), rows)]
         parts += ["Examples:", _fenced(textwrap.dedent(module.EXAMPLES.partition("\n")[2]), "bash")]
     return "\n\n".join(parts)
 
 
 def _help_of(name: str) -> str:
-    """What a command that trains prints; of those that have all of TRL's options, what stands before them."""
+    """What a command that trains prints before all of TRL's options."""
     from grounding_rewards.cli import main
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
         main([name, "--help"])
-    whole = printed.getvalue()
-    return whole if name == "demo" else whole.partition("\n" + _TRLS_OPTIONS)[0]
+    return printed.getvalue().partition("\n" + _TRLS_OPTIONS)[0]
 
 
-def _options(parser: argparse.ArgumentParser) -> Iterable[str]:
-    # argparse has no public list of its groups; every generator of documentation reads this one.
-    for group in parser._action_groups:
-        rows = [_option_row(one) for one in group._group_actions if one.dest != "help"]
-        if rows:
-            title = "" if group.title in ("options", "positional arguments") else f"*{plain(str(group.title))}*\n\n"
-            yield title + table(("option", "meaning"), rows)
-
-
-def _option_row(action: argparse.Action) -> tuple[str, str]:
-    value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
-    if not action.option_strings:
-        written = str(action.metavar or action.dest)
-    elif action.nargs == 0:
-        written = ", ".join(action.option_strings)
-    else:
-        value = f"{value} …" if action.nargs in ("*", "+") else str(value)
-        written = f"{', '.join(action.option_strings)} {value}"
-    words = argparse.HelpFormatter("")._expand_help(action) if action.help else ""
-    return f"`{written}`{' (required)' if action.option_strings and action.required else ''}", plain(words)
+def _option_row(argument: Any) -> tuple[str, str]:
+    choices, default = argument.get_choices(), argument.parameter.show_default
+    said = [argument.parameter.help or ""]
+    said += [f"one of {', '.join(choices)}"] if choices else []
+    shown = default(argument.field_info.default) if argument.field_info.default is not inspect.Parameter.empty else None
+    said += [f"default: {shown}"] if shown else []
+    required = " (required)" if argument.required and argument.name.startswith("--") else ""
+    return f"`{argument.name}`{required}", plain("; ".join(filter(None, said)))
 
 
 def configuration() -> str:

@@ -1,5 +1,5 @@
-"""Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs; two processor
-cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
+"""Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest radiographs: two
+processor cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
 
 These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
 `sft` where --warm_start names its configuration. Options that are not listed here go to `grounding-rewards train`, for

@@ -22,7 +22,8 @@ AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
 BadRows = Annotated[
     Literal["refuse", "drop"],
     option(
-        "images that cannot be right, such as one with a box outside it: name them all and end, or go on without them and say which"
+        "images that cannot be right, such as one with a box outside it: name them all and end, or go on without "
+        "them and say which"
     ),
 ]
 BoxFormat = Annotated[

@@ -128,9 +128,9 @@ def run(
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.prepare.load import load_split
     from grounding_rewards.logs.answer_groups import read_groups
     from grounding_rewards.logs.answer_logs import check_images, image_problems
+    from grounding_rewards.prepare.load import load_split
     from grounding_rewards.rewards.grounding import get_reward
 
     if bool(log) == (model is not None):

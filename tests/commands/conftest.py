@@ -10,10 +10,18 @@ from typing import Any
 import pytest
 
 from grounding_rewards import synthetic
+from grounding_rewards.cli import command_app
 from grounding_rewards.report.plots import Plot
 from tests.prepare.conftest import make_images, write_dicom_image
 
 __all__ = ["make_images", "write_dicom_image"]
+
+
+def call(command: str, *words: object) -> int:
+    """Run a command as the command line does, but let its errors through."""
+    function, bound, _ = command_app(command).parse_args(list(map(str, words)))
+    return int(function(*bound.args, **bound.kwargs))
+
 
 _synthetic_dataset = cache(synthetic.synthetic_dataset)
 _save = Plot.save

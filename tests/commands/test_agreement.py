@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import re
 
 import pytest
 
 from grounding_rewards import sources as readers
-from grounding_rewards.commands import agreement
-from grounding_rewards.commands.agreement import add_arguments, run
+from tests.commands.conftest import call
 from tests.data.test_agreement import THREE
 
 
 def test_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(readers.READERS, "vindr-cxr", lambda root, *, split=None: iter([THREE] if split else []))
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
     path = tmp_path / "agreement.json"
     options = ["vindr-cxr", "--root", "r", "--split", "train", "--iou", "0.45", "--json", str(path)]
-    assert run(parser.parse_args(options)) == 0
+    assert call("agreement", *options) == 0
     printed = capsys.readouterr().out
     assert "vindr-cxr: 3 pairs of readers on 1 images" in printed
     assert "F1@0.45" in printed
@@ -35,7 +30,7 @@ def test_command(tmp_path, capsys, monkeypatch):
     }
 
 
-def test_options_reach_the_reader_and_help_is_plain(monkeypatch):
+def test_options_reach_the_source(monkeypatch):
     seen = {}
 
     def read(root, *, split=None, sizes=None, box_format=None):
@@ -43,13 +38,8 @@ def test_options_reach_the_reader_and_help_is_plain(monkeypatch):
         return iter([THREE])
 
     monkeypatch.setitem(readers.READERS, "vlm-r1", read)
-    parser = argparse.ArgumentParser(description=agreement.__doc__)
-    add_arguments(parser)
     options = ["vlm-r1", "--root", "r", "--option", "sizes=s.csv", "--option", "box_format=qwen3-vl"]
-    assert run(parser.parse_args(options)) == 0
+    assert call("agreement", *options) == 0
     assert seen == {"sizes": "s.csv", "box_format": "qwen3-vl"}
     with pytest.raises(ValueError, match="It has: sizes, box_format"):
-        run(parser.parse_args(["vlm-r1", "--root", "r", "--option", "size=s.csv"]))
-    assert "--option" in parser.format_help()
-    assert "``" not in parser.format_help()
-    assert not re.search(":[a-z]+:`", parser.format_help())
+        call("agreement", "vlm-r1", "--root", "r", "--option", "size=s.csv")

@@ -47,7 +47,7 @@ def test_it_says_what_can_be_gamed_and_writes_it(images, tmp_path, capsys):
 
 
 def test_strict_tells_scripts(images, capsys):
-    assert main(["audit", "--rewards", "R3", "--dataset", images, "--images", "2", "--strict"]) == 1
+    assert main(["audit", "--rewards", "R3", "--dataset", images, "--max-images", "2", "--strict"]) == 1
     assert main(["audit", "--rewards", "tests.commands.test_audit.says_nothing", "--dataset", images, "--strict"]) == 0
     assert "Nothing earns what it should not." in capsys.readouterr().out
 
@@ -57,7 +57,7 @@ def says_nothing(completions, **columns):
 
 
 def test_drawn_images_by_default(capsys):
-    assert main(["audit", "--rewards", "soft_f1", "--images", "3"]) == 0
+    assert main(["audit", "--rewards", "soft_f1", "--max-images", "3"]) == 0
     assert "3 images" in capsys.readouterr().out
 
 
@@ -91,7 +91,7 @@ def test_one_mapping_is_for_every_reward():
         (["--rewards", "R3", "--reward-kwargs", "beta"], "Expected a JSON object for --reward-kwargs"),
         (["--rewards", "R3", "--reward-kwargs", "[{}, {}]"], "for reward_kwargs, got [{}, {}]"),
         (["--rewards", "R1", "--reward-kwargs", '{"betta": 1}'], "Expected known parameters for reward `R1`"),
-        (["--rewards", "R3", "--images", "0"], "Expected at least 1 for --images, got 0"),
+        (["--rewards", "R3", "--max-images", "0"], "Expected at least 1 for --max-images, got 0"),
         (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
         (
             ["--rewards", "tests.commands.test_audit.says_nothing", "--reward-kwargs", '{"beta": 1}'],

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grounding_rewards.commands.diff import add_arguments, run
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
+from tests.commands.conftest import call
 
 HOSTILE = "<b>mass</b>|[red]x"
 
@@ -37,17 +37,14 @@ def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) ->
     return folder
 
 
-def call(*arguments: object) -> int:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    return run(parser.parse_args(list(map(str, arguments))))
+diff = partial(call, "diff")
 
 
 def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a = write_run(tmp_path / "a", 0.4, {"model": "small", "reward": "R4", "decoding": {"samples": 16}})
     b = write_run(tmp_path / "b", 0.8, {"model": "small", "reward": "R5", "decoding": {"samples": 8}})
     written = tmp_path / "diff.json", tmp_path / "diff.md"
-    assert call(a, b, "--json", written[0], "--markdown", written[1], "--seed", 3, "--resamples", 200) == 0
+    assert diff(a, b, "--json", written[0], "--markdown", written[1], "--seed", 3, "--resamples", 200) == 0
     printed = capsys.readouterr().out
     content = json.loads(written[0].read_text(encoding="utf-8"))
     page = written[1].read_text(encoding="utf-8")
@@ -73,7 +70,7 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_files_and_the_metric_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = write_run(tmp_path / "a", 0.6), write_run(tmp_path / "b", 0.8)
-    assert call(a / "images.jsonl", b, "--metric", "reward_R4") == 0
+    assert diff(a / "images.jsonl", b, "--metric", "reward_R4") == 0
     assert "B is better than A: reward R4 is 0.800 against 0.600" in capsys.readouterr().out
 
 
@@ -89,17 +86,17 @@ def test_a_broken_evaluation_is_named(tmp_path: Path, facts: str, message: str) 
     a, b = write_run(tmp_path / "a", 0.6, {}), write_run(tmp_path / "b", 0.8, {})
     (b / "evaluation.json").write_text(facts, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        call(a, b)
+        diff(a, b)
 
 
 def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected the folder of an evaluation, got .* without images.jsonl"):
-        call(tmp_path, tmp_path)
+        diff(tmp_path, tmp_path)
 
 
 def test_labels_may_be_compared(tmp_path: Path) -> None:
     a, b = write_run(tmp_path / "a", 0.4), write_run(tmp_path / "b", 0.8)
-    assert call(a, b, "--label-matching", "exact", "--json", tmp_path / "diff.json") == 0
+    assert diff(a, b, "--label-matching", "exact", "--json", tmp_path / "diff.json") == 0
     # the answers state no labels
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     assert found["metrics"]["f1_50"]["b"][0] == 0.0
@@ -125,7 +122,7 @@ def test_labels_are_compared_as_in_the_evaluations(
     facts = [None if rule is None else {"label matching": rule} for rule in rules]
     a, b = write_run(tmp_path / "a", 0.4, facts[0]), write_run(tmp_path / "b", 0.8, facts[1])
     given = [] if option is None else ["--label-matching", option]
-    assert call(a, b, *given, "--json", tmp_path / "diff.json") == 0
+    assert diff(a, b, *given, "--json", tmp_path / "diff.json") == 0
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     assert (found["label_matching"], found["metrics"]["f1_50"]["b"][0]) == expected
     assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
@@ -134,7 +131,7 @@ def test_labels_are_compared_as_in_the_evaluations(
 def test_evaluations_by_two_rules_are_refused(tmp_path: Path) -> None:
     a, b = (write_run(tmp_path / rule, 0.4, {"label matching": rule}) for rule in ("exact", "ignore"))
     with pytest.raises(ValueError, match="were evaluated by one --label-matching, got exact and ignore"):
-        call(a, b)
+        diff(a, b)
 
 
 def with_baselines(folder: Path, **facts: Any) -> None:
@@ -157,7 +154,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
 def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with_baselines(runs[1])
     written = runs[1] / "diff.json", runs[1] / "diff.md"
-    assert call(*runs, "--json", written[0], "--markdown", written[1]) == 0
+    assert diff(*runs, "--json", written[0], "--markdown", written[1]) == 0
     assert json.loads(written[0].read_text(encoding="utf-8"))["baselines"] == {
         HOSTILE: {"f1_50": [0.25, 0.125, None], "mean_iou": [None, 0.125, None]}
     }
@@ -174,13 +171,13 @@ def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, P
         lines = (runs[0] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         (runs[0] / "images.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
     options = ["--label-matching", "exact"] if other == "labels" else []
-    assert call(*runs, *options, "--json", runs[1] / "diff.json") == 0
+    assert diff(*runs, *options, "--json", runs[1] / "diff.json") == 0
     assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
 
 
 def test_chosen_metrics_are_columns_with_intervals(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     with_baselines(runs[1])
-    assert call(*runs, "--metrics", "f1_50", "mean_iou", "label_accuracy") == 0
+    assert diff(*runs, "--metrics", "f1_50", "mean_iou", "label_accuracy") == 0
     printed = capsys.readouterr().out
     assert re.search(r"before +0\.000 +0\.400", printed)
     assert re.search(r"after − before +\+1\.000 +\+0\.400\s+\[\+1\.000, \+1\.000\]", printed)
@@ -192,9 +189,9 @@ def test_chosen_metrics_are_columns_with_intervals(runs: tuple[Path, Path], caps
 
 def test_unknown_metrics_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected metrics of both runs for --metrics, got 'iou'. They have: reward"):
-        call(*runs, "--metrics", "iou")
+        diff(*runs, "--metrics", "iou")
     with pytest.raises(ValueError, match=r"Expected a reward .* for --reward, got 'R1'. They have: R4"):
-        call(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
+        diff(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
 
 
 def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +199,7 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
     (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
     with_baselines(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/images", split="")
-    assert call(*runs, "--html", tmp_path / "out" / "page.html") == 0
+    assert diff(*runs, "--html", tmp_path / "out" / "page.html") == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html", "images.png", "curves.png"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
@@ -222,7 +219,7 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
 def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("[1]", encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected a JSON object in line 1 of '.*log.jsonl'"):
-        call(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
+        diff(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
 
 
 def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,12 +246,12 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
 
     a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)
     with_baselines(b, dataset="synthetic", split="test", images=3)
-    assert call(a, b, "--html", tmp_path / "page.html") == 0
+    assert diff(a, b, "--html", tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
     # without its dataset the images are drawn as boxes, and a warning names why
     with_baselines(b, dataset=str(tmp_path / "a"), split="test", images=3)
     capsys.readouterr()
-    assert call(a, b, "--html", tmp_path / "page.html") == 0
+    assert diff(a, b, "--html", tmp_path / "page.html") == 0
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "images are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "image.png")
@@ -262,10 +259,10 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
     # of another folder than the run's: only where it is allowed; the images of a log have no folder
     with_baselines(c, dataset="the log's own images")
     capsys.readouterr()
-    assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert diff(a, c, "--html", tmp_path / "page.html") == 0
     assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
+    assert diff(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
 
 
@@ -289,7 +286,7 @@ def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_pat
         write_answered(tmp_path / name / "images.jsonl", images)
         with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})
     with pytest.warns(UserWarning, match="1 of 6 lines"):
-        assert call(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
+        assert diff(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == 3
     assert "bad rows: A has refused, B has left out" in page

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
+from functools import partial
 
 import pytest
 
-from grounding_rewards.commands import export as command
 from grounding_rewards.metrics.answered_image import write_answered
+from tests.commands.conftest import call
 from tests.exchange.conftest import images
 
 __all__ = ["images"]
@@ -26,10 +26,7 @@ def evaluation(images, tmp_path):
     return folder
 
 
-def export(*arguments):
-    parser = argparse.ArgumentParser()
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(list(map(str, arguments))))
+export = partial(call, "export")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,17 @@ def test_answering_in_shards(
     checkpoint, out = tmp_path / "model", tmp_path / "run"
     for part in tiny_model:
         part.save_pretrained(checkpoint)
-    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--images", "7", "--batch-size", "2"]
+    command = [
+        "evaluate",
+        "--model",
+        str(checkpoint),
+        "--dataset",
+        "synthetic",
+        "--max-images",
+        "7",
+        "--batch-size",
+        "2",
+    ]
     command += ["--max-new-tokens", "4", "--resamples", "20", "--out", str(out)]
     assert main([*command, "--shard", "2/2"]) == 0
     assert "4 images of shard 2/2 answered" not in (printed := capsys.readouterr().out)

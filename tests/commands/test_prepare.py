@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import shlex
+from functools import partial
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from grounding_rewards.cli import main
-from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
+from grounding_rewards.cli import command_app, main
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.doctor.defects import CHECKS
 from grounding_rewards.prepare import read_manifest
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward
+from tests.commands.conftest import call
 
-
-def parse(*words):
-    parser = argparse.ArgumentParser(prog="grounding-rewards prepare")
-    add_arguments(parser)
-    return parser.parse_args([str(word) for word in words])
+prepare = partial(call, "prepare")
 
 
 @pytest.fixture
@@ -42,7 +37,7 @@ def folder(make_images):
 def test_one_command(folder, tmp_path, capsys):
     out = tmp_path / "out"
     words = ("jsonl", "--root", folder, "--out", out, "--box-format", "qwen3-vl", "--side", 48, "--task", "finding")
-    assert run(parse(*words, "--split-shares", "train=1", "--labels", "mass", "--negatives", "0.5")) == 0
+    assert prepare(*words, "--split-shares", "train=1", "--labels", "mass", "--negatives", "0.5") == 0
     printed = capsys.readouterr().out
     # Images 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
     assert re.search(
@@ -51,10 +46,10 @@ def test_one_command(folder, tmp_path, capsys):
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]
     assert (settings["task"], settings["side"], settings["shares"]) == ("finding", 48, [["train", 1.0]])
-    assert run(parse("--verify", "--out", out)) == 0
+    assert prepare("--verify", "--out", out) == 0
     assert "every file is as it was written" in capsys.readouterr().out
     (out / "data/train-00000.parquet").write_bytes(b"")
-    assert run(parse("--verify", "--out", out)) == 1
+    assert prepare("--verify", "--out", out) == 1
     assert "1 problems" in capsys.readouterr().out
 
 
@@ -73,8 +68,8 @@ def test_three_readers_of_dicom_images(tmp_path, write_dicom_image, monkeypatch)
     (tmp_path / "root/train.csv").write_text("\n".join(lines) + "\n")
     words = ("vindr-cxr", "--root", tmp_path / "root", "--out", tmp_path / "out", "--box-format", "qwen3-vl")
     with pytest.raises(ValueError, match="Expected a policy for readers, because 3 people read image 0"):
-        run(parse(*words))
-    assert run(parse(*words, "--readers", "ignore", "--side", 80, "--normalize-labels")) == 0
+        prepare(*words)
+    assert prepare(*words, "--readers", "ignore", "--side", 80, "--normalize-labels") == 0
     first, _, _, normal = load_split(str(tmp_path / "out"), "train")
     shown = np.asarray(first["image"])
     assert shown.shape == (60, 80)
@@ -95,7 +90,7 @@ def test_options_reach_the_reader(tmp_path, make_images):
     }
     (root / "mine.json").write_text(json.dumps(coco))
     words = ("coco", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    assert run(parse(*words, "--option", "annotations=mine.json", "--option", "images=.")) == 0
+    assert prepare(*words, "--option", "annotations=mine.json", "--option", "images=.") == 0
     assert read_manifest(tmp_path / "out")["images"]["count"] == 3
 
 
@@ -104,7 +99,7 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
     root = shared_dir / "data" / "annotations" / "nih_chestxray14"
     words = ("nih-chestxray14", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
     with pytest.raises(ValueError, match="Expected an image that can be used"):
-        run(parse(*words, "--option", "negatives=false"))
+        prepare(*words, "--option", "negatives=false")
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["images"]["count"] == 880
 
 
@@ -135,20 +130,11 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
 )
 def test_wrong_arguments_are_named(tmp_path, words, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        run(parse(*words, "--out", tmp_path / "out"))
-
-
-def test_the_examples_of_the_help_can_be_given():
-    joined = EXAMPLES.replace("\\\n", " ")
-    commands = [line for line in joined.splitlines() if "grounding-rewards prepare" in line]
-    assert len(commands) >= 8
-    for command in commands:
-        arguments = parse(*shlex.split(command)[2:])
-        assert arguments.verify or arguments.root or arguments.mix or getattr(arguments, "for")
+        prepare(*words, "--out", tmp_path / "out")
 
 
 def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
-    assert run(parse("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")) == 0
+    assert prepare("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl") == 0
     assert capsys.readouterr().err == ""
 
 
@@ -169,7 +155,7 @@ def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
 
 def test_licence_and_source(folder, tmp_path):
     words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    assert prepare(*words, "--licence", "CC BY 4.0", "--source", "our clinic") == 0
     source = read_manifest(tmp_path / "out")["source"]
     assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")
 
@@ -183,7 +169,7 @@ def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
         lines += normal if k % 3 else [*drawn, f"{k},Cardiomegaly,3,R3,1,1,4,300"]
     (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
     words = ("vindr-cxr", "--root", tmp_path, "--box-format", "qwen3-vl", "--readers", "majority", "--split", "train")
-    assert run(parse(*words, "--dry-run", "--negatives", 0.2, "--smallest-box", 5)) == 0
+    assert prepare(*words, "--dry-run", "--negatives", 0.2, "--smallest-box", 5) == 0
     printed = capsys.readouterr().out
     # 10 images with a nodule, and 2 or 3 of 20 without findings: 10 * 0.2 / 0.8 = 2.5 is rounded to even
     assert "train: 12 images, 12 rows, 2 without boxes (16.7%), 10 boxes\n" in printed
@@ -196,9 +182,9 @@ def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
 
 def test_dry_run_counts_what_is_then_written(folder, tmp_path, capsys):
     words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--negatives", "0.25", "--split-shares", "train=1")
-    assert run(parse(*words, "--dry-run")) == 0
+    assert prepare(*words, "--dry-run") == 0
     counted = capsys.readouterr().out.splitlines()[0]
-    assert run(parse(*words, "--out", tmp_path / "out")) == 0
+    assert prepare(*words, "--out", tmp_path / "out") == 0
     assert capsys.readouterr().out.splitlines()[0] == f"{counted}, 1 shards"
     card = (tmp_path / "out" / "README.md").read_text()
     assert "1 images without findings are left out of train" in card
@@ -209,7 +195,7 @@ def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
     template = tmp_path / "prompt.txt"
     template.write_text("Mark {labels}.\n")
     words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    assert run(parse(*words, "--prompt-file", template)) == 0
+    assert prepare(*words, "--prompt-file", template) == 0
     row = load_split(str(tmp_path / "out"), "train")[0]
     assert row["prompt"][0]["content"][1]["text"] == "Mark effusion, mass."
     assert read_manifest(tmp_path / "out")["settings"]["template"] == "Mark {labels}."
@@ -217,10 +203,9 @@ def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
 
 
 def test_help_says_what_each_reader_takes(capsys):
-    with pytest.raises(SystemExit):
-        main(["prepare", "--help"])
+    assert main(["prepare", "--help"]) == 0
     told = capsys.readouterr().out
-    assert "    coco:\n      annotations: the annotation file relative to the root" in told
+    assert "  coco:\n    annotations: the annotation file relative to the root" in told
     assert "see the reader" not in told
 
 
@@ -231,16 +216,16 @@ def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
     )
     words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--split-shares", "train=1")
     for name in ("one", "two"):
-        assert run(parse(*words, "--out", tmp_path / name)) == 0
+        assert prepare(*words, "--out", tmp_path / name) == 0
     assert pushed == []
     mixed = tmp_path / "mixed"
-    assert run(parse("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed)) == 0
+    assert prepare("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed) == 0
     assert "train: 9 images, 9 rows" in capsys.readouterr().out
-    assert run(parse("--push-to-hub", "me/images", "--out", mixed)) == 0
+    assert prepare("--push-to-hub", "me/images", "--out", mixed) == 0
     assert pushed == [((mixed, "me/images"), {"licence_allows": False})]
     assert "uploaded to me/images, a private dataset" in capsys.readouterr().out
     with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for --mix"):
-        run(parse("--mix", "one=much", "two", "--out", tmp_path / "out"))
+        prepare("--mix", "one=much", "two", "--out", tmp_path / "out")
 
 
 def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
@@ -254,7 +239,7 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
         Image.fromarray(np.random.default_rng(k).integers(0, 99, (64, 96), dtype=np.uint8)).save(tmp_path / f"{k}.png")
     (tmp_path / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     words = ("jsonl", "--root", tmp_path, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    assert prepare(*words, "--licence", "CC BY 4.0", "--source", "our clinic") == 0
     rows = load_split(str(tmp_path / "out"), "train")
     assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", "CC BY 4.0")]
     card = (tmp_path / "out" / "README.md").read_text()
@@ -264,16 +249,15 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
 def test_the_doctor_names_options_that_there_are():
     told = " ".join(check.fix for check in CHECKS.values())
     named = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"grounding-rewards prepare ([^`]*)`", told))))
-    known = argparse.ArgumentParser()
-    add_arguments(known)
-    assert {"--smallest-box", "--readers"} <= named <= set(re.findall(r"--[a-z-]+", known.format_help()))
+    known = {name for one in command_app("prepare").assemble_argument_collection() for name in one.names}
+    assert {"--smallest-box", "--readers"} <= named <= known
 
 
 def test_the_table_of_another_trainer(folder, tmp_path, capsys):
     out = tmp_path / "tables"
     for split in ("train", "all"):
         words = ("--for", "easyr1", folder, "--box-format", "qwen3-vl", "--out", out, "--max-pixels", 90000)
-        assert run(parse(*words, "--split", split)) == 0
+        assert prepare(*words, "--split", split) == 0
     printed = capsys.readouterr().out
     assert f"{out / 'all.parquet'}: 6 rows, " in printed
     # EasyR1's own smallest area would be above it.
@@ -298,4 +282,4 @@ WRONG_FOR_A_TABLE = [
 @pytest.mark.parametrize(("words", "message"), WRONG_FOR_A_TABLE)
 def test_what_a_table_cannot_do(words, message):
     with pytest.raises(ValueError, match=re.escape(message)):
-        run(parse(*words))
+        prepare(*words)

@@ -50,7 +50,7 @@ def test_a_wrong_schedule_is_refused(log, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "command", [["signal", "LOG", "--reward", "R3"], ["audit", "--rewards", "R3", "--images", "2"]]
+    "command", [["signal", "LOG", "--reward", "R3"], ["audit", "--rewards", "R3", "--max-images", "2"]]
 )
 def test_commands_before_a_training_say_it_too(command, log, capsys):
     log.write_text(2 * log.read_text(encoding="utf-8"), encoding="utf-8")

@@ -141,7 +141,7 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
         str(ASSET),
         "--dataset",
         "synthetic",
-        "--images",
+        "--max-images",
         "3",
         "--samples",
         "2",

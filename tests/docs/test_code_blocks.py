@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import importlib
 import json
 import re
 from functools import cache
@@ -12,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.cli import COMMANDS, TRAINING
-from grounding_rewards.commands import demo
+from grounding_rewards.cli import COMMANDS, TRAINING, command_app
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import PAGES, blocks, inline_commands, ours, shell_commands
 
@@ -24,13 +21,6 @@ FOREIGN = {"accelerate", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
 LANGUAGES = {"", "bash", "console", "json", "pycon", "python", "text", "toml", "yaml"}
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
-
-
-@cache
-def parser_of(command: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    importlib.import_module(f"grounding_rewards.commands.{command}").add_arguments(parser)
-    return parser
 
 
 @cache
@@ -48,10 +38,12 @@ def training_keys() -> dict[str, set[str]]:
 
 
 def options_of(command: str) -> set[str]:
-    if command in TRAINING:
-        own = demo._parser()._option_string_actions if command == "demo" else ()
-        return {*own, *(f"--{key}" for key in (*training_keys()[command], "config", "help"))}
-    return set(parser_of(command)._option_string_actions)
+    own = {"--help"}
+    if command in COMMANDS:
+        own |= {name for one in command_app(command).assemble_argument_collection() for name in one.names}
+    if command in (*TRAINING, "demo"):
+        own |= {f"--{key}" for key in (*training_keys()[command], "config")}
+    return own
 
 
 def wrong_names(words: list[str]) -> list[str]:
@@ -71,7 +63,7 @@ def test_commands_of_this_package_are_legal(page: Path) -> None:
             continue
         assert wrong_names(command) == [], words
         if command[0] not in TRAINING and not LEFT_OUT & set(command):
-            parser_of(command[0]).parse_args(command[1:])
+            command_app(command[0]).parse_args(command[1:])
 
 
 @pages

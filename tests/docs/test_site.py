@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import doctest
-import importlib
 import re
 import shutil
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ for _library in ("griffe", "mkdocs", "nbclient"):
 pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.cli import COMMANDS, TRAINING  # noqa: E402
+from grounding_rewards.cli import COMMANDS, TRAINING, command_app  # noqa: E402
 from grounding_rewards.sources import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
@@ -95,9 +93,8 @@ def test_commands_stand_with_every_option(site: Path) -> None:
     text = page.text
     assert {*COMMANDS, *TRAINING} <= page.ids
     for name in COMMANDS:
-        parser = argparse.ArgumentParser()
-        importlib.import_module(f"grounding_rewards.commands.{name}").add_arguments(parser)
-        missing = [one for one in parser._option_string_actions if one not in (*text.split(), "-h", "--help")]
+        options = [one.name for one in command_app(name).assemble_argument_collection() if one.name[:2] == "--"]
+        missing = [one for one in options if one not in text.split()]
         assert missing == [], name
 
 
