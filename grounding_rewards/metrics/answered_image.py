@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class AnsweredImage:
         """
         scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
         return {
-            **asdict(self),
+            **vars(self),
             **{name: getattr(self, name).tolist() for name in _BOXES},
             "pred_scores": scores,
         }

@@ -33,7 +33,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
 from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
 from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
-from grounding_rewards.metrics.ranking import Area, Mask, label_name, with_broken_boxes
+from grounding_rewards.metrics.ranking import Area, Mask, box_batch, label_name, with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
@@ -207,8 +207,8 @@ class MatchedImages:
     def _boxes(self, side: str) -> BoxBatch:
         """The boxes of a side, `pred`, `gt` or `ignore`, of all images, broken ones among those that are predicted."""
         if side not in self._known:
-            images = map(with_broken_boxes, self.images) if side == "pred" else self.images
-            self._known[side] = BoxBatch.of([getattr(image, side) for image in images], side)
+            images = [with_broken_boxes(image) for image in self.images] if side == "pred" else self.images
+            self._known[side] = box_batch(images, side)
         return self._known[side]
 
     @property

@@ -246,9 +246,7 @@ def rank_boxes(
     check_word("ranking", ranking, RANKINGS)
     check_word("label_matching", label_matching, LABEL_MATCHING)
     images = [with_broken_boxes(image) for image in images]
-    pred, gt, ignore = (
-        BoxBatch.of([getattr(image, name) for image in images], name) for name in ("pred", "gt", "ignore")
-    )
+    pred, gt, ignore = (box_batch(images, side) for side in ("pred", "gt", "ignore"))
     pred_texts = list(chain.from_iterable(image.pred_labels for image in images))
     gt_texts = list(chain.from_iterable(image.gt_labels for image in images))
     divided_by = "ignore" if together else label_matching
@@ -352,6 +350,18 @@ def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
         ),
         broken=(),
     )
+
+
+def box_batch(images: Sequence[AnsweredImage], side: str) -> BoxBatch:
+    """The boxes of a side, `pred`, `gt` or `ignore`, of all images.
+
+    Example:
+        >>> box_batch([AnsweredImage("a", 9, 9), AnsweredImage("b", 9, 9, pred=[[0, 0, 5, 5]])], "pred").counts
+        array([0, 1])
+    """
+    # They were checked when the images were made.
+    arrays = [getattr(image, side) for image in images]
+    return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), np.array([len(one) for one in arrays], dtype=np.int64))
 
 
 def states_confidences(images: Sequence[AnsweredImage]) -> bool:
