@@ -98,7 +98,7 @@ def check_dataset(
     return kept
 
 
-def check_images(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
+def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
     """Raise one error that names every row whose prompt, sizes, boxes or labels cannot be right, whatever the reward.
 
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
@@ -118,7 +118,7 @@ def check_images(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str
         >>> from datasets import Dataset
         >>> image = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
         >>> try:
-        ...     check_images(Dataset.from_list([image]))
+        ...     check_rows(Dataset.from_list([image]))
         ... except ValueError as error:
         ...     print(str(error).splitlines()[-1])
         row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
@@ -217,7 +217,7 @@ def box_problems(row: Mapping[str, Any]) -> Iterator[str]:
     >>> list(box_problems({"boxes": [[5, 5, 50, 9]], "width": 40, "height": 60}))
     ['box 0 is [5, 5, 50, 9], outside the image of 40 x 60']
     """
-    drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
+    drawings = [("", row.get("boxes") or ()), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
     drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
     for prefix, boxes in drawings:
         for index, box in enumerate(boxes):
@@ -232,7 +232,9 @@ def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
     ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
     """
     readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
-    if not _is_list(row.get("boxes")):
+    # As the reward takes it: where each reader drew there need be no other boxes.
+    stated = row.get("boxes") is not None or not (_is_list(readers) and readers)
+    if stated and not _is_list(row.get("boxes")):
         yield f"boxes is {row.get('boxes')!r:.200}, not a list"
     if readers is not None and not (_is_list(readers) and readers):
         yield (
@@ -254,7 +256,7 @@ def label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
     ['0 labels for 1 boxes', 'reader_labels without reader_boxes']
     """
     readers, of_readers = row.get("reader_boxes"), row.get("reader_labels")
-    pairs = [] if row.get("labels") is None else [("", row["labels"], row["boxes"])]
+    pairs = [] if row.get("labels") is None else [("", row["labels"], row.get("boxes") or ())]
     if of_readers is not None and readers is not None:
         if _is_list(of_readers) and len(of_readers) == len(readers):
             pairs += [(f"reader {k}: ", *pair) for k, pair in enumerate(zip(of_readers, readers, strict=True))]

@@ -191,11 +191,11 @@ def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: i
     return f"{sentence} {who} a patient, so that a patient may be in several splits."
 
 
-def check_known(split: str, known: Collection[str], name: str, remedy: str) -> None:
+def check_split_exists(split: str, known: Collection[str], name: str, remedy: str) -> None:
     """Refuse a split that a source does not have.
 
     Example:
-        >>> check_known("tset", ["train", "test"], "images", "Choose one of these.")
+        >>> check_split_exists("tset", ["train", "test"], "images", "Choose one of these.")
         Traceback (most recent call last):
         ...
         ValueError: Expected one of train, test or all for the split of 'images', got 'tset'. Choose one of these.

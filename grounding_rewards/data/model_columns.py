@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import column_of
 from grounding_rewards.data.checks import without_bad_rows
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
-from grounding_rewards.images.decoding import image_sizes
+from grounding_rewards.images.decoding import stored_sizes
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
@@ -136,7 +136,7 @@ def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) ->
 def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
     """The sizes of the images that the processor gets, perhaps smaller than the images that boxes were drawn on."""
     if "image" in dataset.column_names:
-        return image_sizes(dataset)
+        return stored_sizes(dataset)
     return zip(dataset["width"], dataset["height"], strict=True)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
+from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
 from grounding_rewards.images.image_paths import image_path
@@ -374,7 +374,7 @@ def _chosen(wanted: Sequence[str], given: Iterable[str], name: str) -> list[str]
     if not known:
         raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
     for split in wanted:
-        check_known(split, known, name, "Choose one of the dataset's own splits.")
+        check_split_exists(split, known, name, "Choose one of the dataset's own splits.")
     return known if not wanted or ALL in wanted else list(wanted)
 
 

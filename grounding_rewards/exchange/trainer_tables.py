@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.whole_files import whole_folder
-from grounding_rewards.data.checks import check_dataset, check_images, rows_with_sizes, without_bad_rows
+from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, without_bad_rows
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
@@ -204,7 +204,7 @@ def _sound_rows(
             f"pixels of the resized image, got {'none' if processor is None else type(processor).__name__}. Name the "
             "model that will be trained."
         )
-    dataset = check_images(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
+    dataset = check_rows(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
     problems = {
         number: [problem]
         for number, prompt in enumerate(dataset.with_format(None)["prompt"])

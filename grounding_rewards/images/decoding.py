@@ -348,7 +348,7 @@ def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: f
     return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
 
 
-def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
+def stored_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
     """The size of every image of a dataset (column `image`), read from the headers; None where a row has none.
 
     Example:
@@ -356,7 +356,7 @@ def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
         >>> from datasets import Image as ImageColumn
         >>> from PIL import Image
         >>> images = Dataset.from_dict({"image": [Image.new("L", (30, 20)), None]}).cast_column("image", ImageColumn())
-        >>> list(image_sizes(images))
+        >>> list(stored_sizes(images))
         [(30, 20), None]
     """
     for image in stored_images(dataset):

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.shipped import find_shipped
-from grounding_rewards.images.decoding import image_sizes, shrunken_size
+from grounding_rewards.images.decoding import shrunken_size, stored_sizes
 from grounding_rewards.images.resize_rules import is_known, limits_area, processor_size
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
 
     if image_pixel_limit(processor) is None or "image" not in dataset.column_names:
         return dataset
-    sizes = list(image_sizes(dataset))
+    sizes = list(stored_sizes(dataset))
     fitted = [None if size is None else fitted_size(processor, *size) for size in sizes]
     if fitted == sizes:
         return dataset
@@ -281,7 +281,7 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
 
 def _seen_sizes(dataset: Dataset, processor: Any) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """Of each image, the size at which the model sees it, and its own."""
-    fed = list(image_sizes(dataset)) if "image" in dataset.column_names else []
+    fed = list(stored_sizes(dataset)) if "image" in dataset.column_names else []
     # The images may be smaller copies of the images.
     plain = dataset.with_format(None)
     sized = {"width", "height"} <= set(plain.column_names)

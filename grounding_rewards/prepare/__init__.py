@@ -8,7 +8,7 @@ on.
 
 from __future__ import annotations
 
-from grounding_rewards.prepare.manifest import read_manifest, split_files, verify_images
+from grounding_rewards.prepare.manifest import read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.pipeline import prepare_images, prepare_share
 from grounding_rewards.prepare.settings import PrepareSettings
 
@@ -17,6 +17,6 @@ __all__ = [
     "prepare_images",
     "prepare_share",
     "read_manifest",
-    "split_files",
+    "split_shards",
     "verify_images",
 ]

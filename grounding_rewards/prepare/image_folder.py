@@ -18,7 +18,7 @@ from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
 from grounding_rewards.data.merging import image_readers
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
@@ -89,7 +89,7 @@ def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[s
     assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     if split not in (None, ALL):
-        check_known(split, assigned.names, str(root), remedy)
+        check_split_exists(split, assigned.names, str(root), remedy)
         if assigned.said:
             warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=3)
     return assigned.splits

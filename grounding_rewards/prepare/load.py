@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
-from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
+from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
 from grounding_rewards.prepare.image_folder import load_images
-from grounding_rewards.prepare.manifest import MANIFEST, split_files
+from grounding_rewards.prepare.manifest import MANIFEST, split_shards
 from grounding_rewards.sources.jsonl import ANNOTATIONS
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
-        return Dataset.from_parquet(split_files(folder, split))
+        return Dataset.from_parquet(split_shards(folder, split))
     if (folder / ANNOTATIONS).is_file():
         return load_images(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
     return _split_of(dataset_parts(str(folder)), split, str(folder))
@@ -144,7 +144,7 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
     )
     if len(parts) > 1:
-        check_known(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
+        check_split_exists(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
         return parts[split]
     ((own, images),) = parts.items()
     plain = images.with_format(None)
@@ -157,7 +157,7 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         ((own, patient, image or str(row)) for row, (patient, image) in enumerate(named)),
         name,
     )
-    check_known(split, assigned.names, name, remedy)
+    check_split_exists(split, assigned.names, name, remedy)
     if not assigned.drawn:
         return images
     warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)

@@ -13,12 +13,12 @@ from typing import Any
 from grounding_rewards.common.texts import parse_json, read_text
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import UNFINISHED, write_whole
-from grounding_rewards.data.held_out import ALL, check_known
+from grounding_rewards.data.held_out import ALL, check_split_exists
 from grounding_rewards.prepare.card import card_text
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import (
     FOLDER,
-    Counts,
+    ShardCounts,
     file_checksum,
     read_footer,
     shard_files,
@@ -120,11 +120,11 @@ def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
-    """Counts and shards of each split of a folder, and split, id and reason of each image that was left out."""
+    """ShardCounts and shards of each split of a folder, and split, id and reason of each image that was left out."""
     splits, skipped = {}, []
     for split in _split_order(out):
         files = shard_files(out, split)
-        footers = [Counts(read_footer(path)) for path in files]
+        footers = [ShardCounts(read_footer(path)) for path in files]
         counts = functools.reduce(operator.add, footers).as_json()
         skipped += [[split, *image] for image in counts.pop("skipped")]
         shards = [
@@ -177,7 +177,7 @@ def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
     return read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
 
 
-def split_files(folder: str | Path, split: str) -> list[str]:
+def split_shards(folder: str | Path, split: str) -> list[str]:
     """The shards of a split of a prepared folder; those of every split for `all`.
 
     Raises:
@@ -190,7 +190,7 @@ def split_files(folder: str | Path, split: str) -> list[str]:
             "command again: it goes on."
         )
     splits = manifest["splits"]
-    check_known(split, list(splits), str(folder), "Choose one of these.")
+    check_split_exists(split, list(splits), str(folder), "Choose one of these.")
     chosen = splits if split == ALL else [split]
     return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]
 

@@ -15,7 +15,7 @@ from grounding_rewards.data.copies import image_signature
 from grounding_rewards.data.held_out import TRAIN, hash_fraction
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.prepare.copied_images import join_copies
-from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_files, write_manifest, written_splits
+from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.splits import PatientSplits
 
@@ -179,7 +179,7 @@ def _features(parts: Sequence[Part]) -> Any:
     numbers = (Value("int64"), Value("float64"))
     columns: dict[str, Any] = {"source": Value("string")}
     for part in parts:
-        for path in split_files(part.folder, "all"):
+        for path in split_shards(part.folder, "all"):
             for name, kind in Features.from_arrow_schema(pq.read_schema(path)).items():
                 if columns.setdefault(name, kind) == kind:
                     continue
@@ -196,7 +196,7 @@ def _rows(part: Part) -> Iterator[dict[str, Any]]:
     """The rows of a folder, with ids that are its own, and sources."""
     import pyarrow.parquet as pq
 
-    for path in split_files(part.folder, "all"):
+    for path in split_shards(part.folder, "all"):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=16):
                 for row in batch.to_pylist():

@@ -36,7 +36,7 @@ from grounding_rewards.prepare.manifest import (
     survey_facts,
 )
 from grounding_rewards.prepare.planned_images import PlannedImage, count_images, planned_images, with_negatives
-from grounding_rewards.prepare.rows import dataset_features, image_rows
+from grounding_rewards.prepare.rows import dataset_features, examples_of
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import ImageOptions, StoredImage, store_image
@@ -319,7 +319,7 @@ def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[P
                 writers[job.split].skip(job.record.id, survey.copied.left_out[job.record.id])
                 continue
             if isinstance(image, StoredImage):
-                rows, problem = image_rows(job.record, job.rows, job.split, image, survey, processor)
+                rows, problem = examples_of(job.record, job.rows, job.split, image, survey, processor)
                 if not problem:
                     writers[job.split].add(rows, len(image.data))
                     continue

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import image_split, in_usual_order
 from grounding_rewards.data.patients import patient_of_image
-from grounding_rewards.prepare.shards import Counts
+from grounding_rewards.prepare.shards import ShardCounts
 from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.prepare.tasks import TaskRow, is_kept, is_present, normal_hash, task_rows
 
@@ -32,11 +32,11 @@ def planned_images(records: Iterable[AnnotatedImage], survey: Survey) -> Iterato
             yield PlannedImage(record, split, rows)
 
 
-def count_images(records: Iterable[AnnotatedImage], survey: Survey) -> dict[str, Counts]:
+def count_images(records: Iterable[AnnotatedImage], survey: Survey) -> dict[str, ShardCounts]:
     """The counts of each split; what is wrong with images and boxes is not known yet."""
-    counts: dict[str, Counts] = {}
+    counts: dict[str, ShardCounts] = {}
     for image in planned_images(records, survey):
-        counts.setdefault(image.split, Counts()).add([row._asdict() for row in image.rows])
+        counts.setdefault(image.split, ShardCounts()).add([row._asdict() for row in image.rows])
     return counts
 
 

@@ -15,7 +15,7 @@ from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.prepare.tasks import TaskRow, prompt_of
 
 
-def image_rows(
+def examples_of(
     record: AnnotatedImage, asked: Iterable[TaskRow], split: str, image: StoredImage, survey: Survey, processor: Any
 ) -> tuple[list[dict[str, Any]], str]:
     """The stored rows of an image and an empty text, or no rows and why the image cannot be used.

@@ -39,7 +39,7 @@ class ShardWriter:
         self._rows: list[dict[str, Any]] = []
         self._group_bytes = self._shard_bytes = 0
         self._writer: Any = None
-        self._counts = Counts()
+        self._counts = ShardCounts()
 
     def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
         """Add all rows of one image."""
@@ -82,7 +82,7 @@ class ShardWriter:
         self._writer.close()
         publish(unfinished_name(self._path), self._path)
         self._number += 1
-        self._writer, self._shard_bytes, self._counts = None, 0, Counts()
+        self._writer, self._shard_bytes, self._counts = None, 0, ShardCounts()
 
     @property
     def _path(self) -> Path:
@@ -105,8 +105,8 @@ class ShardWriter:
         self._rows, self._group_bytes = [], 0
 
 
-class Counts:
-    """Counts of a shard or of a split.
+class ShardCounts:
+    """ShardCounts of a shard or of a split.
 
     Attributes:
         images: Images with rows.
@@ -141,14 +141,14 @@ class Counts:
             if any(origin):
                 self.origins[origin] += 1
 
-    def __add__(self, other: Counts) -> Counts:
-        both = Counts()
+    def __add__(self, other: ShardCounts) -> ShardCounts:
+        both = ShardCounts()
         for name in vars(both):
             setattr(both, name, getattr(self, name) + getattr(other, name))
         return both
 
     def as_json(self) -> dict[str, Any]:
-        """The counts as plain values that `Counts` takes."""
+        """The counts as plain values that `ShardCounts` takes."""
         return {
             "images_with_rows": self.images,
             "rows": self.rows,

@@ -19,7 +19,7 @@ from grounding_rewards.prepare.copied_images import CopiedImages
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.spacing import may_have_spacing
 from grounding_rewards.prepare.splits import PatientSplits
-from grounding_rewards.prepare.tasks import Plan, finding_row, is_present, without_small_boxes
+from grounding_rewards.prepare.tasks import TaskPlan, finding_row, is_present, without_small_boxes
 
 
 class SmallBoxes(NamedTuple):
@@ -74,7 +74,7 @@ class Survey:
     has_spacing: bool
     has_several_readers: bool
     carried: CarriedColumns
-    plan: Plan
+    plan: TaskPlan
     own_splits: frozenset[str]
     copied: CopiedImages = field(default_factory=CopiedImages)
     negatives_left_out: Mapping[str, int] = field(default_factory=dict)
@@ -173,7 +173,7 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
         has_spacing=has_spacing,
         has_several_readers=has_several_readers,
         carried=carried,
-        plan=Plan(settings, vocabulary, keep),
+        plan=TaskPlan(settings, vocabulary, keep),
         own_splits=frozenset(names) if rule.own else frozenset(),
     )
 

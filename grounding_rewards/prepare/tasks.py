@@ -33,7 +33,7 @@ class TaskRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TaskPlan:
     """What the rows of an image depend on besides the image.
 
     Attributes:
@@ -50,7 +50,7 @@ class Plan:
     keep_normal: Mapping[str, float] = field(default_factory=dict)
 
 
-def task_rows(record: AnnotatedImage, plan: Plan) -> Iterator[TaskRow]:
+def task_rows(record: AnnotatedImage, plan: TaskPlan) -> Iterator[TaskRow]:
     """The rows of one image; none if the task has nothing to ask, or if all boxes that answer it are too small.
 
     Boxes of other findings, and small ones, are dropped before the policy for several readers is applied.
@@ -76,7 +76,7 @@ def task_rows(record: AnnotatedImage, plan: Plan) -> Iterator[TaskRow]:
                 yield row
 
 
-def is_kept(row: TaskRow, split: str, plan: Plan) -> bool:
+def is_kept(row: TaskRow, split: str, plan: TaskPlan) -> bool:
     """Whether a row of the task `detection` stays where its split has a share of images without findings."""
     end = plan.keep_normal.get(split)
     return end is None or is_present(row) is not False or normal_hash(row, plan.settings) < end
@@ -138,7 +138,7 @@ def prompt_of(row: TaskRow, settings: PrepareSettings) -> list[dict[str, Any]]:
     return task_prompt(settings.task, row.what, settings.box_format, wording=number)
 
 
-def _phrase_row(record: AnnotatedImage, row_id: str, phrase: str, plan: Plan) -> TaskRow | None:
+def _phrase_row(record: AnnotatedImage, row_id: str, phrase: str, plan: TaskPlan) -> TaskRow | None:
     chosen = _boxes_where(record, lambda label, own: own == phrase and label in plan.vocabulary)
     row = _row(chosen, plan.settings, row_id, phrase)
     return None if row is None else row._replace(phrase=phrase)

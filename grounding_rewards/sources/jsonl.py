@@ -20,7 +20,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
-from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_reader
@@ -76,7 +76,7 @@ def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
     assigned = assign_splits(
         ((image.split, patient_of_image(image), image.id) for image in _records(path)), str(path.parent)
     )
-    check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
+    check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
     for image, own in zip(_records(path), assigned.splits, strict=True):
         if split in (ALL, own):
             yield image._replace(split=own)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
-from grounding_rewards.data.checks import check_dataset, check_images, rows_with_sizes
+from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes
 from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.images.decoding import image_sizes
+from grounding_rewards.images.decoding import stored_sizes
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.parsing import BoxFormat, box_formats_of
@@ -62,7 +62,7 @@ def prepare_images(
         named = named or model_format()
     stated = next((one.box_format for one in ours if one.box_format is not None), named)
     dataset = add_prompts(dataset, stated)
-    dataset = check_images(dataset, name=name, bad_rows=bad_rows)
+    dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
@@ -112,7 +112,7 @@ def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
     known: dict[tuple[str, tuple[int, int]], int] = {}
     lengths = []
     prompts = dataset.with_format(None).select_columns("prompt")
-    for row, size in zip(prompts, image_sizes(dataset), strict=True):
+    for row, size in zip(prompts, stored_sizes(dataset), strict=True):
         key = (str(row["prompt"]), size or (1, 1))
         if key not in known:
             known[key] = _prompt_length(row["prompt"], key[1], processor)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.data.checks import check_dataset, check_images
+from grounding_rewards.data.checks import check_dataset, check_rows
 from grounding_rewards.parsing import get_box_format
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
@@ -40,7 +40,7 @@ def test_a_missing_image_is_named():
     images = with_images((100, 200), (100, 200))
     images = images.map(lambda row, k: {"image": None if k else row["image"]}, with_indices=True)
     with pytest.raises(ValueError, match=r"row 1 .*image is missing"):
-        check_images(images)
+        check_rows(images)
 
 
 @pytest.mark.filterwarnings("ignore:The box format .* cannot hold some boxes")
@@ -258,6 +258,18 @@ def test_a_reward_that_the_truth_cannot_earn():
     assert "row 1" not in str(caught.value)  # a bonus of 0 for negatives is legal
 
 
+def test_readers_boxes_need_no_others_beside_them():
+    row = {"boxes": None, "labels": None, "reader_boxes": [SOUND["boxes"], []], "reader_labels": [["mass"], []]}
+    reward = gr.get_reward("R4", box_format="qwen3-vl")
+    images = dataset_of(row, row)
+    assert check_rows(check_dataset(images, reward)).num_rows == 2
+    assert reward(["[]"], **{name: values[:1] for name, values in images.to_dict().items()}) == [pytest.approx(0.2)]
+    with pytest.raises(ValueError, match=r"row 1 .*boxes is None, not a list"):
+        check_dataset(dataset_of(row, {**row, "reader_boxes": None, "reader_labels": None}), reward)
+    with pytest.raises(ValueError, match=r"1 labels for 0 boxes"):
+        check_dataset(dataset_of({**row, "labels": ["mass"]}), reward)
+
+
 def test_no_bonus_for_negatives_is_legal():
     check_dataset(dataset_of({"boxes": [], "labels": []}), gr.get_reward("R4", no_box_bonus=0.0, box_format="qwen3-vl"))
 
@@ -272,9 +284,9 @@ def test_no_bonus_for_negatives_is_legal():
     ],
 )
 def test_images_are_checked_without_a_reward(row, named):
-    check_images(dataset_of({}))
+    check_rows(dataset_of({}))
     with pytest.raises(ValueError, match="row 1 ") as caught:
-        check_images(dataset_of({}, row))
+        check_rows(dataset_of({}, row))
     assert named in str(caught.value)
 
 
@@ -302,7 +314,7 @@ class TestReferenceColumns:
             # two readers who drew the same, in a region that nobody judged
             {**NONE, **REGIONS, "reader_boxes": [REGIONS["ignore_boxes"]] * 2, "reader_labels": [["mass"]] * 2},
         )
-        check_images(images)
+        check_rows(images)
         check_dataset(images, gr.get_reward(reward, **parameters, box_format="qwen3-vl"))
 
     @pytest.mark.parametrize(
@@ -326,7 +338,7 @@ class TestReferenceColumns:
     )
     def test_bad_row_is_named(self, change, reason):
         images = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
-        for check in (check_images, lambda images: check_dataset(images, R4)):
+        for check in (check_rows, lambda images: check_dataset(images, R4)):
             with pytest.raises(ValueError, match=re.escape(reason)) as caught:
                 check(images)
             assert "row 1 (id image-1): " in str(caught.value)
@@ -397,11 +409,11 @@ SPOILED = [
 
 
 @pytest.mark.parametrize("row", SPOILED, ids=str)
-@pytest.mark.parametrize("check", [check_images, lambda images, **how: check_dataset(images, R4, **how)])
+@pytest.mark.parametrize("check", [check_rows, lambda images, **how: check_dataset(images, R4, **how)])
 def test_bad_rows_can_be_dropped_and_are_named(check, row):
     """Today one speck among 317 boxes ends a training that could go on without it."""
     images = dataset_of({"id": "good", **dict.fromkeys(row.keys() - SOUND.keys())}, {"id": "bad", **row})
-    if check is not check_images and "prompt" in row:
+    if check is not check_rows and "prompt" in row:
         return
     with pytest.raises(ValueError, match=r"or go on without them by bad_rows: drop"):
         check(images)
@@ -424,5 +436,5 @@ def test_a_box_too_small_for_the_format_can_be_dropped():
 
 def test_good_rows_stay_and_nothing_is_said(recwarn):
     images = dataset_of({}, {"boxes": [], "labels": []})
-    assert check_images(check_dataset(images, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
+    assert check_rows(check_dataset(images, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
     assert not recwarn.list

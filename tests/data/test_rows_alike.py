@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from grounding_rewards.data.checks import check_images
+from grounding_rewards.data.checks import check_rows
 from grounding_rewards.data.held_out import image_split
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.doctor.examine import examine
@@ -133,7 +133,7 @@ def verdicts(root):
     }
     settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
     steps = {
-        "loader": lambda: check_images(add_prompts(load_images(root), "qwen3-vl")),
+        "loader": lambda: check_rows(add_prompts(load_images(root), "qwen3-vl")),
         "prepare": lambda: prepare_images(lambda: read_jsonl(root), root, root / "out", settings),
     }
     for name, step in steps.items():

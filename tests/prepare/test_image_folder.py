@@ -282,7 +282,7 @@ def test_square_images_leave_the_images_as_they_are(folder, tmp_path, called):
 
 
 def test_real_images(shared_dir):
-    # Counts from the data set's README.
+    # ShardCounts from the data set's README.
     root = shared_dir / "data" / "cxr_lungs"
     train, test = load_images(root, "train"), load_images(root, "test")
     assert (train.num_rows, test.num_rows) == (241, 74)

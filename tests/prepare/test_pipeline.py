@@ -18,7 +18,7 @@ from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_files, verify_images
+from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.spacing import stored_spacing
 from grounding_rewards.prepare.stored_images import StoredImage
@@ -319,7 +319,7 @@ def test_it_streams(make_images, tmp_path):
 
     root, records = make_images(10, split="train")
     prepare_images(lambda: records, root, tmp_path / "out", options())
-    files = split_files(tmp_path / "out", "train")
+    files = split_shards(tmp_path / "out", "train")
     assert len(files) > 1
     stream = load_dataset("parquet", data_files=files, split="train", streaming=True)
     rows = list(stream)
