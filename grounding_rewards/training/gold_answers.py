@@ -64,7 +64,16 @@ class GoldAnswers:
 
         Returns:
             Rows with prompt, image and completion, made when they are read.
+
+        Raises:
+            ValueError: a row has boxes of readers alone.
         """
+        # A reward may take the boxes of several readers, but there is one answer to learn.
+        if (number := next((k for k, boxes in enumerate(dataset["boxes"]) if boxes is None), None)) is not None:
+            raise ValueError(
+                f"Expected boxes in every row to write answers from, got none in row {number}. Make one reference of "
+                "its readers' boxes with `grounding-rewards prepare --readers`."
+            )
         return dataset.add_column(_ROW, list(range(dataset.num_rows))).with_transform(self)
 
     def start_epoch(self, epoch: int) -> None:
