@@ -54,7 +54,7 @@ _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 _RECALL = "share of the reference boxes of all images that a box is right about"
 
 
-class Counts(NamedTuple):
+class BoxCounts(NamedTuple):
     """Of each image, ``(images,)``: predicted boxes that count, reference boxes, and right boxes."""
 
     n: Array
@@ -79,7 +79,7 @@ class MatchedImages:
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], pred=[[0, 0, 10, 9], [50, 50, 60, 60]],
         ...                     gt_labels=["mass"])
         >>> MatchedImages([image]).counts(0.5)
-        Counts(n=array([2.]), m=array([1.]), tp=array([1.]))
+        BoxCounts(n=array([2.]), m=array([1.]), tp=array([1.]))
     """
 
     images: Sequence[AnsweredImage]
@@ -96,14 +96,14 @@ class MatchedImages:
                 f'label_matching={self.label_matching!r}. Name a finding, and use "exact" or "synonyms".'
             )
 
-    def counts(self, iou_threshold: float) -> Counts:
+    def counts(self, iou_threshold: float) -> BoxCounts:
         """Boxes of each image, where a pair is right from this IoU on, in (0, 1]."""
         outcomes = self._hits(iou_threshold)
         pred, gt = self._chosen(outcomes)
-        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
+        return BoxCounts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     @cached_property
-    def counts_50(self) -> Counts:
+    def counts_50(self) -> BoxCounts:
         """:meth:`counts` at IoU 0.5."""
         return self.counts(0.5)
 

@@ -55,7 +55,7 @@ from grounding_rewards.metrics.image_dependence import (
 from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
-from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, compares_labels
+from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, can_compare_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: The row of the table that has the readers of the dataset.
@@ -264,7 +264,7 @@ def evaluate(
         **image_metrics(images),
         **IMAGE_DEPENDENCE,
     }
-    if not compares_labels(images):
+    if not can_compare_labels(images):
         del known["label_accuracy"]
     # Rewards come last, but for the one that the evaluation is about.
     metrics = {
@@ -284,7 +284,7 @@ def evaluate(
         calibration=calibration(matched),
         ious=matched.best_ious[0][matched.best_ious[1]],
         confusion=confusion(matched, synonyms=measures.label_matching == "synonyms")
-        if compares_labels(images)
+        if can_compare_labels(images)
         else None,
         robustness=tuple(robustness),
         dependence=image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)

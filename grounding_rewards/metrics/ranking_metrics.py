@@ -69,7 +69,7 @@ class RankingMetrics(NamedTuple):
         """
         stated = any(len(image.pred) for image in images) and states_confidences(images)
         kinds = [("ap", label_matching)]
-        if compares_labels(images):
+        if can_compare_labels(images):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
         return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
 
@@ -179,12 +179,12 @@ class RankingMetrics(NamedTuple):
         return found
 
 
-def compares_labels(images: Sequence[AnsweredImage]) -> bool:
+def can_compare_labels(images: Sequence[AnsweredImage]) -> bool:
     """Whether any predicted box has a label, and every reference box one to compare it with.
 
     Example:
         >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
-        >>> compares_labels([image]), compares_labels([image, AnsweredImage("b", 9, 9, pred=image.pred,
+        >>> can_compare_labels([image]), can_compare_labels([image, AnsweredImage("b", 9, 9, pred=image.pred,
         ...     pred_labels=["x"])])
         (False, True)
     """
