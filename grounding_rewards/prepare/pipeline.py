@@ -39,7 +39,7 @@ from grounding_rewards.prepare.planned_images import PlannedImage, count_images,
 from grounding_rewards.prepare.rows import dataset_features, examples_of
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
-from grounding_rewards.prepare.stored_images import ImageOptions, StoredImage, store_image
+from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.tasks import image_of_interest, without_small_boxes
 from grounding_rewards.sources.base import SOURCES
@@ -202,9 +202,10 @@ class _Work(NamedTuple):
 
     def store(self, file: str) -> StoredImage | str:
         """The stored image, or why there is none."""
-        options = ImageOptions(self.settings.side, self.settings.image_format, self.settings.window)
+        side, image_format, window = self.settings.side, self.settings.image_format, self.settings.window
         try:
-            return store_image(image_path(self.root, file, allow_outside=self.allow_outside), options)
+            path = image_path(self.root, file, allow_outside=self.allow_outside)
+            return store_image(path, side=side, image_format=image_format, window=window)
         except ValueError as error:
             return str(error)
 

@@ -25,14 +25,6 @@ _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
 }
 
 
-class ImageOptions(NamedTuple):
-    """The settings of `PrepareSettings` that images depend on."""
-
-    side: int | None = None
-    image_format: str = "png"
-    window: tuple[float, float] | None = None
-
-
 class StoredImage(NamedTuple):
     """An encoded image, its size, and the size of the image that it was made from, all in pixels.
 
@@ -47,7 +39,13 @@ class StoredImage(NamedTuple):
     original_spacing: tuple[float, float] | None = None
 
 
-def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
+def store_image(
+    path: str | Path,
+    *,
+    side: int | None = None,
+    image_format: str = "png",
+    window: tuple[float, float] | None = None,
+) -> StoredImage:
     """Read, shrink and encode an image.
 
     Images are read as everywhere in the package, see `grounding_rewards.images.decoding`; those of more than 8 bits are
@@ -56,7 +54,9 @@ def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
 
     Args:
         path: A DICOM file, or whatever Pillow reads.
-        options: How to store it.
+        side: As `PrepareSettings` takes it, and so are the other arguments.
+        image_format: How to encode it.
+        window: What becomes black and white of more than 8 bits.
 
     Raises:
         ValueError: The file cannot be read; the message says why.
@@ -68,15 +68,15 @@ def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
         pixels, facts = read_dicom(path)
         # DICOM gives the distance between rows (y) first.
         spacing = None if facts.spacing is None else (facts.spacing[1], facts.spacing[0])
-        return _encode(fromarray(pixels), options)._replace(original_spacing=spacing)
+        return _encode(fromarray(pixels), side, image_format)._replace(original_spacing=spacing)
     loaded = load_image(path)
-    keep = options.image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
-    fits = options.side is None or max(loaded.size) <= options.side
-    image = shown_image(loaded, options.window)
+    keep = image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
+    fits = side is None or max(loaded.size) <= side
+    image = shown_image(loaded, window)
     # An image that needs no change is handed back as it is.
     if keep and fits and image is loaded:
         return StoredImage(path.read_bytes(), *image.size, *image.size)
-    return _encode(_grey_if_colourless(image), options)
+    return _encode(_grey_if_colourless(image), side, image_format)
 
 
 def _grey_if_colourless(image: Image) -> Image:
@@ -90,15 +90,15 @@ def _grey_if_colourless(image: Image) -> Image:
     return fromarray(np.ascontiguousarray(pixels[..., 0])) if same else image
 
 
-def _encode(image: Image, options: ImageOptions) -> StoredImage:
+def _encode(image: Image, side: int | None, image_format: str) -> StoredImage:
     from PIL.Image import Resampling
 
     original = image.size
-    if options.side is not None and max(original) > options.side:
-        scale = options.side / max(original)
+    if side is not None and max(original) > side:
+        scale = side / max(original)
         size = (max(1, round(original[0] * scale)), max(1, round(original[1] * scale)))
         image = image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)
-    kind = "png" if options.image_format == "keep" else options.image_format
+    kind = "png" if image_format == "keep" else image_format
     # Otherwise Pillow copies comments and profiles of the source.
     image.info = {}
     buffer = io.BytesIO()

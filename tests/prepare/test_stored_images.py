@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from grounding_rewards.prepare.stored_images import ImageOptions, store_image
+from grounding_rewards.prepare.stored_images import store_image
 
 RAMP = np.arange(30 * 20, dtype=np.uint16).reshape(20, 30)
 
 
 def stored(path, **options):
-    result = store_image(path, ImageOptions(**options))
+    result = store_image(path, **options)
     image = Image.open(io.BytesIO(result.data))
     assert image.size == (result.width, result.height)
     return result, image
@@ -114,7 +114,7 @@ def test_unreadable_files_are_named(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(ValueError, match=r"Expected an image in .*image\.png"):
-        store_image(path, ImageOptions())
+        store_image(path)
 
 
 @pytest.mark.parametrize("name", ["image.png", "image.jpg"])
@@ -123,7 +123,7 @@ def test_files_that_break_off_are_refused(tmp_path, name):
     path = saved(tmp_path, Image.fromarray(noise), name)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(ValueError, match="Expected an image in"):
-        store_image(path, ImageOptions(image_format="keep"))
+        store_image(path, image_format="keep")
 
 
 def test_dicom(tmp_path, write_dicom_image):
@@ -143,4 +143,4 @@ def test_broken_dicom_files_are_named(tmp_path, write_dicom_image, content):
     if content is not None:
         (tmp_path / "broken.dcm").write_bytes(content)
     with pytest.raises(ValueError, match=r"broken\.dcm"):
-        store_image(tmp_path / "broken.dcm", ImageOptions())
+        store_image(tmp_path / "broken.dcm")
