@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, with_ground_truth
 from grounding_rewards.parsing import STATUSES
+from grounding_rewards.rewards.base import PARTS
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
@@ -203,7 +204,7 @@ def _hallucinated(found: Mapping[str, list[Any]], name: str) -> list[bool]:
 #: rate of hallucinations has no value on an image with findings; it is the mean of the last by that of the last but
 #: one.
 COMPONENTS: dict[str, _Told] = {
-    **{part: _part(part) for part in ("f_beta", "quality", "precision", "recall", "mean_iou")},
+    **{part: _part(part) for part in PARTS},
     "boxes": lambda found, _: found["boxes"],
     **{f"status/{status}": _status(status) for status in STATUSES},
     "negatives": _negatives,

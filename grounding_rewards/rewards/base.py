@@ -22,6 +22,12 @@ from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes,
 _CELLS = 1 << 18
 
 
+#: The parts of every reward that are numbers, in the order in which logs, tables and explanations have them.
+PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
+COUNTS = ("tp", "fp", "fn")
+EXPLAINED = ("reward", *PARTS[:-1], *COUNTS)
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why one completion earned its reward.
@@ -84,6 +90,17 @@ class _Matched:
     def recall(self) -> Array:
         return ratio(self.tp, self.m)
 
+    @property
+    def fp(self) -> NDArray[np.int64]:
+        return self.n - self.tp
+
+    @property
+    def fn(self) -> NDArray[np.int64]:
+        return self.m - self.tp
+
+
+_MATCHED = tuple(one.name for one in fields(_Matched))
+
 
 @dataclass(frozen=True)
 class MatchedBatch(_Matched):
@@ -133,16 +150,9 @@ class Outcomes(_Matched):
     def explanation(self, k: int) -> Explanation:
         """The k-th completion as an :class:`Explanation`."""
         pairs = [(i, int(j)) for i, j in enumerate(self.matched[k]) if j >= 0]
-        tp = int(self.tp[k])
+        parts: dict[str, Any] = {part: getattr(self, part)[k].item() for part in EXPLAINED}
         return Explanation(
-            reward=float(self.reward[k]),
-            f_beta=float(self.f_beta[k]),
-            quality=float(self.quality[k]),
-            precision=float(self.precision[k]),
-            recall=float(self.recall[k]),
-            tp=tp,
-            fp=int(self.n[k]) - tp,
-            fn=int(self.m[k]) - tp,
+            **parts,
             matches=tuple(pairs),
             ious=tuple(float(self.iou[k, i]) for i, _ in pairs),
             ignored=tuple(np.flatnonzero(self.ignored[k]).tolist()),
@@ -377,31 +387,35 @@ class BoxReward(ABC):
             array([1.])
         """
         labels = self._checked_labels(labels, pred, gt)
-        if len(pred.counts) == 1 and pred.counts[0] and gt.counts[0]:
-            return self._score_alone(pred, gt, scores, ignore, labels)
-        b = len(pred.counts)
-        longest = int(pred.counts.max(initial=0))
-        matched = np.full((b, longest), -1, dtype=np.int64)
-        iou = np.zeros((b, longest))
+        names = () if labels is None else labels.names
+        stated = np.full(len(pred.flat), np.nan) if scores is None else scores
+        b, longest = len(pred.counts), int(pred.counts.max(initial=0))
+        every = np.arange(b)
+        if b == 1 and longest and gt.counts[0]:
+            # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
+            batch = self._match(pred, gt, stated, every, ignore, labels)
+            f_beta, quality, reward = self._combine(batch)
+            matched = {name: getattr(batch, name) for name in _MATCHED}
+            return Outcomes(reward=reward.clip(0.0, 1.0), f_beta=f_beta, quality=quality, label_names=names, **matched)
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
-        stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        ignored = np.zeros((b, longest), dtype=np.bool_)
-        every = np.arange(b)
-        pred_labels = None if labels is None else pad(labels.pred, pred.counts, every)
+        wide: dict[str, NDArray[Any]] = {
+            "matched": np.full((b, longest), -1, dtype=np.int64),
+            "iou": np.zeros((b, longest)),
+            "ignored": np.zeros((b, longest), dtype=np.bool_),
+        }
+        if labels is not None:
+            wide["pred_labels"] = pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, stated, rows, ignore, labels)
-            width = batch.matched.shape[1]
-            matched[rows, :width] = batch.matched
-            ignored[rows, :width] = batch.ignored
-            iou[rows, :width] = batch.iou
+            for name, values in wide.items():
+                values[rows, : batch.matched.shape[1]] = getattr(batch, name)
             parts[:, rows] = self._combine(batch)
             tp[rows] = batch.tp
-            if pred_labels is not None:
-                pred_labels[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
         nothing_to_find = np.flatnonzero(gt.counts == 0)
-        ignored[nothing_to_find] = self._ignored(pred, gt, ignore, matched[nothing_to_find], nothing_to_find)
+        ignored = wide["ignored"]
+        ignored[nothing_to_find] = self._ignored(pred, gt, ignore, wide["matched"][nothing_to_find], nothing_to_find)
         n = pred.counts - ignored.sum(axis=1)
         # No box where there is something: 0, which a reward without a match is in any case.
         reward = np.where(gt.counts == 0, self._on_normal_image(n), reward)
@@ -412,34 +426,9 @@ class BoxReward(ABC):
             n=n,
             m=gt.counts,
             tp=tp,
-            matched=matched,
-            iou=iou,
-            ignored=ignored,
-            pred_labels=pred_labels,
             gt_labels=None if labels is None else pad(labels.gt, gt.counts, every),
-            label_names=() if labels is None else labels.names,
-        )
-
-    def _score_alone(
-        self, pred: BoxBatch, gt: BoxBatch, scores: Array | None, ignore: BoxBatch | None, labels: LabelCodes | None
-    ) -> Outcomes:
-        """`score_flat` of one completion that has both kinds of boxes: nothing to cut up, and to put together again."""
-        stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        batch = self._match(pred, gt, stated, np.zeros(1, dtype=np.intp), ignore, labels)
-        f_beta, quality, reward = self._combine(batch)
-        return Outcomes(
-            reward=reward.clip(0.0, 1.0),
-            f_beta=f_beta,
-            quality=quality,
-            n=batch.n,
-            m=batch.m,
-            tp=batch.tp,
-            matched=batch.matched,
-            iou=batch.iou,
-            ignored=batch.ignored,
-            pred_labels=batch.pred_labels,
-            gt_labels=batch.gt_labels,
-            label_names=() if labels is None else labels.names,
+            label_names=names,
+            **wide,
         )
 
     def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES
+from grounding_rewards.rewards.base import PARTS
 from grounding_rewards.rewards.logged_rows import ROW_COLUMN, logged_rows
 from grounding_rewards.rewards.scored_batch import ScoredBatch
-
-#: What the outcomes of a batch have for each completion, beside its reward and counts.
-PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
 
 
 def metrics_of(batch: ScoredBatch) -> dict[str, float]:

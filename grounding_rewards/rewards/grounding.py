@@ -22,8 +22,8 @@ from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
 from grounding_rewards.parsing.thinking_check import ThinkingWatcher
-from grounding_rewards.rewards.base import Explanation, Outcomes
-from grounding_rewards.rewards.batch_log import PARTS, columns_of, metrics_of
+from grounding_rewards.rewards.base import COUNTS, PARTS, Explanation, Outcomes
+from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.completion_text import box_tokens, completion_text, decoded, tokenizer_of
 from grounding_rewards.rewards.judging import compares_labels, judge, judges_boxes, score_boxes
 from grounding_rewards.rewards.read_batch import ReadBatch, has_labels, named_format, predicted_boxes
@@ -547,10 +547,7 @@ def score_columns(
             first._notice_wrong_reading(batch)
         out, name = batch.outcomes, reward.__name__
         found[name] = batch.reward.tolist()
-        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in PARTS}
-        found[f"{name}/tp"] = out.tp.tolist()
-        found[f"{name}/fp"] = (out.n - out.tp).tolist()
-        found[f"{name}/fn"] = (out.m - out.tp).tolist()
+        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in (*PARTS, *COUNTS)}
         found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
     return found
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt
-from grounding_rewards.audit.scripted_answers import HONEST, KINDS, RIGHT, SCRIPTED_ANSWERS, honest, honest_name
+from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
 from grounding_rewards.audit.writing import write
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format, parse_boxes
@@ -75,17 +75,6 @@ def test_honest_policies_find_as_much_as_they_say():
     assert sum(iou > 0.5 for iou in hits) == pytest.approx(200, abs=40)
     assert sum(iou < 0.05 for iou in hits) == pytest.approx(200, abs=40)
     assert {round(iou, 6) for iou in hits if iou > 0.5} == {0.75}
-
-
-def test_the_same_findings_are_found_at_every_iou():
-    for image in IMAGES:
-        found = [len(honest(image, FMT, iou=iou, recall=0.5, false_boxes=0.0).items) for iou in (0.55, 0.75, 0.9)]
-        assert len(set(found)) == 1
-
-
-def test_names_of_honest_scripts():
-    assert honest_name(0.75, 1.0, 0.0) == RIGHT
-    assert honest_name(0.9, 0.25, 1.0) == "honest: IoU 0.9, 0.25 found, 1 false boxes"
 
 
 def test_doubt_is_made_up_only_where_there_is_none():

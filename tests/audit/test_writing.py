@@ -40,8 +40,3 @@ def test_a_broken_box_is_broken_where_it_stands(name, how):
         assert len(parsed.boxes) == 1
         np.testing.assert_allclose(parsed.boxes[0], OTHER.box, atol=2)
         assert [one.place for one in parsed.broken][:1] == [0]
-
-
-def test_an_edit_changes_the_text():
-    answer = Reply((RIGHT,), edit=lambda text: f"<think>{text}</think>")
-    assert read(answer, "qwen3-vl").boxes.shape == (0, 4)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.commands import plugin as command
 from grounding_rewards.integrations.plugin_files import TRAINERS, plugin
 from tests.integrations.hard_cases import LOOSE, ONE, Case
 
@@ -113,19 +111,3 @@ def test_what_cannot_work_is_refused_before_a_trainer_starts(words, message, tmp
     assert main(["plugin", *words]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_is_there_stays(tmp_path, capsys):
-    path = tmp_path / "boxes.py"
-    path.write_text("mine = 1\n", encoding="utf-8")
-    assert main(["plugin", "openrlhf", "--out", str(path)]) == 2
-    assert "Expected a new file for --out" in capsys.readouterr().err
-    assert path.read_text(encoding="utf-8") == "mine = 1\n"
-    assert main(["plugin", "openrlhf", "--out", str(path), "--overwrite"]) == 0
-    assert "reward_func" in path.read_text(encoding="utf-8")
-
-
-def test_help_names_every_trainer():
-    named = re.search(r"Trainers: ([^.]+)\.", command.__doc__ or "")
-    assert named is not None
-    assert named[1].split(", ") == list(TRAINERS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
-from grounding_rewards.parsing.space_check import Reading, SpaceWarning, SpaceWatcher, check_space, original_sizes
+from grounding_rewards.parsing.space_check import SpaceWarning, check_space
 
 SIZES = {
     # a square image, the usual radiograph, and a landscape one that reaches the model much smaller
@@ -408,12 +408,6 @@ class TestReward:
             self.warned(reward, texts, columns)
         assert not reward._watcher.wants([get_box_format("gemini")])
 
-    def test_columns_packed_into_ground_truth_are_unpacked(self):
-        texts, columns = self.batch(20)
-        packed = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        reward = gr.get_reward("R4", box_format="qwen3-vl")
-        assert len(self.warned(reward, texts, {"ground_truth": packed})) == 1
-
     def test_sizes_that_the_format_does_not_need_may_be_anything(self):
         texts, columns = self.batch(20, written=("pixel", "xyxy"))
         columns |= {"width": ["wide"] * 20, "height": [None] * 20}
@@ -431,23 +425,6 @@ class TestReward:
             assert len(self.warned(fresh, *self.batch(20))) == 1
         # what a reward has seen does not travel with it
         assert len(pickle.dumps(reward)) == len(pickle.dumps(other))
-
-    def test_rewards_do_not_share_what_they_saw(self):
-        for _ in range(2):
-            assert len(self.warned(gr.get_reward("R4", box_format="qwen3-vl"), *self.batch(20))) == 1
-
-
-def test_a_watcher_takes_any_batch():
-    watcher, fmt = SpaceWatcher(), get_box_format("qwen3-vl")
-    assert watcher.wants([fmt])
-    assert not watcher.wants([])
-    assert watcher.watch([], [], [], original_sizes(0)) == []
-    raw = read_boxes("no box", fmt)
-    assert watcher.watch([raw], [fmt], [np.zeros((0, 4))], original_sizes(1, 100, 100)) == []
-
-
-def test_a_reading_is_a_pair_of_names():
-    assert Reading("norm1", "xyxy") == ("norm1", "xyxy")
 
 
 def test_what_hardly_matters_is_not_reported():

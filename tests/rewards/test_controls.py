@@ -4,15 +4,11 @@ import json
 import pickle
 import re
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
-from grounding_rewards.rewards.grounding import score_columns
 from tests.parsing.test_reading import FAMILIES
 
 GT = [[0, 0, 50, 50]]
@@ -68,20 +64,8 @@ def test_format_only_on_real_completions(shared_dir):
             assert got == [record["status"] in ("boxes", "explicit_empty")], record["id"]
 
 
-@given(st.lists(st.text(), min_size=1, max_size=6))
-def test_constant(texts):
-    assert set(earned(gr.get_reward("constant", box_format="qwen3-vl"), texts)) == {0.5}
-
-
 class TestRandom:
     REWARD = gr.get_reward("random", seed=3, box_format="qwen3-vl")
-
-    def test_uniform(self):
-        drawn = np.array(earned(self.REWARD, [f"answer {k}" for k in range(4000)]))
-        assert 0 <= drawn.min() < 0.01
-        assert 0.99 < drawn.max() < 1
-        # Kolmogorov-Smirnov at the level of 0.001, 1.95 / √4000
-        assert abs(np.sort(drawn) - np.arange(4000) / 4000).max() < 0.031
 
     def test_golden(self):
         # made once by this package: another version must draw the same numbers, or old runs cannot be resumed
@@ -104,10 +88,6 @@ class TestRandom:
         one, other, again = earned(self.REWARD, ["[]"] * 3, **of_readers)
         assert one == again != other
 
-    def test_on_boxes(self):
-        assert self.REWARD.score(GT, []) == self.REWARD.score(np.array(GT), np.zeros((0, 4)))
-        assert self.REWARD.score(GT, []) != self.REWARD.score([], GT)
-
     @pytest.mark.parametrize("seed", [1.5, "1", None, True])
     def test_seed(self, seed):
         with pytest.raises(ValueError, match="integer for `seed`"):
@@ -124,33 +104,6 @@ class TestLikeEveryReward:
         assert [key.removeprefix(f"{name}/") for key in seen] == list(METRIC_KEYS)
         assert [*seen.values()] == pytest.approx([*of_r3.values()], nan_ok=True)
 
-    def test_details_and_columns_agree(self, name):
-        rewards = [gr.get_reward(one, box_format="qwen3-vl") for one in ("R4", name)]
-        texts = [BOX, "[]", "no idea"]
-        columns = {"boxes": [GT, [], GT], "width": [100] * 3, "height": [100] * 3, "id": ["a", "b", "c"]}
-        told = rewards[1].details(texts, **columns)
-        assert [one.reward for one in told] == [one.explanation.reward for one in told]
-        assert score_columns(rewards, texts, **columns)[name] == [one.reward for one in told]
-        assert told[0].explanation.matches == ((0, 0),)
-
-    @pytest.mark.parametrize("readers", ["best", "mean"])
-    def test_several_readers_and_regions_change_nothing(self, name, readers):
-        reward = gr.get_reward(name, box_format="qwen3-vl", readers=readers)
-        plain = earned(reward, [BOX, "[]"], id=["a", "b"])
-        columns = {"reader_boxes": [[GT, []], [[], GT]], "ignore_boxes": [GT, None]}
-        assert earned(reward, [BOX, "[]"], id=["a", "b"], **columns) == plain
-
     def test_a_parameter_that_means_nothing_is_refused(self, name):
         with pytest.raises(ValueError, match=re.escape(f"parameters for reward `{name}`, got 'beta'")):
             gr.get_reward(name, beta=2)
-
-    @given(text=st.text(max_size=60))
-    def test_any_text(self, name, text):
-        assert 0 <= earned(gr.get_reward(name, box_format="qwen3-vl"), [text])[0] <= 1
-
-    def test_box_arrays_are_checked(self, name):
-        with pytest.raises(ValueError, match="pred"):
-            gr.get_reward(name).score([1, 2], [])
-
-    def test_a_batch_without_completions(self, name):
-        assert earned(gr.get_reward(name, box_format="qwen3-vl"), []) == []

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.read_batch import has_labels
 from tests.conftest import valid_box_lists
 
@@ -75,36 +74,6 @@ class TestIgnore:
         assert others == [plain, 1.0, 1.0]
         assert rewards(texts, boxes=[GT] * 4, ignore_boxes=[None] * 4) == [plain] * 4
 
-    def test_metrics(self):
-        seen = {}
-        reward = gr.get_reward("R3", box_format="qwen3-vl")
-        sizes = {"width": [100] * 2, "height": [100] * 2}
-        columns = {"boxes": [GT, []], "ignore_boxes": [LONE, LONE]}
-        reward([answer(HIT, ASIDE), answer(ASIDE)], **columns, **sizes, log_metric=seen.__setitem__)
-        assert list(seen) == [f"R3/{key}" for key in METRIC_KEYS]
-        assert seen["R3/precision"] == 1 / 2  # 1 of the one that counts; 0 without any
-        assert seen["R3/boxes"] == 3 / 2  # what is written
-        assert seen["R3/hallucination_rate"] == 0.0
-
-    @given(
-        st.lists(st.sampled_from([HIT, ASIDE, JUNK, BROKEN, item([55, 55, 90, 90])]), max_size=4),
-        st.sampled_from(["[{}]", "[{}", "no idea {}"]),
-        st.sampled_from([[], GT, [*GT, [85, 5, 95, 16]]]),
-        valid_box_lists(max_size=2),
-        st.sampled_from([[LONE[0]], [[0, 0, 100, 100]], [[84, 4, 96, 16]]]),
-        st.sampled_from(NAMES),
-        st.sampled_from(["zero", "empty"]),
-        st.sampled_from(["keep", "zero"]),
-    )
-    def test_another_region_never_lowers_a_reward(self, items, frame, boxes, ignore, more, name, silent, truncated):
-        options = {"params": {"on_unparseable": silent, "on_truncated": truncated}, "name": name, "boxes": [boxes]}
-        text = [frame.format(", ".join(items))]
-        (before,) = rewards(text, ignore_boxes=[ignore], **options)
-        (after,) = rewards(text, ignore_boxes=[[*ignore, *more]], **options)
-        assert after >= before - 1e-12
-        if not boxes:
-            assert after <= rewards(["[]"], ignore_boxes=[ignore], **options)[0]
-
 
 class TestReaders:
     A, B = GT, [[0, 0, 50, 40], *LONE]
@@ -148,39 +117,11 @@ class TestReaders:
         with pytest.raises(ValueError, match="best, mean"):
             gr.get_reward("R3", readers="median")
 
-    def test_explanation_metrics_and_reason_are_those_of_the_best(self):
-        seen = {}
-        reward = gr.get_reward("R3", box_format="qwen3-vl")
-        texts = [answer(item(self.B[0]), ASIDE), "[]"]
-        columns = {"reader_boxes": [[self.A, self.B], [self.A, []]], "width": [100] * 2, "height": [100] * 2}
-        first, second = reward.details(texts, **columns)
-        assert first.explanation == reward.explain(self.B, self.B)
-        assert first.reason == "2 of 2 found, mean IoU 1.00"
-        assert second.explanation == reward.explain([], [])
-        assert second.reason == "nothing to find, and says so"
-        reward(texts, **columns, log_metric=seen.__setitem__)
-        assert list(seen) == [f"R3/{key}" for key in METRIC_KEYS]
-        assert (seen["R3/recall"], seen["R3/negatives"], seen["R3/hallucinated"]) == (1 / 2, 1 / 2, 0)
-
     def test_rows_with_and_without_readers(self):
         boxes, readers = [GT, LONE, GT], [None, [self.A, self.B], [[], self.A]]
         scored = details([answer(HIT)] * 3, boxes=boxes, reader_boxes=readers)
         assert [one.reward for one in scored] == [1.0, 1.0, 1.0]
         assert [one.reader for one in scored] == [None, 0, 1]
-
-    def test_rows_that_have_none_at_all(self):
-        (scored,) = details([answer(HIT)], boxes=[GT], reader_boxes=[None])
-        assert (scored.reward, scored.reader) == (1.0, None)
-
-    def test_in_one_json_string(self):
-        row = {"boxes": LONE, "reader_boxes": [[], GT], "width": 100, "height": 100, "box_format": "qwen3-vl"}
-        texts = [answer(HIT), "[]", answer(ASIDE)]
-        assert gr.rewards.R3(texts, ground_truth=[json.dumps(row)] * 3) == [1.0, 0.2, 0.0]
-        row["ignore_boxes"] = LONE
-        assert gr.rewards.R3(texts, ground_truth=[json.dumps(row)] * 3) == [1.0, 0.2, 0.2]
-
-    def test_an_empty_batch(self):
-        assert rewards([], boxes=[], reader_boxes=[], ignore_boxes=[]) == []
 
 
 @st.composite
@@ -233,13 +174,6 @@ class TestLabels:
             ("nodule", 0, 0, 1),
             ("mass", 0, 1, 0),
         ]
-
-    def test_a_broken_box_beside_it_has_no_label(self):
-        (scored,) = details([answer(BROKEN, HIT, HIT)], boxes=[GT], labels=[["nodule"]], **EXACT)
-        assert [(one.label, one.tp, one.fp) for one in scored.explanation.per_label] == [("nodule", 1, 1), (None, 0, 1)]
-
-    def test_an_image_without_findings_needs_no_label(self):
-        assert rewards(["[]", answer(HIT)], boxes=[[], []], labels=[[], []], **EXACT) == [0.2, 0.0]
 
     def test_mean_average_precision(self):
         params = {"label_matching": "exact", "per_label": True}
@@ -340,10 +274,6 @@ class TestRewardsOfOthers:
         reward = gr.get_reward(**OWN)
         assert reward.score([GT[0], LONE[0]], GT, ignore=LONE) == 1.0
         assert reward.explain([GT[0], LONE[0]], GT, ignore=LONE).ignored == (1,)
-
-    def test_any_of_is_the_maximum_of_it(self):
-        (scored,) = details([answer(ASIDE, HIT, JUNK)], reader_boxes=[[[], GT, LONE]], **OWN)
-        assert (scored.reward, scored.reader) == (1 / 3, 1)
 
     def test_it_has_no_labels_to_compare(self):
         with pytest.raises(ValueError, match="label_matching"):

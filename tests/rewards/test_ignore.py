@@ -12,7 +12,7 @@ from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
-from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.conftest import box_lists, valid_box_lists
 from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.rewards.test_rewards import NAMES, assignment_is_ambiguous, by_the_book
 from tests.test_overlap import scalar_iou
@@ -87,22 +87,6 @@ def test_the_share_that_has_to_lie_inside_is_the_rewards_own():
     assert reward.score([[42.9, 50, 52.9, 60], *GT], GT, ignore=REGION) < 1
 
 
-def test_a_grid_over_a_region_is_no_place_to_hedge():
-    # A finding that two readers drew, inside what the third drew larger: the region of the policy "ignore".
-    gt, region = [[40, 40, 60, 60]], [[20, 20, 80, 80]]
-    grid = [[x, y, x + 20, y + 20] for x in range(20, 61, 5) for y in range(20, 61, 5)]
-    once = gr.get_reward("R3").explain(gt, gt, ignore=region)
-    spam = gr.get_reward("R3").explain(grid, gt, ignore=region)
-    assert once.reward == 1
-    assert len(spam.ignored) <= 1
-    assert spam.reward < 0.1
-    # COCO's rule, which excuses all the others
-    assert gr.get_reward("R3", ignore_many=True).score(grid, gt, ignore=region) == 1
-    # a normal image: as many boxes as regions may be written, no more
-    assert gr.get_reward("R3").score(grid, [], ignore=region) == 0
-    assert gr.get_reward("R3").score(grid[:1], [], ignore=region) == 0.2
-
-
 def test_explanation():
     explained = gr.get_reward("R3").explain([LONE, HIT, [80, 80, 90, 90]], [*GT, [20, 20, 30, 30]], ignore=REGION)
     assert explained.ignored == (0,)
@@ -154,31 +138,6 @@ def test_on_an_image_without_findings_no_box_earns_more_than_none(pred, ignore, 
     left = len(pred) - len(reward.explain(pred, [], ignore=ignore).ignored)
     assert silent == reward.score([], [])
     assert earned == (silent if left == 0 else 0.0)
-
-
-@given(box_lists(), valid_box_lists(), valid_box_lists(max_size=3), CONFIDENCES)
-def test_greedily_an_ignored_box_is_as_if_it_had_not_been_written(pred, gt, ignore, scores):
-    for reward in (one for one in EVERY if one.box_reward.matching == "greedy"):
-        outcome = score(reward, pred, gt, ignore, scores)
-        kept = [i for i in range(len(pred)) if not outcome.ignored[0, i]]
-        alone = score(reward, [pred[i] for i in kept], gt, [], [scores[i] for i in kept])
-        assert outcome.reward == pytest.approx(alone.reward, abs=1e-12), reward
-
-
-def test_a_batch_gives_the_single_scores():
-    # as many cells as to need several chunks, and rows without regions, findings or predictions among them
-    rng = np.random.default_rng(3)
-    preds = [random_boxes(rng, 500 if k == 5 else int(rng.integers(0, 60))) for k in range(40)]
-    gts = [random_boxes(rng, int(rng.integers(0, 4)) * 10) for _ in preds]
-    regions = [random_boxes(rng, 700 if k == 5 else int(rng.integers(0, 3))) for k in range(40)]
-    for name in NAMES:
-        reward = gr.get_reward(name)
-        batch = reward.box_reward.score_flat(
-            BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"), ignore=BoxBatch.of(regions, "ignore")
-        )
-        for k in range(40):
-            assert batch.explanation(k) == reward.explain(preds[k], gts[k], ignore=regions[k])
-    assert any(batch.explanation(k).ignored for k in range(40))
 
 
 def test_crowds_as_in_pycocotools():

@@ -21,7 +21,6 @@ from grounding_rewards.rewards import (
     R4,
     R5,
     AveragePrecisionReward,
-    PiecewiseIoUReward,
     SplineIoUReward,
 )
 from tests.conftest import box_lists, random_boxes, valid_box_lists
@@ -123,18 +122,6 @@ def assignment_is_ambiguous(iou):
     return False
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_equal_to_the_book_on_random_images(name):
-    rng = np.random.default_rng(7)
-    reward = getattr(gr.rewards, name)
-    for _ in range(200):
-        gt = random_boxes(rng, rng.integers(0, 6))
-        near = gt[rng.permutation(len(gt))] + rng.normal(0, 4, gt.shape)
-        near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
-        pred = np.concatenate([near, random_boxes(rng, rng.integers(0, 3))])
-        assert reward.score(pred, gt) == pytest.approx(by_the_book(name, pred, gt), abs=1e-12)
-
-
 # specification §3.4, §8.2, §8.3, §9.3
 
 
@@ -212,17 +199,6 @@ def test_threshold(reward, iou, matches):
 
 
 @pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
-@pytest.mark.parametrize("count", [2, 3, 5, 10])
-def test_many_boxes(reward, count):
-    # §9.3 multi-box: all right, and one of them missing
-    gt = [with_iou(1, 20 * k) for k in range(count)]
-    assert reward.score(gt, gt) == 1.0
-    assert reward.score(gt[::-1], gt) == 1.0
-    assert 0 < reward.score(gt[1:], gt) < 1
-    assert reward.explain([*gt[1:], JUNK], gt).fp == 1
-
-
-@pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
 @pytest.mark.parametrize(
     ("pred", "gt", "expected"),
     [
@@ -242,20 +218,6 @@ def test_many_boxes(reward, count):
 )
 def test_edge_geometries(reward, pred, gt, expected):
     assert reward.score(pred, gt) == expected
-
-
-@pytest.mark.parametrize("reward", REWARDS[1:], ids=NAMES[1:])
-def test_an_invalid_box_is_a_false_positive(reward):
-    explained = reward.explain([*GT, [5, 5, 5, 5]], GT)
-    assert (explained.tp, explained.fp) == (1, 1)
-    assert explained.reward < 1
-
-
-def test_overlapping_ground_truth_is_matched_one_to_one():
-    gt = [[0, 0, 10, 10], [1, 0, 11, 10]]
-    explained = R5.explain([[1, 0, 11, 10], [0, 0, 10, 10]], gt)
-    assert explained.matches == ((0, 1), (1, 0))
-    assert explained.ious == (1.0, 1.0)
 
 
 def test_spec_5_4_product_and_mean():
@@ -300,12 +262,6 @@ def test_center_term():
     assert reward.score([with_iou(0.6)], GT) == pytest.approx(expected)
 
 
-def test_center_term_is_clipped_at_zero():
-    # a flat wide prediction far off a small truth: d > 1
-    reward = SplineIoUReward(center_weight=1.0, iou_threshold=0.001)
-    assert reward.score([[0, 0, 100, 1]], [[0, 0, 1, 1]]) == 0.0
-
-
 @pytest.mark.parametrize(
     ("ranking", "expected"),
     # by hand: junk, hit, hit of two truths; scores say hit, hit, junk
@@ -315,18 +271,6 @@ def test_rankings(ranking, expected):
     pred = [JUNK, with_iou(0.9), with_iou(0.8, 20)]
     gt = [with_iou(1), with_iou(1, 20)]
     assert AveragePrecisionReward(ranking=ranking).score(pred, gt) == pytest.approx(expected)
-
-
-@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 4))
-def test_tied_does_not_depend_on_the_order(seed, m, junk):
-    rng = np.random.default_rng(seed)
-    gt = random_boxes(rng, m)
-    # no two IoUs are equal, so that the order cannot settle a tie either
-    pred = np.concatenate([gt + rng.normal(0, 2, gt.shape), random_boxes(rng, junk)])
-    reward = AveragePrecisionReward(ranking="tied")
-    explained = reward.explain(pred, gt)
-    assert reward.score(pred[rng.permutation(len(pred))], gt) == explained.reward
-    assert explained.reward == explained.precision * explained.recall
 
 
 @pytest.mark.parametrize(
@@ -364,12 +308,6 @@ def test_101_points_equal_pycocotools():
         assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
 
 
-def test_breakpoints_of_r5():
-    strict = PiecewiseIoUReward(iou_breakpoints=[0.5, 0.9], quality_breakpoints=[0, 0.2, 1])
-    # by hand: halfway between 0.5 and 0.9
-    assert strict.score([with_iou(0.7)], GT) == pytest.approx(0.1)
-
-
 # properties
 
 
@@ -390,14 +328,6 @@ def test_bounded_and_consistent(pred, gt, reward):
 )
 def test_finite_on_any_floats(pred, gt, reward):
     assert 0 <= reward.score(pred, gt) <= 1
-
-
-@given(st.lists(st.tuples(box_lists(), box_lists()), max_size=6), st.sampled_from(REWARDS))
-def test_a_batch_gives_the_single_scores(rows, reward):
-    batch = reward.box_reward.score_flat(
-        BoxBatch.of([pred for pred, _ in rows], "pred"), BoxBatch.of([gt for _, gt in rows], "gt")
-    )
-    assert batch.reward.tolist() == [reward.score(pred, gt) for pred, gt in rows]
 
 
 def test_a_batch_is_cut_into_chunks_without_a_trace():
@@ -501,7 +431,3 @@ def test_a_reward_is_a_frozen_value(reward):
     assert reward.__name__ in NAMES
     with pytest.raises(AttributeError):
         reward.name = "other"
-
-
-def test_equal_parameters_make_equal_rewards():
-    assert gr.get_reward("R4", beta=2) == gr.get_reward("R4", beta=2.0) != gr.get_reward("R4")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from dataclasses import dataclass
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -122,10 +121,6 @@ class TestRefused:
         for part in parts:
             assert part in str(caught.value)
 
-    def test_a_mapping_that_is_no_schedule_is_the_parameters_own_affair(self):
-        with pytest.raises(ValueError, match=r"for `iou_threshold`, got \{'low': 1\}"):
-            gr.get_reward("R3", iou_threshold={"low": 1})
-
     def test_a_reward_that_is_no_dataclass(self, monkeypatch):
         class Mine:
             def __init__(self, share=0.5):
@@ -153,22 +148,6 @@ class TestValueObject:
         assert reward != scheduled(iou_threshold={**RAISED, "over": 0.5}, beta=PACED)
         assert reward.final() == scheduled(iou_threshold=0.5, beta=0.5) != reward
 
-    def test_one_that_is_not_scheduled_is_as_before(self):
-        assert gr.get_reward("R3").schedules == ()
-        assert gr.get_reward("R3").final() == gr.get_reward("R3")
-
-    def test_a_third_partys_dataclass(self, monkeypatch):
-        @dataclass(frozen=True)
-        class Constant:
-            share: float = 0.5
-
-            def score(self, pred, gt):
-                return self.share
-
-        monkeypatch.setitem(REGISTRY, "constant-share", Constant)
-        reward = scheduled("constant-share", share=RAISED)
-        assert reward([ANSWER], **IMAGE, step=1, max_steps=10) == pytest.approx([0.2])
-
 
 class TestCall:
     @pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5"])
@@ -177,20 +156,6 @@ class TestCall:
         present = scheduled(name, iou_threshold=min(0.1 + 0.4 * step / 8, 0.5))
         told = {"step": step, "max_steps": 20}
         assert scheduled(name, iou_threshold=RAISED)([ANSWER], **IMAGE, **told) == present([ANSWER], **IMAGE)
-
-    def test_trainer_state_tells_as_step_does(self):
-        reward = scheduled(iou_threshold=RAISED)
-        for step in range(20):
-            state = SimpleNamespace(global_step=step, max_steps=20)
-            found = reward([ANSWER], **IMAGE, trainer_state=state)
-            assert found == reward([ANSWER], **IMAGE, step=step, max_steps=20)
-
-    def test_the_state_of_a_trainer_that_does_not_train_is_the_end(self):
-        state = SimpleNamespace(global_step=0, max_steps=0)
-        assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, trainer_state=state) == [0.0]
-
-    def test_beyond_the_end_is_the_end(self):
-        assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, step=30, max_steps=20) == [0.0]
 
     @pytest.mark.parametrize(
         ("told", "part"),
@@ -206,11 +171,6 @@ class TestCall:
     def test_nothing_is_guessed(self, told, part):
         with pytest.raises(ValueError, match=part):
             scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, **told)
-
-    def test_a_reward_without_schedules_passes_over_what_is_told(self):
-        reward = scheduled(iou_threshold=0.3)
-        # columns of a dataset may have these names
-        assert reward([ANSWER], **IMAGE, step=["a"], max_steps=[None]) == reward([ANSWER], **IMAGE)
 
     def test_everything_that_trains_nothing_has_the_final_values(self):
         reward, final = scheduled(iou_threshold=RAISED), scheduled(iou_threshold=0.5)
@@ -246,31 +206,13 @@ class TestPace:
         # because half is kept. IoU 0.3 is hit at 0.1, 0.2 and 0.3, not at 0.4: the window is half hits, and then not.
         assert self.steps(*[ANSWER] * 6) == [0.1, 0.1, 0.2, 0.3, 0.4, 0.5, 0.5]
 
-    def test_not_before_the_window_is_full(self):
-        assert self.steps(*[ANSWER] * 9, window=20) == [0.1] * 10
-
     def test_not_where_too_little_is_hit(self):
         assert self.steps(*[MISS] * 6) == [0.1] * 7
         # 2 of 4 are less than 0.6
         assert self.steps(*[MISS, ANSWER] * 3, rate=0.6) == [0.1] * 7
 
-    def test_one_step_at_most_for_many_completions(self):
-        assert self.steps(ANSWER, ANSWER, count=40, by=0.05) == [0.1, 0.15, 0.2]
-
     def test_never_back_and_never_beyond(self):
         assert self.steps(*[ANSWER] * 3, *[MISS] * 9, rate=0.01, to=0.25)[-8:] == [0.25] * 8
-
-    def test_findings_count_and_images_without_any_do_not(self):
-        # Two findings, one of them hit: a rate of 0.5 per completion.
-        reward = scheduled(iou_threshold={**PACED, "window": 2})
-        pace = Pace(reward)
-        two = {"boxes": [[[0, 0, 100, 100], [600, 600, 700, 700]], []], "width": [1000] * 2, "height": [1000] * 2}
-        reward([ANSWER, "[]"], **two, pace=pace)
-        assert pace.noted == [(1, 2)]
-        pace.update()
-        assert pace.values == {"iou_threshold": 0.1}
-        pace.update([(1, 2)])
-        assert pace.values == {"iou_threshold": 0.2}
 
     def test_many_processes_agree_with_one(self):
         reward = scheduled(iou_threshold=PACED)
@@ -298,15 +240,6 @@ class TestPace:
                 resumed.update([(hit, 2)])
         if stop < len(hits):
             assert resumed.state() == whole.state()
-
-    @pytest.mark.parametrize("window", [1, 4, 5, 6])
-    def test_the_furthest_is_what_a_model_reaches_that_hits_everything(self, window):
-        paced = {**PACED, "window": window, "by": 0.05}
-        reward = scheduled(iou_threshold=paced)
-        pace = Pace(reward)
-        for updates in range(12):
-            assert reward.schedules[0][1].furthest(updates, 2) == pace.values["iou_threshold"]
-            pace.update([(1, 1)] * 2)
 
     def test_refused(self):
         with pytest.raises(ValueError, match="got R3 without any"):

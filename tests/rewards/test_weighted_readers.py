@@ -90,24 +90,6 @@ def test_between_the_worst_and_the_best_reader_in_any_order(pred, readers, beta,
     assert earned(pred, shuffled, **options) == pytest.approx(got, abs=1e-12)
 
 
-@given(few, drawings, valid_box_lists(max_size=2), valid_box_lists(1, 1))
-def test_another_region_never_lowers_it(pred, readers, regions, more):
-    assert earned(pred, readers, regions=[*regions, *more]) >= earned(pred, readers, regions=regions) - 1e-12
-
-
-@given(few, drawings)
-def test_a_broken_box_never_pays(pred, readers):
-    assert earned(pred, readers, broken=1) <= earned(pred, readers) + 1e-12
-
-
-def test_a_lone_finding_costs_less_than_a_shared_one():
-    answers = {"A": [A], "AB": [A, B]}
-    for drawn_by, better in ((0, "A"), (1, "A"), (2, "AB"), (3, "AB")):
-        readers = [[A, B]] * drawn_by + [[A]] * (3 - drawn_by)
-        paid = {name: earned(pred, readers) for name, pred in answers.items()}
-        assert max(paid, key=paid.get) == better
-
-
 def test_rows_with_and_without_readers():
     reward = gr.get_reward("soft_f1", box_format="qwen3-vl", readers="weighted")
     text = '[{"bbox_2d": [0, 0, 10, 10]}]'
