@@ -38,6 +38,7 @@ FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
 # What the names of the package are made of: nothing inside asks the package for them.
 ROOT = "__init__"
 HEAVY = {
+    "cyclopts",
     "torch",
     "transformers",
     "trl",

@@ -205,7 +205,7 @@ def rewards_from_words(
     """Rewards as a command line names them: by name, and after a colon parameters of their own.
 
     Args:
-        words: `R3`, `R3:iou_threshold=0.3,matching=greedy`, or `R3:{"iou_threshold": 0.3}`; a value is JSON or a word.
+        words: `R3` or `R3:iou_threshold=0.3,matching=greedy`; a value is JSON or a word.
         reward_kwargs: JSON, parameters of all of them, or a list with those of each; own ones go before.
         box_format: how the model writes boxes, where the rows do not say it.
 
@@ -247,11 +247,18 @@ def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None)
         [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
     """
     parts = [word.partition(":") for word in words]
-    shared = parameters_of_each(reward_kwargs, [name for name, *_ in parts])
-    return [
-        (name, {**of_all, **_own_parameters(word, given)})
-        for word, (name, _, given), of_all in zip(words, parts, shared, strict=True)
-    ]
+    found = []
+    for (name, _, own), shared in zip(
+        parts, parameters_of_each(reward_kwargs, [name for name, *_ in parts]), strict=True
+    ):
+        pairs = [pair.partition("=") for pair in own.split(",") if pair]
+        if not all(key and value for key, _, value in pairs):
+            raise ValueError(
+                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {own!r}. "
+                "Write it as R3:iou_threshold=0.3,beta=1."
+            )
+        found.append((name, {**shared, **{key: _plain_value(value) for key, _, value in pairs}}))
+    return found
 
 
 def word_of(name: str, parameters: Mapping[str, Any]) -> str:
@@ -263,26 +270,6 @@ def word_of(name: str, parameters: Mapping[str, Any]) -> str:
     """
     given = ",".join(f"{key}={value}" for key, value in parameters.items())
     return f"{name}:{given}" if given else name
-
-
-def _own_parameters(word: str, given: str) -> dict[str, Any]:
-    """What stands after the colon."""
-    if given.lstrip().startswith("{"):
-        try:
-            return dict(json.loads(given))
-        except json.JSONDecodeError:
-            raise _bad_parameters(word, given) from None
-    pairs = [pair.partition("=") for pair in given.split(",") if pair]
-    if not all(name and value for name, _, value in pairs):
-        raise _bad_parameters(word, given)
-    return {name: _plain_value(value) for name, _, value in pairs}
-
-
-def _bad_parameters(word: str, given: str) -> ValueError:
-    return ValueError(
-        f"Expected parameters as name=value, with commas between them, for the reward {word!r}, got {given!r}. "
-        "Write it as R3:iou_threshold=0.3,beta=1."
-    )
 
 
 def _plain_value(text: str) -> Any:
