@@ -20,14 +20,10 @@ Size = tuple[int, int]
 _MAX_ASPECT_RATIO = 200
 
 
-def kind_of(image_processor: Any) -> str:
+def _kind(image_processor: Any) -> str:
     """The name of an image processor's class without its endings.
 
     The same rule holds for the implementations with Pillow, with torchvision, and that of earlier releases.
-
-    Example:
-        >>> kind_of("a tokenizer")
-        'str'
     """
     return type(image_processor).__name__.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")
 
@@ -40,7 +36,7 @@ def limits_area(image_processor: Any) -> bool:
         >>> limits_area("a tokenizer")
         False
     """
-    return kind_of(image_processor) in _QWEN
+    return _kind(image_processor) in _QWEN
 
 
 def is_known(image_processor: Any) -> bool:
@@ -50,7 +46,7 @@ def is_known(image_processor: Any) -> bool:
         >>> is_known("a tokenizer")
         False
     """
-    kind = kind_of(image_processor)
+    kind = _kind(image_processor)
     return kind in _QWEN or kind in _TOLD or (kind in _ONE_SIZE and _squeezes(image_processor))
 
 
@@ -60,7 +56,7 @@ def processor_size(image_processor: Any, width: int, height: int) -> Size:
     Raises:
         ValueError: the processor refuses an image of this size.
     """
-    kind = kind_of(image_processor)
+    kind = _kind(image_processor)
     if kind in _QWEN:
         return area_size(image_processor, width, height) if image_processor.do_resize else (width, height)
     if kind in _ONE_SIZE:
@@ -128,7 +124,7 @@ def _by_positions(image_processor: Any, image: np.ndarray) -> Size:
     """From the column and row of each patch, -1 for padding."""
     columns, rows = _outputs(image_processor, image)["image_position_ids"][0].amax(0).tolist()
     # The patches of the unified model hold the pixels of a whole token.
-    token = image_processor.pooling_kernel_size if kind_of(image_processor) == "Gemma4Unified" else 1
+    token = image_processor.pooling_kernel_size if _kind(image_processor) == "Gemma4Unified" else 1
     side = image_processor.patch_size * token
     return (columns + 1) * side, (rows + 1) * side
 

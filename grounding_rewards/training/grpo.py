@@ -48,7 +48,7 @@ from grounding_rewards.training.look_closer import (
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.rewards import Reward, build_rewards, reward_with_parameters
-from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples
 
 # The columns of the completions table that tell why answers earn the same.
 _SAID = ("status", "counted", "findings")
@@ -137,7 +137,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             kwargs["environment_factory"] = partial(LookEnvironment, closer, processing_class, its_format)
 
         def prepare(dataset: Dataset, name: str) -> Dataset:
-            return prepare_images(
+            return prepare_examples(
                 dataset,
                 rewards,
                 processing_class,

@@ -19,7 +19,7 @@ from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.gold_answers import GoldAnswers
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
-from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images, prompt_lengths
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples, prompt_lengths
 
 # The checks need any reward that gives full marks to boxes that are read back.
 _REWARD = "R3"
@@ -29,7 +29,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
     """`SFTTrainer` that writes the answers itself, and refuses images whose answer cannot be learned.
 
     Before the model is loaded every row is checked as before GRPO
-    (`grounding_rewards.training.training_images.prepare_images`), and against `max_length`. A resumed run equals an
+    (`grounding_rewards.training.training_images.prepare_examples`), and against `max_length`. A resumed run equals an
     uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:
@@ -66,7 +66,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         reward = get_reward(_REWARD, box_format=box_format)
 
         def prepare(images: Dataset, name: str) -> Dataset:
-            prepared = prepare_images(
+            prepared = prepare_examples(
                 images,
                 [reward],
                 processing_class,

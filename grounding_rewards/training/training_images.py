@@ -21,7 +21,7 @@ from grounding_rewards.parsing import BoxFormat, box_formats_of
 from grounding_rewards.rewards.grounding import GroundingReward
 
 
-def prepare_images(
+def prepare_examples(
     dataset: Any,
     rewards: Sequence[Any],
     processor: Any,

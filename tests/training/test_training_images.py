@@ -11,7 +11,7 @@ import grounding_rewards as gr
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import limit_image_pixels
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_images
+from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples
 from tests.training.runs import ASSET
 
 pytestmark = pytest.mark.training
@@ -24,7 +24,7 @@ def processor():
 
 def prepare(images, processor, reward="R4", box_format=None, bad_rows="refuse", **kwargs):
     rewards = [gr.get_reward(reward, box_format=box_format, **kwargs)]
-    return prepare_images(
+    return prepare_examples(
         images,
         rewards,
         processor,
