@@ -360,7 +360,7 @@ def _collect(
     `labelled` and `boxed`: the object that holds the value has a label, or a box of its own.
     """
     if isinstance(value, _Object):
-        _collect_object(value, fmt, found)
+        _collect_object(value, fmt, found, beside_box=boxed)
         return
     children = value.containers()
     for child in children:
@@ -379,8 +379,11 @@ def _collect(
         found.reject("unknown_key")
 
 
-def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
-    """Take the boxes of an object and of what it holds, in the order of the text."""
+def _collect_object(value: _Object, fmt: BoxFormat, found: Findings, *, beside_box: bool = False) -> None:
+    """Take the boxes of an object and of what it holds, in the order of the text.
+
+    `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
+    """
     if not value.members:
         return
     keys = _folded(fmt.keys)
@@ -412,7 +415,12 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
                 found.reject(_REASON_BY_KEY[key], labels[-1] if labels else None, score)
         elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
             _collect(
-                member, "" if is_object and key is None else key, fmt, found, labelled=bool(labels), boxed=count > 0
+                member,
+                "" if is_object and key is None else key,
+                fmt,
+                found,
+                labelled=bool(labels),
+                boxed=beside_box or count > 0,
             )
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member

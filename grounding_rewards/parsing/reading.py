@@ -161,6 +161,10 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     text = whole[:MAX_CHARACTERS]
     found = Findings()
     outside = _scan(text, fmt, found)
+    if found.labels and "placeholder" in found.rejected and (said := _FORM.sub(" ", text)) != text:
+        # The prompt's own form beside an answer is no failed box.
+        found = Findings()
+        outside = _scan(said, fmt, found)
     # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
     to_the_end = len(text) == len(whole) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or (found.cut_off and to_the_end)
@@ -185,6 +189,27 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
 _LATEX = re.compile(r"(?:\\{0,2}f?boxed|\\{1,2}(?:text|math)(?:bf|tt|rm|it)?)\s{0,2}\{")
 
 
+# "Format: {"bbox_2d": [x1, y1, x2, y2]}"
+_FORM = re.compile(
+    r"\b(?:format|form|example|template|schema)\b[^\[\](){}\n]{0,40}[\[({][^\n]{0,80}?\bx_?(?:1|min)\b[^\n]{0,80}",
+    re.IGNORECASE,
+)
+# Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
+_FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
+_COUNTED = re.compile(
+    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|frames?)\s{{0,2}}[\[(]{_FOUR}[\])]", re.IGNORECASE
+)
+_ROUND, _SQUARE = re.compile(rf"\({_FOUR}\)"), re.compile(rf"\[{_FOUR}\]")
+
+
+def _without_counts(text: str) -> str:
+    """The text without lists of four numbers that are no boxes, where another list is left to be one."""
+    without = _COUNTED.sub(" ", text)
+    if without != text and (_SQUARE.search(without) or _ROUND.search(without)):
+        text = without
+    return _ROUND.sub(" ", text) if _SQUARE.search(text) else text
+
+
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
     """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
 
@@ -200,7 +225,7 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
         if "<boxes" in outside:
             scan_coords(outside, fmt, found)
         if found.met_nothing or "<boxes" not in outside:
-            scan_brackets(outside, fmt, found)
+            scan_brackets(_without_counts(outside), fmt, found)
         if found.met_nothing and not found.cut_off:
             scan_corners(outside, fmt, found)
         if found.met_nothing and not found.cut_off:

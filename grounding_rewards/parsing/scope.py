@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import deque
 from collections.abc import Iterable
@@ -47,6 +48,18 @@ _TAG_OR_RARE = re.compile(
 #: The groups that open thinking.
 _OPENING = frozenset(["thinking", "token", "gemma", "harmony", "medgemma", "rare"])
 _ENDS_OPEN = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
+# A part of a completion in which models try things out; unlike a mark of thinking it may stand behind the answer.
+_DRAFT = re.compile(
+    r"<(/?)(scratchpad|reflection|plan|draft|critique|verify|look|caption)(?![\w-])[^<>]{0,64}>", re.IGNORECASE
+)
+# Words that announce the answer: "Final answer:", "**Final Answer:**", "## Final Response"; the last one counts. And
+# the first box of LaTeX, as there may be one around each of several.
+_ANNOUNCED = re.compile(
+    r"(?:#{1,6}\s{0,4}\**\s?final\s(?:answer|response)\b|\bfinal\s(?:answer|response)(?:\sis)?\s?\**\s?:)[:*\s]{0,8}",
+    re.IGNORECASE,
+)
+_FINAL_TAG = re.compile(r"</?final_(?:answer|response)\s{0,8}>", re.IGNORECASE)
+_BOXED = re.compile(r"\\{1,2}f?boxed\s{0,2}\{")
 # The fence around a call in JSON is no answer.
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")
 # Harmony without its special tokens: "analysisWe see …assistantfinalNo finding."
@@ -141,7 +154,10 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
     if turn.loops:
         return Answer("", thought=True)
     opened = prompt_opens_thinking and not bare and not turn.begun
-    found = _find_said(turn.text, scope, _inside(turn.drafts, opened), turn.ended)
+    said = turn.text if scope == "all" else _without_drafts(turn.text)
+    found = _find_said(said, scope, _inside(turn.drafts, opened), turn.ended)
+    if scope == "answer" and not found.closed:
+        found = _behind_announcement(found)
     if turn.waits or (turn.breaks_off and not found.closed):
         cut_off = turn.breaks_off and not turn.ended and not turn.waits
         return Answer("", cut_off=cut_off, ended=turn.ended, thought=True, asks=not cut_off)
@@ -149,6 +165,48 @@ def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking
         cut_off = not turn.asks and not turn.ended and not found.thought
         return Answer("", cut_off=cut_off, ended=turn.ended, thought=True, asks=turn.asks)
     return found
+
+
+def _without_drafts(text: str) -> str:
+    """The text without what stands between tags of drafts; one that is not closed goes to the end."""
+    if "<" not in text:
+        return text
+    kept, start, opened = [], 0, None
+    for tag in itertools.islice(_DRAFT.finditer(text), MAX_MARKS):
+        name = tag[2].casefold()
+        if opened is None and not tag[1]:
+            kept.append(text[start : tag.start()])
+            opened = name
+        elif opened == name and tag[1]:
+            start, opened = tag.end(), None
+    return text if not kept else "".join(kept if opened else [*kept, text[start:]])
+
+
+def _behind_announcement(found: Answer) -> Answer:
+    """The answer behind the words or the mark that announce it, where there are any."""
+    text = found.text
+    start = 0
+    for mark in itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS):
+        start = mark.end()
+    tags = [*itertools.islice(_FINAL_TAG.finditer(text, start), MAX_MARKS)]
+    opening = max((k for k, tag in enumerate(tags) if not tag[0].startswith("</")), default=None)
+    end = len(text)
+    if opening is not None:
+        start = tags[opening].end()
+        end = tags[opening + 1].start() if opening + 1 < len(tags) else end
+    elif boxed := _BOXED.search(text, start):
+        start = boxed.start()
+    if not start:
+        return found
+    content = text[start:end]
+    closed = end < len(text)
+    return found._replace(
+        text=content,
+        closed=closed,
+        cut_off=not closed and not content.strip(),
+        around=found.around + text[:start] + text[end:],
+        thought=True,
+    )
 
 
 def _inside(drafts: Iterable[str], opened: bool) -> bool:
@@ -238,7 +296,7 @@ def may_have_marks(text: str) -> bool:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")
         (True, False)
     """
-    return has_rare_marks(text) or has_turn_words(text)
+    return has_rare_marks(text) or has_turn_words(text) or "inal" in text or "INAL" in text or "boxed" in text
 
 
 def _find_marks(text: str) -> Marks | None:

@@ -210,3 +210,67 @@ def test_a_generation_that_loops_over_marks_has_no_answer(mark):
     # an answer behind it was not meant: nobody thinks ten thousand times
     assert find_answer(mark * (MAX_MARKS + 1) + "[1, 2, 3, 4]") == Answer("", thought=True)
     assert find_answer(mark * (MAX_MARKS // 4) + "</think>[1, 2, 3, 4]").text == "[1, 2, 3, 4]"
+
+
+DRAWN = "[100, 100, 500, 500]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Reasoning: [1, 2, 30, 40]\n\nFinal answer: {DRAWN}",
+        f"Perhaps [1, 2, 30, 40].\n\n**Final Answer:** {DRAWN}",
+        f"So [1, 2, 30, 40]? The final answer is: {DRAWN}",
+        f"## Thinking\n[1, 2, 30, 40]\n## Final Response\n{DRAWN}",
+        f"Final answer: [1, 2, 30, 40]. No. Final answer: {DRAWN}",  # the last one counts
+        f"[1, 2, 30, 40] <final_answer>{DRAWN}</final_answer> as above, [5, 6, 70, 80]",
+        f"Of [1, 2, 30, 40] this: \\boxed{{{DRAWN}}}",
+        *(
+            f"<{tag}>[1, 2, 30, 40]</{tag}>{DRAWN}"
+            for tag in ("scratchpad", "reflection", "plan", "draft", "critique", "verify", "look", "caption")
+        ),
+        f"{DRAWN}<verify>[1, 2, 30, 40] fits too</verify>",  # a draft behind the answer
+        f"<Plan>[1, 2, 30, 40]</plan><draft>[5, 6, 70, 80]</draft>{DRAWN}<critique>[1, 2, 30, 40]",
+        # Radiology's own groups of four.
+        f"Fractures of ribs (4, 5, 6, 7): {DRAWN}",
+        f"Levels [2, 3, 4, 5]: {DRAWN}",
+        f"ref. [1, 2, 3, 4] shows it at {DRAWN}",
+        f"frame [0, 0, 1000, 1000]: {DRAWN}",
+        f"(1, 2, 3, 4) lesions, the largest at {DRAWN}",
+        f"Ribs {DRAWN}",  # the only list is the box
+    ],
+)
+@pytest.mark.parametrize("name", ["qwen3-vl", "qwen2.5-vl"])
+def test_what_announces_the_answer_and_what_is_no_box(text: str, name: str) -> None:
+    side = dict.fromkeys(("width", "height", "resized_width", "resized_height"), 1000)
+    found = parse_boxes(text, name, **side)
+    assert found.boxes.tolist() == [[100, 100, 500, 500]]
+    assert (found.status, found.rejected, found.broken) == ("boxes", {}, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("I looked at [1, 2, 30, 40]. Final answer: No finding.", "empty"),
+        ("I looked at [1, 2, 30, 40]. Final answer:", "truncated"),
+        ("I looked at [1, 2, 30, 40]. Final answer: a mass.", "unparseable"),
+        ("<plan>[1, 2, 30, 40]", "unparseable"),  # a draft that never ends
+        ("Both: \\boxed{[1, 2, 30, 40]} and \\boxed{[5, 6, 70, 80]}", "boxes"),
+    ],
+)
+def test_an_announced_answer_without_a_box(text: str, status: str) -> None:
+    found = parse_boxes(text, "qwen3-vl", width=1000, height=1000)
+    assert (found.status, len(found.boxes)) == (status, 2 if status == "boxes" else 0)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        '[{"bbox_2d": [100, 100, 500, 500], "roi": [0, 0, 9, 9]}]',
+        '[{"bbox_2d": [100, 100, 500, 500], "meta": {"roi": [0, 0, 9, 9], "deeper": {"size_mm": [1, 2, 3, 4]}}}]',
+        '[{"bbox_2d": [100, 100, 500, 500]}]\nFormat: {"bbox_2d": [x1, y1, x2, y2]}',
+    ],
+)
+def test_what_stands_beside_a_complete_answer_costs_nothing(beside: str) -> None:
+    found = parse_boxes(beside, "qwen3-vl", width=1000, height=1000)
+    assert (found.boxes.tolist(), found.rejected, found.broken) == ([[100, 100, 500, 500]], {}, ())
