@@ -185,9 +185,9 @@ def _without_drafts(text: str) -> str:
 def _behind_announcement(found: Answer) -> Answer:
     """The answer behind the words or the mark that announce it, where there are any."""
     text = found.text
-    start = 0
-    for mark in itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS):
-        start = mark.end()
+    ends = deque((mark.end() for mark in itertools.islice(_ANNOUNCED.finditer(text), MAX_MARKS)), maxlen=8)
+    # Not within the braces of a label or a note.
+    start = next((end for end in reversed(ends) if text.count("{", 0, end) <= text.count("}", 0, end)), 0)
     tags = [*itertools.islice(_FINAL_TAG.finditer(text, start), MAX_MARKS)]
     opening = max((k for k, tag in enumerate(tags) if not tag[0].startswith("</")), default=None)
     end = len(text)
