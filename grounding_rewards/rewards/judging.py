@@ -70,10 +70,11 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     if getattr(box_reward, "in_shares", False):
         sizes = _known_sides(read, box_reward)
         sizes = sizes if rows is None else sizes[rows]
-        shares = [None if boxes is None else _shares_of_image(boxes, sizes) for boxes in (counted, gt, ignore)]
-        outcomes = score_boxes(by_boxes, shares[0], shares[1], scores, ignore=shares[2], labels=labels)
+        judged, against = _shares_of_image(counted, sizes), _shares_of_image(gt, sizes)
+        regions = None if ignore is None else _shares_of_image(ignore, sizes)
     else:
-        outcomes = score_boxes(by_boxes, counted, gt, scores, ignore=ignore, labels=labels)
+        judged, against, regions = counted, gt, ignore
+    outcomes = score_boxes(by_boxes, judged, against, scores, ignore=regions, labels=labels)
     reward = np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
     suited: Sequence[int | None] = [None] * len(raws)
     if rows is not None:

@@ -172,12 +172,12 @@ def _load(
         load = partial(
             load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows
         )
-        train_dataset = load(arguments.train_split, images=arguments.train_images)
+        train_dataset = load(arguments.train_split, max_images=arguments.train_images)
         eval_dataset = None
         if config.eval_strategy != "no":
-            eval_dataset = load(arguments.eval_split, images=arguments.eval_images)
+            eval_dataset = load(arguments.eval_split, max_images=arguments.eval_images)
         elif show_images is not None:
-            eval_dataset = load(arguments.eval_split, images=show_images)
+            eval_dataset = load(arguments.eval_split, max_images=show_images)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     return processor, train_dataset, eval_dataset
