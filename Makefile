@@ -116,7 +116,7 @@ test-lowest: test-core $(LOWEST)/.installed
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:
-	@for version in 3.10 3.11 3.12 3.13; do \
+	@for version in 3.11 3.12 3.13; do \
 		if command -v python$$version >/dev/null && python$$version -c "" 2>/dev/null; then \
 			echo "Python $$version" && $(MAKE) --no-print-directory test-core PYTHON=python$$version CORE=.venv-core-$$version || exit 1; \
 		else echo "Python $$version is not installed: passed over"; fi; \
@@ -149,7 +149,7 @@ $(RELEASE)/.installed: pyproject.toml
 
 # For every supported Python and platform, with hashes, and without the address of any registry.
 lock: $(RELEASE)/.installed
-	$(RELEASE)/bin/uv pip compile --quiet --no-config --all-extras --universal --python-version 3.10 --generate-hashes --upgrade \
+	$(RELEASE)/bin/uv pip compile --quiet --no-config --all-extras --universal --python-version 3.11 --generate-hashes --upgrade \
 		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
 
 # What the service does not know was not looked up: by itself, pip-audit would call that clean.

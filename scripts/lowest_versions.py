@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import re
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-
-import tomllib
 
 _LOWEST = re.compile(r"(?P<name>[\w.-]+)>=(?P<version>[\d.]+)")
 

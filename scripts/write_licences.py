@@ -11,11 +11,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import tomllib
 from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
-import tomllib
 from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -11,6 +11,8 @@ from grounding_rewards.parsing import BoxFormat
 
 #: What a call of a tool that is no text, and a tool's words behind the last message, read as.
 _CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
+# One of these is in every message and content block.
+_KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 
 
@@ -43,6 +45,37 @@ def completion_text(completion: Any) -> str:
             return _last_message(messages)
         return "".join(completion_text(block) for block in completion)
     return ""
+
+
+def check_completions(completions: Sequence[Any]) -> None:
+    """Refuse what is no answer in any trainer's wrapping: it would earn 0 in silence, a whole run long.
+
+    Raises:
+        ValueError: token ids, bytes, numbers, other objects, or mappings without `content` or `text`.
+
+    Example:
+        >>> check_completions(["[]", [{"role": "assistant", "content": "[]"}], None])
+        >>> check_completions([[151644, 77091]])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: Expected texts or messages for `completions`, got a list of int for completion 0. Decode token ...
+    """
+    for k, one in enumerate(completions):
+        if type(one) is str or one is None or isinstance(one, str):
+            continue
+        what = type(one).__name__
+        if isinstance(one, Mapping):
+            if not _KEYS.isdisjoint(one):
+                continue
+            what = f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
+        elif isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
+            strange = [part for part in one if not isinstance(part, str | Mapping)]
+            if not strange:
+                continue
+            what = f"a list of {type(strange[0]).__name__}"
+        raise ValueError(
+            f"Expected texts or messages for `completions`, got {what} for completion {k}. "
+            "Decode token ids and bytes, and give a string or the list of messages of each completion."
+        )
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -173,8 +174,10 @@ def look_up(name: str) -> Any:
                 f"Expected an importable path for `name`, got {name!r} ({type(error).__name__}: {error}). "
                 "Check the spelling and PYTHONPATH."
             ) from error
+    near = difflib.get_close_matches(str(name).casefold(), {one.casefold(): one for one in (*REGISTRY, *PUBLISHED)}, 1)
+    guess = next((f"Did you mean {one}? " for one in (*REGISTRY, *PUBLISHED) if one.casefold() in near), "")
     raise ValueError(
-        f"Expected a known name for `name`, got {name!r}. Use one of: {', '.join(REGISTRY)}; one of others': "
+        f"Expected a known name for `name`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; one of others': "
         f"{', '.join(PUBLISHED)}; or a dotted path."
     )
 

@@ -145,17 +145,30 @@ def test_messages_that_end_in_a_call_hold_no_answer(completion, box_format):
     "completion",
     [
         None,
-        3,
         [],
-        {},
         [{"role": "assistant"}],
         [{"role": "assistant", "content": None}],
         [{"role": "user", "content": "[]"}],  # nobody but the assistant answers
-        b"[]",
     ],
 )
 def test_what_is_no_text_earns_nothing(completion):
     assert score([completion], [[]]) == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("completion", "named"),
+    [
+        (3, "int"),
+        (b"[]", "bytes"),
+        ({}, "a mapping with the keys none"),
+        ({"generated_text": "[]"}, "a mapping with the keys generated_text"),
+        ([151644, 77091], "a list of int"),
+        (object(), "object"),
+    ],
+)
+def test_what_no_trainer_hands_over_is_refused(completion, named):
+    with pytest.raises(ValueError, match=f"Expected texts or messages for `completions`, got {named} for completion 1"):
+        score(["[]", completion], [[], []])
 
 
 def test_box_format_per_row():
