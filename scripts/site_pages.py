@@ -1,6 +1,6 @@
 """What mkdocs makes while it builds the site of docs/: commands, configuration, datasets, and the notebook, run.
 
-A page says where with a mark, `<!-- made: commands -->`, in whose place stands what the parsers, dataclasses, readers
+A page says where with a mark, `<!-- made: commands -->`, in whose place stands what the parsers, dataclasses, sources
 or cells say: none of it can be out of date. Links to files of the repository that are no pages become their paths.
 
 mkdocs loads this file; `make docs` runs it.
@@ -112,17 +112,17 @@ def _key_row(field: dataclasses.Field) -> tuple[str, str, str]:
 
 def datasets() -> str:
     """Every dataset and general format that `prepare` reads: its source, its folder, what is easily done wrong."""
-    from grounding_rewards.sources import READERS, SOURCES
+    from grounding_rewards.sources import SOURCES
     from grounding_rewards.sources.source_options import describe_options
 
     options = dict(re.findall(r"^(\S+):\n((?:  .*\n?)+)", describe_options(), re.MULTILINE))
     parts = []
-    for name, reader in sorted(READERS.items(), key=lambda one: (one[0] not in SOURCES, one[0])):
+    for name, source in sorted(SOURCES.items(), key=lambda one: (not one[1].title, one[0])):
         parts.append(f"## {name}")
-        if source := SOURCES.get(name):
+        if source.title:
             note = f" {plain(source.note)}" if source.note else ""
             parts.append(f"[{source.title}]({source.url}). Licence: {plain(source.licence)}.{note}")
-        parts.append(prose(inspect.getdoc(sys.modules[reader.__module__]) or ""))
+        parts.append(prose(inspect.getdoc(sys.modules[source.read.__module__]) or ""))
         if own := options.get(name):
             rows = [line.strip().partition(": ") for line in own.splitlines()]
             parts.append(table(("`--option`", "meaning"), [(f"`{key}`", plain(words)) for key, _, words in rows]))

@@ -13,8 +13,8 @@ from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.commands.options import Json, SourceOption
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.report.tables import metric_cell, plain_table
-from grounding_rewards.sources import get_reader
-from grounding_rewards.sources.source_options import reader_options
+from grounding_rewards.sources import get_source
+from grounding_rewards.sources.source_options import source_options
 
 EXAMPLES = """\
 examples:
@@ -41,8 +41,8 @@ def run(
         split: one split; default: all
         iou: thresholds from which two boxes agree
     """
-    reader = get_reader(dataset)
-    images = reader(root, split=split, **reader_options(reader, option))
+    read = get_source(dataset).read
+    images = read(root, split=split, **source_options(read, option))
     agreement = measure_agreement(images, iou_thresholds=iou)
     if json is not None:
         write_json(json, agreement.as_json())

@@ -30,8 +30,8 @@ from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
-from grounding_rewards.sources import get_reader
-from grounding_rewards.sources.source_options import describe_options, reader_options
+from grounding_rewards.sources import get_source
+from grounding_rewards.sources.source_options import describe_options, source_options
 
 EXAMPLES = """\
 examples:
@@ -50,7 +50,7 @@ examples:
     grounding-rewards prepare jsonl --root images --out data/mine --box-format answer-list \\
       --splits-from hash --split-shares train=0.9,test=0.1
 
-  a reader's own option, here of COCO files that Roboflow wrote:
+  a source's own option, here of COCO files that Roboflow wrote:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \\
       --option annotations={split}/_annotations.coco.json
 
@@ -84,7 +84,7 @@ options of sources, for --option:
 EXAMPLES += textwrap.indent(describe_options(), "  ")
 
 _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
-# Options that do without a reader, and the arguments that they take.
+# Options that do without a source, and the arguments that they take.
 _ALONE = {
     "verify": ("out",),
     "mix": ("out", "seed", "bad_rows", "push_to_hub", "licence_allows_upload"),
@@ -294,8 +294,8 @@ def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
 
 def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None) -> None:
     settings = options.settings(name)
-    reader, root = get_reader(name), options.root or Path()
-    read = functools.partial(reader, str(root), split=options.split, **reader_options(reader, options.option))
+    read, root = get_source(name).read, options.root or Path()
+    read = functools.partial(read, str(root), split=options.split, **source_options(read, options.option))
     if options.dry_run:
         with stage_progress() as progress:
             counted = survey_only(read, settings, on_progress=progress)

@@ -144,7 +144,7 @@ def survey_facts(survey: Survey) -> dict[str, Any]:
     """The part of the manifest that is known before any image is opened."""
     settings = survey.plan.settings
     return {
-        "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
+        "source": source_of(settings.dataset, settings.licence, settings.source),
         "vocabulary": list(survey.plan.vocabulary),
         "small_boxes": survey.small._asdict(),
         "negatives_left_out": dict(survey.negatives_left_out),

@@ -382,8 +382,9 @@ def _open_images(
 
 def _records(read: Callable[[], Iterable[AnnotatedImage]], settings: PrepareSettings) -> Iterator[AnnotatedImage]:
     origin = {"source": settings.source, "licence": settings.licence}
-    if settings.dataset in SOURCES:
-        origin = {"source": settings.dataset, "licence": SOURCES[settings.dataset].licence}
+    source = SOURCES.get(settings.dataset)
+    if source is not None and source.title:
+        origin = {"source": settings.dataset, "licence": source.licence}
     for record in read():
         # A row that names its own source or licence keeps it.
         missing = {name: value for name, value in origin.items() if value and record.extra.get(name) is None}

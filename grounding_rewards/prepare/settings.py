@@ -116,7 +116,8 @@ class PrepareSettings:
         if not self.shard_megabytes > 0:
             raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
         for name in ("licence", "source"):
-            if (value := getattr(self, name)) is not None and self.dataset in SOURCES:
+            source = SOURCES.get(self.dataset)
+            if (value := getattr(self, name)) is not None and source is not None and source.title:
                 raise ValueError(
                     f"Expected no {name} for {self.dataset}, whose own is written, got {value!r}. "
                     "Leave it out; it is for images in a general format."

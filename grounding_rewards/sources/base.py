@@ -1,9 +1,9 @@
-"""What a reader gives, one record per image in pixels of the original image, and what it declares of its dataset."""
+"""What a source is: the function that reads one public layout, and what is declared of its dataset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 
@@ -12,68 +12,48 @@ RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributabl
 KAGGLE = "rules of the competition; academic and non-commercial use; not redistributable"
 
 
-class Reader(Protocol):
-    """A function that reads one dataset from its folder; the top of its module shows the folder."""
-
-    def __call__(self, root: str, *, split: str | None = None) -> Iterator[AnnotatedImage]:
-        """The images of a split, or of all. Whatever else a reader takes has a default.
-
-        Args:
-            root: the folder of the dataset.
-            split: one of the dataset's splits; None takes all.
-
-        Raises:
-            ValueError: a file, column or split is missing; while iterating, a row or an image that cannot be read, or
-                that contradicts another one.
-        """
-        ...
-
-
 class Source(NamedTuple):
-    """Where a dataset comes from and under which licence, for the card of a prepared folder.
+    """What reads one public layout, and where its dataset comes from, for the card of a prepared folder.
 
-    title, url: name and home.
+    read: takes the folder and, by keyword, a split (None takes all), and yields one annotated image per image, in
+        pixels of the original; whatever else it takes has a default. It raises `ValueError` where a file, column or
+        split is missing, and, while iterating, where a row or an image cannot be read or contradicts another one. The
+        top of its module shows the folder.
+    title, url: name and home of the dataset; empty for a format that any dataset may be written in.
     licence: in words.
     note: what is easily done wrong with it; may be empty.
     """
 
-    title: str
-    url: str
-    licence: str
+    read: Callable[..., Iterator[AnnotatedImage]]
+    title: str = ""
+    url: str = ""
+    licence: str = ""
     note: str = ""
 
 
-#: By name of the dataset or format; a format has no source.
-READERS: dict[str, Reader] = {}
+#: By name of the dataset or format.
 SOURCES: dict[str, Source] = {}
 
-_AnyReader = TypeVar("_AnyReader", bound=Reader)
+_Read = TypeVar("_Read", bound=Callable[..., Iterator[AnnotatedImage]])
 
 
-def register_reader(
-    name: str, *, title: str = "", url: str = "", licence: str = "", note: str = ""
-) -> Callable[[_AnyReader], _AnyReader]:
-    """Give a reader the name by which commands know its dataset, and say where that comes from.
+def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
+    """Register the function that reads a layout under the name by which commands know it.
 
     Args:
         name: of the dataset or format, such as `vindr-cxr`.
-        title: of the dataset; a format that any dataset may be written in has neither this nor what follows.
-        url: its home.
-        licence: in words.
-        note: what is easily done wrong with it.
+        declared: `title`, `url`, `licence` and `note` of a `Source`; a general format has none of them.
 
     Example:
-        >>> @register_reader("my-images", title="My images", url="https://example.org", licence="CC BY 4.0")
+        >>> @register_source("my-images", title="My images", url="https://example.org", licence="CC BY 4.0")
         ... def read_my_images(root, *, split=None):
         ...     yield AnnotatedImage("1", "1.png", [[10, 20, 110, 220]], ["mass"])
-        >>> READERS.pop("my-images") is read_my_images, SOURCES.pop("my-images").licence
-        (True, 'CC BY 4.0')
+        >>> SOURCES.pop("my-images").licence
+        'CC BY 4.0'
     """
 
-    def register(reader: _AnyReader) -> _AnyReader:
-        READERS[name] = reader
-        if title:
-            SOURCES[name] = Source(title, url, licence, note)
-        return reader
+    def register(read: _Read) -> _Read:
+        SOURCES[name] = Source(read, **declared)
+        return read
 
     return register

@@ -27,7 +27,7 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_reader
+from grounding_rewards.sources.base import CREDENTIALED, register_source
 from grounding_rewards.sources.documents import read_json
 from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
@@ -48,7 +48,7 @@ _AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
-@register_reader(
+@register_source(
     "chest-imagenome",
     title="Chest ImaGenome",
     url="https://physionet.org/content/chest-imagenome/1.0.0/",

@@ -27,7 +27,7 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import chosen_splits, find_file, image_files, row_error
@@ -37,7 +37,7 @@ _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
 _SPLITS = ("train", "test")
 
 
-@register_reader(
+@register_source(
     "chestx-det",
     title="ChestX-Det",
     url="https://github.com/Deepwise-AILab/ChestX-Det-Dataset",
@@ -49,7 +49,7 @@ def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[A
     return _read(root, split, "ChestX_Det_{}.json")
 
 
-@register_reader(
+@register_source(
     "chestx-det10",
     title="ChestX-Det10",
     url="https://github.com/Deepwise-AILab/ChestX-Det10-Dataset",

@@ -24,7 +24,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
 from grounding_rewards.sources.passed_over import passes_over, sound_images
@@ -36,7 +36,7 @@ MissingCategory = Literal["error", "ignore"]
 _SHOWN = 5
 
 
-@register_reader("coco")
+@register_source("coco")
 def read_coco(
     root: str | Path,
     *,

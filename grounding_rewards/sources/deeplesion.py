@@ -20,7 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import pixels
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
@@ -43,7 +43,7 @@ _COLUMNS = (
 _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
 
 
-@register_reader(
+@register_source(
     "deeplesion",
     title="DeepLesion",
     url="https://nihcc.app.box.com/v/DeepLesion",

@@ -22,7 +22,7 @@ from typing import Literal
 
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.documents import read_xml
 from grounding_rewards.sources.passed_over import sound_images
@@ -37,7 +37,7 @@ _SPLITS = ("train", "valid", "test")
 _EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 
 
-@register_reader(
+@register_source(
     "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
 )
 def read_fracatlas(

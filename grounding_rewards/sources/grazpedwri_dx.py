@@ -20,7 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
     check_split,
@@ -50,7 +50,7 @@ _EXTRA = (
 )  # fmt: skip
 
 
-@register_reader(
+@register_source(
     "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
 )
 def read_grazpedwri_dx(

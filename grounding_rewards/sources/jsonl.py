@@ -23,7 +23,7 @@ from grounding_rewards.data.checks import is_size, label_count_problems, list_pr
 from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import find_file, row_error
@@ -43,7 +43,7 @@ TAKEN = (
 """Columns that the trainer makes itself, or hands to a reward under these names."""
 
 
-@register_reader("jsonl")
+@register_source("jsonl")
 def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
     """The images of a folder with `annotations.jsonl`.
 

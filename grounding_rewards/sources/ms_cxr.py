@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_reader
+from grounding_rewards.sources.base import CREDENTIALED, register_source
 from grounding_rewards.sources.documents import pixels, read_json
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
@@ -61,7 +61,7 @@ class _Phrase(NamedTuple):
     """File, width, height and split, which all rows of an image share."""
 
 
-@register_reader(
+@register_source(
     "ms-cxr",
     title="MS-CXR",
     url="https://physionet.org/content/ms-cxr/1.1.0/",

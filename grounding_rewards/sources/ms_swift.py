@@ -22,7 +22,7 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files
@@ -34,7 +34,7 @@ _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
 
 
-@register_reader("ms-swift")
+@register_source("ms-swift")
 def read_ms_swift(
     root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
 ) -> Iterator[AnnotatedImage]:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.tables import (
     check_split,
     find_file,
@@ -47,7 +47,7 @@ _ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _NEGATIVE = "No Finding"
 
 
-@register_reader(
+@register_source(
     "nih-chestxray14",
     title="NIH ChestX-ray14",
     url="https://nihcc.app.box.com/v/ChestXray-NIHCC",

@@ -28,7 +28,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
@@ -49,7 +49,7 @@ _SPLITS = ("train", "validation", "test")
 _SETS = ("boxes", "extra_boxes")
 
 
-@register_reader(
+@register_source(
     "padchest-gr",
     title="PadChest-GR",
     url="https://bimcv.cipf.es/bimcv-projects/padchest-gr/",

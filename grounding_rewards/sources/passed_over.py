@@ -1,6 +1,6 @@
-"""Images that a reader cannot read: an error at the first one, or, where the caller asked for it, passed over, listed.
+"""Images that a source cannot read: an error at the first one, or, where the caller asked for it, passed over, listed.
 
-A reader makes each image with `sound_images`. A fault that belongs to no image, such as a row of a table of boxes with
+A source makes each image with `sound_images`. A fault that belongs to no image, such as a row of a table of boxes with
 too few cells, stays an error: passed over, it would leave an image without one of its boxes.
 """
 
@@ -18,7 +18,7 @@ _FAULTS: ContextVar[dict[str, None] | None] = ContextVar("faults", default=None)
 
 @contextmanager
 def passing_over() -> Iterator[dict[str, None]]:
-    """Let readers pass over the images that they cannot read; yields their errors, each once, as keys.
+    """Let sources pass over the images that they cannot read; yields their errors, each once, as keys.
 
     Example:
         >>> def image(name):
@@ -38,7 +38,7 @@ def passing_over() -> Iterator[dict[str, None]]:
 
 
 def passes_over() -> bool:
-    """Whether what a reader cannot read is passed over here."""
+    """Whether what a source cannot read is passed over here."""
     return _FAULTS.get() is not None
 
 

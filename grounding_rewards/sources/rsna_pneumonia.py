@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_reader
+from grounding_rewards.sources.base import KAGGLE, register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
     TableRow,
@@ -42,7 +42,7 @@ _SIDE = 1024
 _LABEL = "Lung Opacity"
 
 
-@register_reader(
+@register_source(
     "rsna-pneumonia",
     title="RSNA Pneumonia Detection Challenge",
     url="https://www.kaggle.com/c/rsna-pneumonia-detection-challenge",

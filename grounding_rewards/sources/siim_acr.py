@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_reader
+from grounding_rewards.sources.base import KAGGLE, register_source
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, read_groups, row_error
 
 _SIDE = 1024
@@ -39,7 +39,7 @@ _NEGATIVE = "-1"
 _CLOSING = 5
 
 
-@register_reader(
+@register_source(
     "siim-acr",
     title="SIIM-ACR Pneumothorax Segmentation",
     url="https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation",

@@ -1,34 +1,34 @@
-"""Options of a reader on the command line, `NAME=VALUE`."""
+"""Options of a source on the command line, `NAME=VALUE`."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from grounding_rewards.sources.base import READERS, Reader
+from grounding_rewards.sources.base import SOURCES
 
 
-def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
-    """The options of a reader, checked against the names of its arguments after `root` and `split`.
+def source_options(read: Callable[..., Any], given: Sequence[str]) -> dict[str, Any]:
+    """The options of a source, checked against the names of its arguments after `root` and `split`.
 
     `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
 
     Args:
-        reader: one of `READERS`.
+        read: what a source reads with.
         given: texts such as `sizes=sizes.csv`.
 
     Raises:
-        ValueError: no `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
+        ValueError: no `NAME=VALUE`, a name that the source does not have, or a mapping that is no JSON.
 
     Example:
-        >>> from grounding_rewards.sources import get_reader
-        >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
+        >>> from grounding_rewards.sources import get_source
+        >>> source_options(get_source("nih-chestxray14").read, ["negatives=false"])
         {'negatives': False}
     """
-    parameters = {one.name: one.default for one in list(inspect.signature(reader).parameters.values())[2:]}
+    parameters = {one.name: one.default for one in list(inspect.signature(read).parameters.values())[2:]}
     options = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -36,7 +36,7 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
             raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
         if name not in parameters:
             raise ValueError(
-                f"Expected one of the reader's own options for --option, got {name!r}. It has: "
+                f"Expected one of the source's own options for --option, got {name!r}. It has: "
                 f"{', '.join(parameters) or 'none'}."
             )
         options[name] = _value(value, parameters[name])
@@ -44,18 +44,18 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
 
 
 def describe_options() -> str:
-    """The options of every reader that has any, one line each, as their docstrings say.
+    """The options of every source that has any, one line each, as their docstrings say.
 
     Example:
         >>> print(describe_options().partition("coco:")[2].splitlines()[1].strip())
         annotations: the annotation file relative to the root; `{split}` stands for the name of the split.
     """
     lines: list[str] = []
-    for name, reader in sorted(READERS.items()):
-        documented = _documented(inspect.getdoc(reader) or "")
-        own = list(inspect.signature(reader).parameters)[2:]
+    for name, source in sorted(SOURCES.items()):
+        documented = _documented(inspect.getdoc(source.read) or "")
+        own = list(inspect.signature(source.read).parameters)[2:]
         lines += [f"{name}:"] if own else []
-        lines += [f"  {option}: {documented.get(option, 'see the reader')}" for option in own]
+        lines += [f"  {option}: {documented.get(option, 'see its module')}" for option in own]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Shared by readers: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+"""Shared by sources: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         ...     list(read_rows(Path(root, "a.csv")))
         [(1, ['image_id', 'x']), (3, ['a', '1'])]
     """
-    reader = csv.reader(_split_lines(path))
+    lines = csv.reader(_split_lines(path))
     try:
-        for row in reader:
+        for row in lines:
             if row:
-                yield reader.line_num, row
+                yield lines.line_num, row
     except csv.Error as error:
         raise ValueError(
-            f"Expected CSV in {path}, got {error} in line {reader.line_num}. Download the file again."
+            f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
         ) from error
 
 

@@ -20,14 +20,14 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.tables import chosen_splits, find_file
 
 _FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
 
 
-@register_reader("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
+@register_source("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
 def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
     """The images of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
     paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}

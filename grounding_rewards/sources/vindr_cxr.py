@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.tables import chosen_splits, find_file
 from grounding_rewards.sources.vindr import read_vindr_chest
 
@@ -34,7 +34,7 @@ _TABLES = {
 }
 
 
-@register_reader(
+@register_source(
     "vindr-cxr",
     title="VinDr-CXR",
     url="https://physionet.org/content/vindr-cxr/1.0.0/",

@@ -21,14 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import RESTRICTED, register_reader
+from grounding_rewards.sources.base import RESTRICTED, register_source
 from grounding_rewards.sources.tables import chosen_splits
 from grounding_rewards.sources.vindr import read_vindr_chest
 
 _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
 
 
-@register_reader(
+@register_source(
     "vindr-pcxr",
     title="VinDr-PCXR",
     url="https://physionet.org/content/vindr-pcxr/1.0.0/",

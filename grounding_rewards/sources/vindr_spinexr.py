@@ -27,7 +27,7 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import RESTRICTED, register_reader
+from grounding_rewards.sources.base import RESTRICTED, register_source
 from grounding_rewards.sources.tables import Size, chosen_splits, find_file, image_finder, read_sizes
 from grounding_rewards.sources.vindr import read_vindr_table
 
@@ -47,7 +47,7 @@ _SMALLEST_SIDE = 1e-3
 logger = logging.getLogger(__name__)
 
 
-@register_reader(
+@register_source(
     "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
 )
 def read_vindr_spinexr(

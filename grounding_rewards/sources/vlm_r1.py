@@ -21,14 +21,14 @@ from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files
 from grounding_rewards.sources.tables import header_size, row_error
 
 
-@register_reader("vlm-r1")
+@register_source("vlm-r1")
 def read_vlm_r1(
     root: str | Path,
     *,

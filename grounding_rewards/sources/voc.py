@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import pixels, read_xml
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _NO_BOX = ("tag", "attribute")
 
 
-@register_reader("voc")
+@register_source("voc")
 def read_voc(
     root: str | Path,
     *,

@@ -24,7 +24,7 @@ from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.texts import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import DICOM_SUFFIXES
-from grounding_rewards.sources.base import register_reader
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
@@ -49,7 +49,7 @@ class _Images(NamedTuple):
     folder: Path | None
 
 
-@register_reader("yolo")
+@register_source("yolo")
 def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
     """The images of a YOLO folder.
 

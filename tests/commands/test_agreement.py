@@ -6,13 +6,14 @@ import json
 
 import pytest
 
-from grounding_rewards import sources as readers
+from grounding_rewards import sources
 from tests.commands.conftest import call
 from tests.data.test_agreement import THREE
 
 
 def test_command(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(readers.READERS, "vindr-cxr", lambda root, *, split=None: iter([THREE] if split else []))
+    source = sources.Source(lambda root, *, split=None: iter([THREE] if split else []))
+    monkeypatch.setitem(sources.SOURCES, "vindr-cxr", source)
     path = tmp_path / "agreement.json"
     options = ["vindr-cxr", "--root", "r", "--split", "train", "--iou", "0.45", "--json", str(path)]
     assert call("agreement", *options) == 0
@@ -37,7 +38,7 @@ def test_options_reach_the_source(monkeypatch):
         seen.update(sizes=sizes, box_format=box_format)
         return iter([THREE])
 
-    monkeypatch.setitem(readers.READERS, "vlm-r1", read)
+    monkeypatch.setitem(sources.SOURCES, "vlm-r1", sources.Source(read))
     options = ["vlm-r1", "--root", "r", "--option", "sizes=s.csv", "--option", "box_format=qwen3-vl"]
     assert call("agreement", *options) == 0
     assert seen == {"sizes": "s.csv", "box_format": "qwen3-vl"}

@@ -170,7 +170,7 @@ def test_reader_of_vindr_is_understood(tmp_path):
         "a,Cardiomegaly,3,R2,0.0,0.0,10.0,9.0\n"
         "a,No finding,14,R3,,,,\n"
     )
-    found = measure_agreement(readers.get_reader("vindr-cxr")(str(tmp_path)))
+    found = measure_agreement(readers.get_source("vindr-cxr").read(str(tmp_path)))
     assert found.pairs == 3
     assert found.overall.f1[0.5].value == pytest.approx(2 * 1 / 4)
     assert found.overall.drawn_by == (0, 1, 0)

@@ -16,7 +16,7 @@ from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.sources import get_reader
+from grounding_rewards.sources import get_source
 
 Row = dict[str, Any]
 #: Tables of ../shared: the file, the name under which its reader looks for it, its split, and what is rightly told.
@@ -45,7 +45,7 @@ def read(dataset: str, root: Path, split: str | None = None) -> list[Row]:
             "width": image.width or 1024,
             "height": image.height or 1024,
         }
-        for image in get_reader(dataset)(root, split=split)
+        for image in get_source(dataset).read(root, split=split)
     ]
 
 

@@ -193,7 +193,7 @@ def read_first_images(folder):
 KILLED = """
 import os, signal, sys
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.sources import get_reader
+from grounding_rewards.sources import get_source
 
 def kill(stage, done, of):
     if stage == "writing images" and done == int(after):
@@ -202,7 +202,8 @@ def kill(stage, done, of):
 if __name__ == "__main__":
     root, out, after, processes, megabytes = sys.argv[1:]
     settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
-    prepare_images(lambda: get_reader("jsonl")(root), root, out, settings, processes=int(processes), on_progress=kill)
+    read = lambda: get_source("jsonl").read(root)
+    prepare_images(read, root, out, settings, processes=int(processes), on_progress=kill)
 """
 
 
@@ -220,10 +221,10 @@ def test_a_killed_run_goes_on(make_images, tmp_path, after, processes):
     assert verify_images(tmp_path / "out") == ["the preparation was interrupted; run the same command again"]
     with pytest.raises(ValueError, match=r"whose preparation was interrupted\. Run the same command again"):
         load_split(str(tmp_path / "out"), "train")
-    from grounding_rewards.sources import get_reader
+    from grounding_rewards.sources import get_source
 
     for folder in ("out", "whole"):
-        prepare_images(lambda: get_reader("jsonl")(str(root)), root, tmp_path / folder, options())
+        prepare_images(lambda: get_source("jsonl").read(str(root)), root, tmp_path / folder, options())
     assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
     assert verify_images(tmp_path / "out") == []
 
@@ -354,12 +355,12 @@ def test_rows_of_one_image_share_its_image(make_images, tmp_path):
 
 def test_real_images(shared_dir, tmp_path):
     """Lungs on real images: every image in one split, boxes inside, the check before training passes."""
-    from grounding_rewards.sources import get_reader
+    from grounding_rewards.sources import get_source
 
     root = shared_dir / "data" / "cxr_lungs"
     lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text().splitlines()]
     manifest = prepare_images(
-        lambda: get_reader("jsonl")(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
+        lambda: get_source("jsonl").read(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
     )
     assert sum(counts["rows"] for counts in manifest["splits"].values()) == len(lines)
     assert manifest["vocabulary"] == sorted({label for line in lines for label in line["labels"]})

@@ -12,7 +12,7 @@ pytest.importorskip("datasets", reason="needs the train extra")
 from PIL import Image
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.sources import get_reader
+from grounding_rewards.sources import get_source
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.passed_over import passing_over
 from grounding_rewards.sources.yolo import read_yolo
@@ -207,7 +207,7 @@ def chestx_det(root):
 )
 def test_an_image_that_cannot_be_read_costs_no_other(tmp_path, name, write_folder):
     options = write_folder(tmp_path)
-    read = functools.partial(get_reader(name), str(tmp_path), **options)
+    read = functools.partial(get_source(name).read, str(tmp_path), **options)
     with pytest.raises(ValueError, match="Expected"):
         list(read())
     with passing_over() as faults:
@@ -223,10 +223,10 @@ def test_a_fault_of_no_image_stays_an_error(tmp_path):
     """Passed over, it would leave some image without one of its boxes."""
     options = coco(tmp_path, broken={"image_id": 12})
     with passing_over(), pytest.raises(ValueError, match="image_id 12 is no image"):
-        list(get_reader("coco")(str(tmp_path), **options))
+        list(get_source("coco").read(str(tmp_path), **options))
 
 
 def test_an_option_that_is_missing_is_no_fault_of_images(tmp_path):
     voc(tmp_path)
     with passing_over(), pytest.raises(ValueError, match="one_based"):
-        list(get_reader("voc")(str(tmp_path)))
+        list(get_source("voc").read(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""Every reader keeps the promises that `prepare` and the doctor rely on, whichever dataset it reads."""
+"""Every source keeps the promises that `prepare` and the doctor rely on."""
 
 from __future__ import annotations
 
@@ -6,30 +6,24 @@ import inspect
 
 import pytest
 
-from grounding_rewards.sources import READERS, SOURCES, get_reader, list_datasets
-
-# General formats have no source, licence and access of their own.
-FORMATS = {"coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
+from grounding_rewards.sources import SOURCES, get_source, list_datasets
 
 
 def test_the_registry():
-    assert list_datasets() == sorted(READERS)
-    assert get_reader("vindr-cxr") is READERS["vindr-cxr"]
-    with pytest.raises(ValueError, match=r"Expected one of chest-imagenome, .* for the name of a dataset, got 'vindr'"):
-        get_reader("vindr")
+    assert list_datasets() == sorted(SOURCES)
+    assert get_source("vindr-cxr") is SOURCES["vindr-cxr"]
+    with pytest.raises(ValueError, match=r"'vindr'\. Use one of: chest-imagenome, "):
+        get_source("vindr")
 
 
-@pytest.mark.parametrize("name", READERS)
-def test_a_reader_takes_a_root_and_a_split(name):
-    parameters = inspect.signature(READERS[name]).parameters
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_a_source_takes_a_root_and_a_split_and_says_what_must_be_known(source):
+    parameters = inspect.signature(source.read).parameters
     assert next(iter(parameters)) == "root"
     assert parameters["split"].kind is inspect.Parameter.KEYWORD_ONLY
     assert parameters["split"].default is None
-
-
-@pytest.mark.parametrize("name", READERS)
-def test_a_reader_says_what_must_be_known(name):
-    page = inspect.getmodule(READERS[name]).__doc__
-    words = ("Negative:",) if name in FORMATS else ("Folder", "Negative:", "Boxes:", "Access:")
+    page = inspect.getmodule(source.read).__doc__
+    # General formats have no source, licence and access of their own.
+    words = ("Folder", "Negative:", "Boxes:", "Access:") if source.title else ("Negative:",)
     assert [word for word in words if word not in page] == []
-    assert name in FORMATS or all((SOURCES[name].title, SOURCES[name].url, SOURCES[name].licence))
+    assert not source.title or all((source.url, source.licence))

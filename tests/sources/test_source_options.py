@@ -1,11 +1,11 @@
-"""Options of readers from a command line."""
+"""Options of sources from a command line."""
 
 from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.sources import get_reader
-from grounding_rewards.sources.source_options import reader_options
+from grounding_rewards.sources import get_source
+from grounding_rewards.sources.source_options import source_options
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from grounding_rewards.sources.source_options import reader_options
     ],
 )
 def test_options(dataset, given, options):
-    assert reader_options(get_reader(dataset), given) == options
+    assert source_options(get_source(dataset).read, given) == options
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_options(dataset, given, options):
 )
 def test_mistakes_are_named(dataset, given, message):
     with pytest.raises(ValueError, match=message):
-        reader_options(get_reader(dataset), given)
+        source_options(get_source(dataset).read, given)
