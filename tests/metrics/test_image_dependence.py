@@ -137,15 +137,14 @@ def test_ignored_regions_count_as_in_the_table() -> None:
     assert image_dependence(images, metric="f1_50").value == pytest.approx(MatchedImages(images).counts_50.tp.mean())
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("looks", [0.0, 0.5])
 def test_intervals_hold_the_truth_and_the_test_its_level(looks: float) -> None:
     rng = np.random.default_rng(8)
-    found = [image_dependence(draw(rng, 40, looks=looks, boxes=(1, 2))) for _ in range(200)]
+    found = [image_dependence(draw(rng, 40, looks=looks, boxes=(1, 2))) for _ in range(100)]
     # An answer is dealt back to its own image once in so many images, so the truth is that of as many images.
     truth = np.mean([one.dependence.value for one in found]) if looks else 0.0
     held = sum(one.dependence.low <= truth <= one.dependence.high for one in found)
     small = sum(one.p <= 0.05 for one in found)
-    # Of 200, 95 % are 190; by binomial chance 181 to 198.
-    assert held >= 178
-    assert small <= 20 if looks == 0 else small > 190
+    # Of 100, 95 % are 95; by binomial chance 88 to 99.
+    assert held >= 87
+    assert small <= 12 if looks == 0 else small > 95
