@@ -28,9 +28,10 @@ def test_configurations_load_and_can_be_overridden(name):
 
 
 def test_trains_and_leaves_a_model_that_loads(tmp_path):
-    trainer = sft(tmp_path / "run", save_dtype="float16", crop=0.1, save_strategy="no", max_steps=6)
+    trainer = sft(tmp_path / "run", save_dtype="float16", crop=0.1, save_strategy="no", max_steps=12)
     losses = [entry["loss"] for entry in history(trainer)]
-    assert losses[-1] < losses[0]
+    # A batch is a few images, and some are harder than others.
+    assert sum(losses[6:]) < sum(losses[:6])
     checkpoint = tmp_path / "run" / "checkpoint"
     saved = AutoModelForImageTextToText.from_pretrained(checkpoint)
     assert saved.dtype == torch.float16
