@@ -47,15 +47,15 @@ def completion_text(completion: Any) -> str:
     return ""
 
 
-def check_completions(completions: Sequence[Any]) -> None:
+def check_answers(completions: Sequence[Any]) -> None:
     """Refuse what is no answer in any trainer's wrapping: it would earn 0 in silence, a whole run long.
 
     Raises:
         ValueError: token ids, bytes, numbers, other objects, or mappings without `content` or `text`.
 
     Example:
-        >>> check_completions(["[]", [{"role": "assistant", "content": "[]"}], None])
-        >>> check_completions([[151644, 77091]])  # doctest: +ELLIPSIS
+        >>> check_answers(["[]", [{"role": "assistant", "content": "[]"}], None])
+        >>> check_answers([[151644, 77091]])  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ValueError: Expected texts or messages for `completions`, got a list of int for completion 0. Decode token ...
     """

@@ -26,7 +26,7 @@ from grounding_rewards.rewards.base import COUNTS, PARTS, Explanation, Outcomes
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.completion_text import (
     box_tokens,
-    check_completions,
+    check_answers,
     completion_text,
     decoded,
     tokenizer_of,
@@ -390,7 +390,7 @@ class GroundingReward:
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
-        check_completions(completions)
+        check_answers(completions)
         texts = [completion_text(completion) for completion in completions]
         lacking = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
         ids = column_of(columns, "completion_ids", len(texts)) if any(lacking) else None
