@@ -35,6 +35,7 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
+        "write_published_rewards.py",
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
         *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
     ],
@@ -254,3 +255,23 @@ def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
 def test_what_counts_as_slower_than_another_commit(ratios: list[float], slower: bool) -> None:
     compare = runpy.run_path(str(REPOSITORY / "benchmarks" / "compare.py"))
     assert compare["judge"](ratios)[2] is slower
+
+
+def test_published_rewards_earn_on_nihs_boxes_what_the_page_says(
+    shared_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boxes, predictions = (
+        shared_dir / "data" / name
+        for name in ("annotations/nih_chestxray14/BBox_List_2017.csv", "completions/general_grounding.jsonl")
+    )
+    made = script("write_published_rewards")
+    # Fewer groups than the page has: what never looking earns does not depend on them.
+    monkeypatch.setattr(made, "GROUPS", 5)
+    numbers = made.measured(boxes, predictions)
+    page = (REPOSITORY / "docs" / "published_rewards.md").read_text(encoding="utf-8")
+    for name in made.NAMES:
+        one = numbers[name]
+        assert f"| `{name}` | {one['never looking']:.2f} | {one['whole image']:.2f} | {one['nothing']:.2f} |" in page
+        assert f" | {one['map'].min():.2f} to {one['map'].max():.2f} |" in page
+    assert f"{numbers['medvision']['never looking']:.2f} of 1 under `medvision` and" in page
+    assert f"{numbers['IoU']['never looking']:.2f} mean IoU on NIH's boxes" in page

@@ -98,7 +98,7 @@ class AveragePrecisionReward(ThresholdReward):
             ap = batch.precision * batch.recall
         else:
             order = _order(batch, self.ranking)
-            ap = _average_precision(
+            ap = average_precision_of_hits(
                 _in_order(batch.hit, order), _in_order(~batch.ignored, order), batch.m, self.interpolation
             )
         return f1, ap, ap
@@ -124,7 +124,7 @@ class AveragePrecisionReward(ThresholdReward):
             found = hit.sum(axis=1)
             ap = ratio(found, counted.sum(axis=1)) * ratio(found, m)
         else:
-            ap = _average_precision(hit, counted, m, self.interpolation)
+            ap = average_precision_of_hits(hit, counted, m, self.interpolation)
         return np.bincount(rows, weights=ap, minlength=b) / np.bincount(named // stride, minlength=b)
 
 
@@ -140,7 +140,7 @@ def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return values if order is None else np.take_along_axis(values, order, axis=1)
 
 
-def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
+def average_precision_of_hits(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
     """AP of (b, n) hits in ranked order, of the predictions that count.
 
     Padding at the end does no harm: it only lowers precision at a recall that is already reached.

@@ -21,6 +21,7 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import SOME_SHARE, check_number
 from grounding_rewards.matching import match_batch
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.average_precision import average_precision_of_hits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,6 +129,43 @@ class VLMR1Reward:
 
     def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
         return _of_first(pred, gt, _pixel_iou)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VLMR1DetectionReward:
+    """vlm_r1_detection: COCO's mAP of one image times ``min(1, m / n)``, in [0, 1].
+
+    AP at 101 recall levels and IoU 0.5, 0.55, …, 0.95 with equal confidences, so in the order of writing, where each
+    box takes the free reference box of largest IoU; its mean, less in the share of boxes that are too many. 1 where
+    both sides have no box, 0 where one has. The code takes the mean over the labels of the reference; here labels are
+    compared where ``label_matching`` says so, as for the other rewards.
+
+    Example:
+        >>> judge = VLMR1DetectionReward()
+        >>> judge.score([[0, 0, 10, 8]], [[0, 0, 10, 10]]), judge.score([[0, 0, 10, 8]] * 2, [[0, 0, 10, 10]])
+        (0.7, 0.35)
+
+    Source: Shen et al., VLM-R1, arXiv 2504.07615, the reward of detection; ``odLength_reward`` of om-ai-lab/VLM-R1, as
+    copied in repositories of 2025.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if not len(p) or not len(g):
+            return float(not len(p) and not len(g))
+        iou = pairwise_iou(p, g)
+        total = 0.0
+        for threshold in np.arange(10, 20) / 20:
+            free, hits = iou.copy(), np.zeros(len(p), dtype=bool)
+            for i, row in enumerate(free):
+                best = int(np.argmax(row))
+                if row[best] >= threshold:
+                    hits[i] = True
+                    free[:, best] = 0.0
+            total += float(
+                average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
+            )
+        return total / 10 * min(1.0, len(g) / len(p))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,6 +293,7 @@ PUBLISHED: dict[str, Callable[..., object]] = {
     "medloc": MedLocReward,
     "medground_r1": MedGroundR1Reward,
     "vlm_r1": VLMR1Reward,
+    "vlm_r1_detection": VLMR1DetectionReward,
     "visual_rft": VisualRFTReward,
     "vision_reasoner": VisionReasonerReward,
     "nemo_rl": NeMoRLReward,

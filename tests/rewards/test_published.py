@@ -128,3 +128,43 @@ def test_r3_with_beta_1_is_panoptic_quality() -> None:
         found = reward.explain(p, g)
         quality = sum(found.ious) / (found.tp + found.fp / 2 + found.fn / 2)
         assert found.reward == pytest.approx(quality)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_vlm_r1_detection_is_cocos_map_with_a_length_factor(seed: int) -> None:
+    pytest.importorskip("pycocotools", reason="the independent implementation")
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    rng = np.random.default_rng(seed)
+    g = np.sort(rng.uniform(0, 100, (3, 2, 2)), axis=1).reshape(-1, 4)
+    p = np.concatenate(
+        [g[rng.permutation(3)] + rng.uniform(-6, 6, (3, 4)), rng.uniform(0, 40, (2, 4)) + [0, 0, 50, 50]]
+    )
+    p = np.sort(p.reshape(-1, 2, 2), axis=1).reshape(-1, 4)[rng.permutation(5)[: rng.integers(1, 6)]]
+    truth = COCO()
+    truth.dataset = {
+        "images": [{"id": 0}],
+        "categories": [{"id": 0}],
+        "annotations": [
+            {
+                "id": i + 1,
+                "image_id": 0,
+                "category_id": 0,
+                "iscrowd": 0,
+                "area": 1.0,
+                "bbox": [*box[:2], *(box[2:] - box[:2])],
+            }
+            for i, box in enumerate(g)
+        ],
+    }
+    truth.createIndex()
+    answers = truth.loadRes(
+        [{"image_id": 0, "category_id": 0, "score": 1.0, "bbox": [*box[:2], *(box[2:] - box[:2])]} for box in p]
+    )
+    coco = COCOeval(truth, answers, "bbox")
+    coco.evaluate()
+    coco.accumulate()
+    coco.summarize()
+    expected = coco.stats[0] * min(1, len(g) / len(p))
+    assert gr.get_reward("vlm_r1_detection").score(p, g) == pytest.approx(expected)
