@@ -3,8 +3,8 @@
     python scripts/write_published_rewards.py --boxes BBox_List_2017.csv --predictions general_grounding.jsonl
     python scripts/write_published_rewards.py … --check    only say whether the page is up to date
 
-``--boxes`` is NIH's own list of 984 boxes; ``--predictions`` is JSON lines of ``boxes`` and ``pred``, pixel boxes that a
-general model drew unprompted by any reward: only their *errors* are taken, and moved onto NIH's boxes. Half a minute.
+``--boxes`` is NIH's own list of 984 boxes; ``--predictions`` is JSON lines of ``boxes`` and ``pred``, pixel boxes of a
+general model: only their *errors* are taken, and moved onto NIH's boxes. Half a minute.
 """
 
 from __future__ import annotations

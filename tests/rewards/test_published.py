@@ -139,7 +139,7 @@ def test_vlm_r1_detection_is_cocos_map_with_a_length_factor(seed: int) -> None:
     rng = np.random.default_rng(seed)
     g = np.sort(rng.uniform(0, 100, (3, 2, 2)), axis=1).reshape(-1, 4)
     p = np.concatenate(
-        [g[rng.permutation(3)] + rng.uniform(-6, 6, (3, 4)), rng.uniform(0, 40, (2, 4)) + [0, 0, 50, 50]]
+        [g[rng.permutation(3)] + rng.uniform(-6, 6, (3, 4)), rng.uniform([0, 0, 50, 50], [40, 40, 90, 90], (2, 4))]
     )
     p = np.sort(p.reshape(-1, 2, 2), axis=1).reshape(-1, 4)[rng.permutation(5)[: rng.integers(1, 6)]]
     truth = COCO()
