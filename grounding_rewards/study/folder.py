@@ -131,7 +131,12 @@ def _resolved(plan: Plan) -> dict[str, Any]:
         "checkpoints": plan.checkpoints,
         "sets": {one.name: {key: value for key, value in vars(one).items() if key != "name"} for one in plan.sets},
         "starts": {
-            one.name: {"model": one.model, "sft": one.sft, "fingerprint": fingerprint_of_start(one)}
+            one.name: {
+                "model": one.model,
+                "sft": one.sft,
+                "kind": one.kind,
+                "fingerprint": fingerprint_of_start(one),
+            }
             for one in plan.starts.values()
         },
         "arms": list(arms.values()),
@@ -152,7 +157,7 @@ def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) 
     if not finished:
         return
     for key, what, why in (
-        ("declared", "primary metric and reference", "they were declared before the runs"),
+        ("declared", "primary metrics and reference", "they were declared before the runs"),
         ("sets", "sets", "models were measured on them"),
     ):
         if before.get(key) != now[key]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.config_files import read_config
+from grounding_rewards.common.legal import SHARE, check_number
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
@@ -29,7 +30,8 @@ GRPO, SFT = "train", "sft"
 _KEYS = {
     "name": "how the study is called",
     "dataset": "default of `dataset` in `train`, in `sft` and in every set",
-    "primary": "the one metric that decides, and its set: {metric: mean_iou, set: test}",
+    "primary": "the metrics that decide, each with its set: [{metric: f1_50, set: test}, …]",
+    "equivalence": "differences up to this are none that matters, in units of the primary metrics",
     "reference": "the arm that the others are compared with",
     "seeds": "how many, or a list of them",
     "checkpoints": "how many checkpoints of a run are measured, the last one among them",
@@ -43,7 +45,9 @@ _KEYS = {
 }
 _REQUIRED = ("name", "primary", "reference", "seeds", "train", "sets", "starts", "arms")
 _SET_KEYS = ("dataset", "split", "images", "changes")
-_START_KEYS = ("model", "sft")
+_START_KEYS = ("model", "sft", "checkpoints")
+#: Of a start: one checkpoint for all seeds, or for each seed one that was taught with it.
+ONE, EACH_SEED = "one", "each_seed"
 _ARM_KEYS = ("starts", "control", SFT)
 # What the study itself decides.
 _OURS = ("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit")
@@ -81,11 +85,13 @@ class Start:
         name: such as `weak`.
         model: a folder, a name on the hub, or :data:`UNTRAINED`.
         sft: configuration of the warm start that makes it; None where the model is taken as it is.
+        kind: what the YAML calls it; several starts are of one kind where each seed has a checkpoint of its own.
     """
 
     name: str
     model: str
     sft: Mapping[str, Any] | None
+    kind: str
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class Plan:
 
     Attributes:
         source: the resolved YAML.
-        name, primary, reference, checkpoints, keep, accelerate, batch_size: as in the YAML.
+        name, primary, equivalence, reference, checkpoints, keep, accelerate, batch_size: as in the YAML.
         processes: of a training, as the configuration of `accelerate` says.
         sets: that every model is measured on.
         starts: that runs start from.
@@ -144,7 +150,8 @@ class Plan:
 
     source: Mapping[str, Any]
     name: str
-    primary: Mapping[str, str]
+    primary: tuple[Mapping[str, str], ...]
+    equivalence: float
     reference: str
     checkpoints: int
     keep: bool
@@ -158,7 +165,7 @@ class Plan:
     @property
     def declared(self) -> dict[str, Any]:
         """What is settled before the first run."""
-        return {"primary": dict(self.primary), "reference": self.reference}
+        return {"primary": list(self.primary), "equivalence": self.equivalence, "reference": self.reference}
 
 
 def read_plan(path: str | Path, *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
@@ -187,29 +194,34 @@ def make_plan(given: Mapping[str, Any], where: str, elsewhere: bool) -> Plan:
         if given.get(key) in (None, {}, []):
             raise ValueError(f"Expected `{key}` in {where}, got none. It is {_KEYS[key]}.")
     sets = tuple(_set(name, one, given.get("dataset"), where) for name, one in _named(given, "sets", where))
-    starts = {name: _start(name, one, given, where) for name, one in _named(given, "starts", where)}
+    seeds = _seeds(given["seeds"], where)
+    kinds = dict(_named(given, "starts", where))
+    starts = {one.name: one for kind, of in kinds.items() for one in _starts(kind, of, seeds, given, where)}
     checkpoints = _whole(given.get("checkpoints", 2), "checkpoints", where)
     arms = dict(_named(given, "arms", where))
     runs = [
         run
-        for seed in _seeds(given["seeds"], where)
+        for seed in seeds
         for name, arm in arms.items()
-        for run in _runs(name, arm, seed, given, starts, checkpoints, where)
+        for run in _runs(name, arm, seed, given, kinds, starts, checkpoints, where)
     ]
     primary, reference = given["primary"], given["reference"]
-    if not isinstance(primary, Mapping) or set(primary) != {"metric", "set"}:
+    primary = [primary] if isinstance(primary, Mapping) else list(primary)
+    if not all(isinstance(one, Mapping) and set(one) == {"metric", "set"} for one in primary):
         raise ValueError(
-            f"Expected a metric and its set for primary in {where}, got {primary!r}. Write {{metric: mean_iou, set: "
-            f"{sets[0].name}}}: it is declared before the runs, so that nobody can choose it by its result."
+            f"Expected metrics with their sets for primary in {where}, got {primary!r}. Write [{{metric: f1_50, set: "
+            f"{sets[0].name}}}]: they are declared before the runs, so that nobody can choose them by their result."
         )
-    _one_of(primary["metric"], RULERS, "the metric of primary", where)
-    _one_of(primary["set"], [one.name for one in sets], "the set of primary", where)
+    for one in primary:
+        _one_of(one["metric"], RULERS, "the metric of primary", where)
+        _one_of(one["set"], [found.name for found in sets], "the set of primary", where)
     _one_of(reference, arms, "reference", where)
     accelerate = str(given.get("accelerate", "configs/accelerate/cpu_1.yaml"))
     plan = Plan(
         source=dict(given),
         name=_file_name(given["name"], "name", where),
-        primary={key: str(value) for key, value in primary.items()},
+        primary=tuple({key: str(value) for key, value in one.items()} for one in primary),
+        equivalence=check_number("equivalence", given.get("equivalence", 0.02), SHARE),
         reference=reference,
         checkpoints=checkpoints,
         keep=bool(given.get("keep", False)),
@@ -272,15 +284,17 @@ def _runs(
     arm: Mapping[str, Any],
     seed: int,
     given: Mapping[str, Any],
+    kinds: Collection[str],
     starts: Mapping[str, Start],
     checkpoints: int,
     where: str,
 ) -> Iterable[Run]:
     place = f"arm {name} in {where}"
     own = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
-    asked = arm.get("starts", list(starts))
-    for start in [asked] if isinstance(asked, str) else asked:
-        _one_of(start, starts, f"starts of {place}", where)
+    asked = arm.get("starts", list(kinds))
+    for kind_of_start in [asked] if isinstance(asked, str) else asked:
+        _one_of(kind_of_start, kinds, f"starts of {place}", where)
+        start = next(one.name for one in starts.values() if one.name in (kind_of_start, f"{kind_of_start}.{seed}"))
         base = _settings(given["train"], given, place)
         if "reward" in own:
             # They are parameters of another reward.
@@ -404,19 +418,29 @@ def _pairs(changes: Any) -> Iterable[tuple[Any, Any]]:
     return changes.items() if isinstance(changes, Mapping) else [(changes, None)]
 
 
-def _start(name: str, one: Mapping[str, Any], given: Mapping[str, Any], where: str) -> Start:
-    place = f"start {name} in {where}"
+def _starts(
+    kind: str, one: Mapping[str, Any], seeds: Sequence[int], given: Mapping[str, Any], where: str
+) -> Iterable[Start]:
+    place = f"start {kind} in {where}"
     _known(one, _START_KEYS, place, "a start")
     if not isinstance(one.get("model"), str):
         raise ValueError(
             f"Expected a folder, a name on the hub or {UNTRAINED} for model of {place}, got {one.get('model')!r}. "
             "Name the weights that every arm starts from."
         )
+    several = one.get("checkpoints", ONE)
+    _one_of(several, (ONE, EACH_SEED), f"checkpoints of {place}", where)
     if one.get("sft") is None:
-        return Start(name, one["model"], None)
+        if several == EACH_SEED:
+            raise ValueError(f"Expected sft for {place}, got none. Only a checkpoint that is taught has a seed.")
+        yield Start(kind, one["model"], None, kind)
+        return
     _refuse_ours({key: value for key, value in one["sft"].items() if key != "seed"}, place)
-    config = {**_settings(one["sft"], given, place), "save_strategy": "no"}
-    return Start(name, one["model"], _without_none(config))
+    config = _without_none({**_settings(one["sft"], given, place), "save_strategy": "no"})
+    if several == ONE:
+        yield Start(kind, one["model"], config, kind)
+    else:
+        yield from (Start(f"{kind}.{seed}", one["model"], {**config, "seed": seed}, kind) for seed in seeds)
 
 
 def _settings(one: Any, given: Mapping[str, Any], place: str) -> dict[str, Any]:

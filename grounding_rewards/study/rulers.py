@@ -20,6 +20,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.curves import totals
+from grounding_rewards.metrics.image_dependence import dependence_sums
 from grounding_rewards.metrics.intervals import group_numbers
 from grounding_rewards.metrics.ranking import Indices, rank_boxes
 from grounding_rewards.parsing.space_check import SpaceWarning
@@ -154,6 +155,13 @@ def _froc_sensitivity(sums: Array) -> Array:
 _FOUND = (
     _of_sums("mean_iou", "mean IoU"),
     _of_sums("f1_50", "F1@0.5"),
+    Ruler(
+        "image_dependence",
+        "image dependence",
+        lambda answers: dependence_sums(answers.images)["image_dependence"],
+        _quotient,
+    ),
+    _of_sums("precision_50", "precision@0.5"),
     _of_sums("recall_50", "recall@0.5"),
     _of_sums("hallucination_rate", "hallucination", lower_is_better=True),
     Ruler("ap_50", "AP tied", _tied_parts, _tied_ap),
