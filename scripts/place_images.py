@@ -3,10 +3,10 @@
     python scripts/place_images.py path/to/images runs/placed_lungs
     python scripts/place_images.py path/to/images runs/placed_lungs_blank --blank
 
-Each image is squeezed into a square of 0.4 to 0.8 of the side and put anywhere on a plain background; one square in five
-holds nothing. Training images are placed several times, one patient in six of them goes to the split `validation`; the
-images of `test` are placed twice, always alike. A file second_reader.jsonl beside annotations.jsonl becomes the split
-`second_reader`: the squares of `test` with the boxes of other people.
+Each image is squeezed into a square of 0.4 to 0.8 of the side and put anywhere on a plain background; one square in
+five holds nothing. Training images are placed several times, and one patient in six of them goes to the split
+`validation`; the images of `test` are placed twice, always alike. A file second_reader.jsonl beside annotations.jsonl
+becomes the split `second_reader`: the squares of `test` with the boxes of other people.
 """
 
 from __future__ import annotations

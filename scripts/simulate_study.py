@@ -18,7 +18,7 @@ import numpy as np
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.report.tables import markdown_table
-from grounding_rewards.study.statistics import ALPHA, detectable_difference, difference, patient_weights
+from grounding_rewards.study.statistics import ALPHA, difference, patient_weights
 
 _PAGE = """\
 # Intervals of studies, simulated
@@ -98,8 +98,15 @@ def judge(rng: np.random.Generator, seeds: int, patients: int, world: World, gap
 
 def promised(seeds: int, patients: int, world: World) -> float:
     """The difference that the formula promises to find."""
-    between = world.seed**2 + world.chance**2 / patients
-    return detectable_difference(between, seeds, patient_variance=2 * world.arm**2 / patients, power=_POWER)
+    from scipy.stats import t
+
+    between, of_patients, freedom = (
+        world.seed**2 + world.chance**2 / patients,
+        2 * world.arm**2 / patients,
+        2 * seeds - 2,
+    )
+    reach = t.ppf(1 - ALPHA / 2, freedom) + t.ppf(_POWER, freedom)
+    return float(reach * math.sqrt(2 * between / seeds + of_patients))
 
 
 def main() -> None:

@@ -17,10 +17,10 @@ from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.study_plots import ForestRow, curves, forest
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
-from grounding_rewards.study.findings import NO_SPREAD, ArmFound, Findings, find
-from grounding_rewards.study.results import read_study
+from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, Findings, find
+from grounding_rewards.study.results import Primary, read_study
 from grounding_rewards.study.rulers import RULERS
-from grounding_rewards.study.statistics import ALPHA, POWER, RESAMPLES
+from grounding_rewards.study.statistics import ALPHA, RESAMPLES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,14 +72,14 @@ def write_report(
 
 
 def render_page(found: Findings, drawn: Sequence[Plot]) -> str:
-    """The page: at most five sentences, the table of arms, plots, and every ruler on every set."""
+    """The page: at most five sentences, the tables of arms, plots, and every ruler on every set."""
     said = sentences(found)
     matrices = [matrix_table(found, on) for on in found.study.sets]
     return Page(
         title=f"Which reward? {found.study.name}",
         subtitle=said[0],
         sections=[
-            Section("What was found", [said[1:], arms_table(found)], _ARMS_NOTE),
+            Section("What was found", [said[1:], *arms_tables(found)], _ARMS_NOTE),
             Section("Plots", list(drawn)),
             Section("By every ruler", matrices, _MATRIX_NOTE),
         ],
@@ -95,11 +95,14 @@ def render_markdown(found: Findings, *, level: int = 2) -> str:
         found: of :func:`grounding_rewards.study.findings.find`.
         level: of its headings.
     """
-    mark = "#" * level
     first, *others = sentences(found)
-    tables = [arms_table(found), *(matrix_table(found, on) for on in found.study.sets)]
-    arms, *matrices = (f"{mark} {table.title}\n\n{table.markdown()}" for table in tables)
-    parts = [first, "\n".join(f"- {one}" for one in others), arms, _ARMS_NOTE, *matrices, _MATRIX_NOTE]
+
+    def written(tables: Sequence[Table]) -> list[str]:
+        return [f"{'#' * level} {table.title}\n\n{table.markdown()}" for table in tables]
+
+    matrices = [matrix_table(found, on) for on in found.study.sets]
+    said = "\n".join(f"- {one}" for one in others)
+    parts = [first, said, *written(arms_tables(found)), _ARMS_NOTE, *written(matrices), _MATRIX_NOTE]
     return "\n\n".join(parts) + "\n"
 
 
@@ -107,83 +110,89 @@ def print_report(found: Findings, console: Console) -> None:
     """Print the tables and the sentences."""
     from rich.text import Text
 
-    for table in (arms_table(found), matrix_table(found, found.on)):
+    for table in (*arms_tables(found), matrix_table(found, found.study.declared.primary[0].on)):
         console.print(table.rich(small=False))
     for sentence in sentences(found):
         console.print(Text(sentence))
 
 
 def sentences(found: Findings) -> list[str]:
-    """What a reader must know, in at most five sentences."""
-    study, metric = found.study, RULERS[found.primary].heading
-    rows = counted(len(study.sets[found.on]), "image")
-    first = (
-        f"{counted(len(study.runs()), 'run')} of {counted(len(found.arms), 'arm')}; declared before them: {metric} on "
-        f"the set {found.on} ({rows} of {counted(found.patients[found.on], 'patient')}, none trained on), each arm "
-        f"against {study.declared.reference}, p adjusted by Holm for {counted(found.family, 'comparison')}."
-    )
-    said = [first, *(_compared(found, start=start) for start in (False, True))]
-    size = format_value(found.detectable(found.seeds))
-    said.append(
-        f"With {found.seeds} seeds, a true difference of {size} is found with a probability of {percent(POWER)}; what "
-        "is not shown is not shown to be equal."
-    )
+    """What a reader must know, in at most five sentences for one primary metric, and two for each further one."""
+    study, declared = found.study, found.study.declared
+    names = " and ".join(f"{RULERS[one.metric].heading} on the set {one.on}" for one in declared.primary)
+    on = declared.primary[0].on
+    said = [
+        f"{counted(len(study.runs()), 'run')} of {counted(len(found.arms), 'arm')}; declared before them: {names} "
+        f"({counted(len(study.sets[on]), 'image')} of {counted(found.patients[on], 'patient')}, none trained on), each "
+        f"arm against {declared.reference}, p adjusted by Holm for {counted(found.family, 'comparison')}."
+    ]
+    said += [_compared(found, one, against) for one in declared.primary for against in (REFERENCE, START)]
     if missing := [*study.missing, *(f"enough runs of {key.arm} from {key.start}" for key in study.alone)]:
         said.append(f"Not there yet: {', '.join(missing[:_NAMED])}{', …' if len(missing) > _NAMED else ''}.")
     return said
 
 
-def _compared(found: Findings, *, start: bool) -> str:
-    """Which arms are shown to differ from the reference, or from their start; controls among them."""
-    sign = RULERS[found.primary].sign
+def _compared(found: Findings, primary: Primary, against: str) -> str:
+    """Which arms are shown to differ, and which to be equal within the margin; controls among them."""
+    sign, margin = RULERS[primary.metric].sign, found.study.declared.equivalence
     parts = []
     for name in found.starts:
-        clauses = []
-        for word, wanted in (("better", sign), ("worse", -sign)):
-            shown = []
-            for arm in found.of_start(name):
-                one = found.primary_difference(arm, start=start)
-                if one is not None and _p(arm, start=start) < ALPHA and one.value * wanted > 0:
-                    shown.append(f"{_marked(arm)} ({format_value(one.value, signed=True)})")
-            clauses += [f"{word} {', '.join(shown)}"] if shown else []
-        parts.append(f"from {found.start_name(name)} {' and '.join(clauses) or 'none'}")
-    other = "its start" if start else found.study.declared.reference
-    return f"Shown to differ from {other}: {'; '.join(parts)}."
+        told: dict[str, list[str]] = {"better": [], "worse": [], f"equal within {margin:g}": []}
+        better, worse, equal = told.values()
+        for arm in found.of_start(name):
+            one = arm.difference(primary, against)
+            if one is None:
+                continue
+            if arm.holm[against][primary] < ALPHA:
+                shown = better if one.value * sign > 0 else worse
+                shown.append(f"{_marked(arm)} ({format_value(one.value, signed=True)})")
+            if -margin < one.low and one.high < margin:
+                equal.append(_marked(arm))
+        clauses = [f"{word} {', '.join(arms)}" for word, arms in told.items() if arms]
+        parts.append(f"from {found.start_name(name)} {'; '.join(clauses) or 'none'}")
+    other = "its start" if against == START else found.study.declared.reference
+    of = f" by {RULERS[primary.metric].heading}" if len(found.study.declared.primary) > 1 else ""
+    return f"Shown to differ from {other}{of}: {'; '.join(parts)}."
 
 
 _ARMS_NOTE = (
-    "Means over seeds with 95 % intervals over seeds and patients. ◦: controls. Holm: p, adjusted. Groups without "
-    "spread, all completions of an image earning alike, teach nothing. Minutes are of one run."
+    "Means over seeds with 95 % intervals over seeds (and their checkpoints, where each has its own) and patients. ◦: "
+    "controls. Holm: p, adjusted. Groups without spread, all completions of an image earning alike, teach nothing. "
+    "Minutes are of one run."
 )
 
 
-def arms_table(found: Findings) -> Table:
-    """Starts and arms by the declared metric."""
-    metric = RULERS[found.primary].heading
+def arms_tables(found: Findings) -> list[Table]:
+    """Starts and arms, a table for each primary metric."""
+    return [_arms_table(found, one) for one in found.study.declared.primary]
+
+
+def _arms_table(found: Findings, primary: Primary) -> Table:
+    metric = RULERS[primary.metric].heading
     header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), metric, f"less {found.study.declared.reference}", "Holm"),
         *("since the start", "Holm", "groups without spread", "minutes"),
     ]
     rows: list[Sequence[str | Cell]] = []
     for start, tables in found.starts.items():
-        rows.append([found.start_name(start), "", estimate_cell(tables[found.on][found.primary]), *[""] * 6])
+        rows.append([found.start_name(start), "", estimate_cell(tables[primary.on][primary.metric]), *[""] * 6])
         for arm in found.of_start(start):
-            against, change = (found.primary_difference(arm, start=which) for which in (False, True))
+            row: list[str | Cell] = [
+                _marked(arm),
+                Cell(reward_text(arm.reward), kind="words"),
+                estimate_cell(arm.metrics[primary.on][primary.metric]),
+            ]
+            for against in (REFERENCE, START):
+                one = arm.difference(primary, against)
+                row += (
+                    ["reference", ""]
+                    if one is None
+                    else [estimate_cell(one.estimate, signed=True), p_cell(arm.holm[against][primary])]
+                )
             spread = arm.curves.get(NO_SPREAD)
-            rows.append(
-                [
-                    _marked(arm),
-                    Cell(reward_text(arm.reward), kind="words"),
-                    estimate_cell(arm.metrics[found.on][found.primary]),
-                    estimate_cell(against.estimate, signed=True) if against else "reference",
-                    p_cell(arm.holm_reference) if against else "",
-                    estimate_cell(change.estimate, signed=True) if change else "",
-                    p_cell(arm.holm_start),
-                    "" if spread is None else percent(float(spread.y.mean())),
-                    f"{arm.compute.get('seconds', math.nan) / 60:.1f}",
-                ]
-            )
-    return Table(header, rows, f"{metric[:1].upper()}{metric[1:]} on {found.on}")
+            row.append("" if spread is None else percent(float(spread.y.mean())))
+            rows.append([*row, f"{arm.compute.get('seconds', math.nan) / 60:.1f}"])
+    return Table(header, rows, f"{metric[:1].upper()}{metric[1:]} on {primary.on}")
 
 
 _MATRIX_NOTE = (
@@ -204,7 +213,7 @@ def matrix_table(found: Findings, on: str) -> Table:
         for arm in found.of_start(start):
             cells = []
             for key in RULERS:
-                one = None if arm.against_reference is None else arm.against_reference[on][key]
+                one = arm.difference(Primary(key, on), REFERENCE)
                 mark = "" if one is None else " +" if one.low > 0 else " -" if one.high < 0 else ""
                 cells.append(format_value(arm.metrics[on][key].value) + mark)
             rows.append([_marked(arm), *cells])
@@ -226,26 +235,32 @@ def reward_text(reward: Mapping[str, Any] | None) -> str:
 
 def plots(found: Findings) -> list[Plot]:
     """Differences from the reference and from the start, learning curves, and groups without spread."""
-    metric, reference = RULERS[found.primary].heading, found.study.declared.reference
-    made = []
-    for name, other, start in (("differences", reference, False), ("changes", "the start", True)):
-        groups = {}
-        for of_start in found.starts:
-            rows = []
-            for arm in found.of_start(of_start):
-                one = found.primary_difference(arm, start=start)
-                if one is not None and not math.isnan(one.value):
-                    rows.append(ForestRow(arm.key.arm, one.estimate, arm.is_control, _p(arm, start=start) < ALPHA))
-            groups[f"from {found.start_name(of_start)}"] = rows
-        note = f"{metric} on {found.on}; blue: stays after Holm (p < {ALPHA:g}). Circles: controls."
-        if any(groups.values()):
-            made.append(forest(name, f"Differences from {other}", note, f"{metric}, less that of {other}", groups))
-    for name, label in (("learning", metric), (NO_SPREAD, "share of groups without spread")):
+    declared, made = found.study.declared, []
+    for number, primary in enumerate(declared.primary):
+        metric = RULERS[primary.metric].heading
+        for name, against in (("differences", REFERENCE), ("changes", START)):
+            other = "the start" if against == START else declared.reference
+            groups = {}
+            for start in found.starts:
+                rows = []
+                for arm in found.of_start(start):
+                    one = arm.difference(primary, against)
+                    if one is not None and not math.isnan(one.value):
+                        stays = arm.holm[against][primary] < ALPHA
+                        rows.append(ForestRow(arm.key.arm, one.estimate, arm.is_control, stays))
+                groups[f"from {found.start_name(start)}"] = rows
+            note = f"{metric} on {primary.on}; blue: stays after Holm (p < {ALPHA:g}). Circles: controls."
+            if any(groups.values()):
+                file = f"{name}_{primary.metric}" if number else name
+                made.append(forest(file, f"Differences from {other}", note, f"{metric}, less that of {other}", groups))
+    for name, label in (("learning", RULERS[declared.primary[0].metric].heading), (NO_SPREAD, "groups without spread")):
         panels = {}
-        for of_start in found.starts:
-            several = [(arm.key.arm, arm.curves[name]) for arm in found.of_start(of_start) if name in arm.curves]
+        for start in found.starts:
+            several = [
+                arm.curves[name]._replace(name=arm.key.arm) for arm in found.of_start(start) if name in arm.curves
+            ]
             if several:
-                panels[f"from {found.start_name(of_start)}"] = [one._replace(name=arm) for arm, one in several]
+                panels[f"from {found.start_name(start)}"] = several
         if panels:
             note = "Mean over seeds, lowest and highest seed."
             made.append(curves(name, f"{label} in training", note, panels, x="step", y=label))
@@ -259,10 +274,6 @@ def _csv(found: Findings) -> str:
     writer.writeheader()
     writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
     return text.getvalue()
-
-
-def _p(arm: ArmFound, *, start: bool) -> float:
-    return arm.holm_start if start else arm.holm_reference
 
 
 def _marked(arm: ArmFound) -> str:

@@ -22,10 +22,17 @@ ARM, CONTROL = "arm", "control"
 
 
 class ArmKey(NamedTuple):
-    """An arm from one start."""
+    """An arm from one kind of start."""
 
     start: str
     arm: str
+
+
+class Primary(NamedTuple):
+    """A metric that decides, one of :data:`grounding_rewards.study.rulers.RULERS`, and the set it is measured on."""
+
+    metric: str
+    on: str
 
 
 @dataclass(frozen=True)
@@ -33,14 +40,14 @@ class Declared:
     """What was settled before the first run.
 
     Attributes:
-        metric: key of the primary metric, one of :data:`grounding_rewards.study.rulers.RULERS`.
-        on: the set that it is measured on.
+        primary: the metrics that decide.
         reference: the arm that the others are compared with, at each start.
+        equivalence: differences up to this matter to nobody.
     """
 
-    metric: str
-    on: str
+    primary: tuple[Primary, ...]
     reference: str
+    equivalence: float
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class StudyRun:
     """One training.
 
     Attributes:
-        arm: which, from which start.
+        arm: which, from which kind of start.
+        start: the checkpoint that it began from.
         seed: of it.
         role: :data:`ARM` or :data:`CONTROL`.
         reward: name, kwargs and weights of the reward; None for a supervised run.
@@ -72,6 +80,7 @@ class StudyRun:
     """
 
     arm: ArmKey
+    start: str
     seed: int
     role: str
     reward: Mapping[str, Any] | None
@@ -89,7 +98,7 @@ class Study:
         name: of the study.
         declared: before the runs.
         sets: by name the images, a row each, as rewards take them.
-        starts: by name what the start answered, at step 0.
+        starts: by kind and name what each start answered, at step 0; several of a kind where each seed has its own.
         arms: with their runs by seed, in the order of the plan.
         missing: names of runs that were planned and have no result.
         alone: arms of fewer than two runs, of which nothing is said.
@@ -99,7 +108,7 @@ class Study:
     name: str
     declared: Declared
     sets: Mapping[str, tuple[Mapping[str, Any], ...]]
-    starts: Mapping[str, Checkpoint]
+    starts: Mapping[str, Mapping[str, Checkpoint]]
     arms: Mapping[ArmKey, tuple[StudyRun, ...]]
     missing: tuple[str, ...]
     alone: tuple[ArmKey, ...]
@@ -144,18 +153,19 @@ def read_study(folder: str | Path) -> Study:
     declared = _declared(plan, root / "study.yaml")
     images = _json(root / "images.json", "the references of the sets")
     sets = {name: tuple(map(_row, rows)) for name, rows in images.get("sets", {}).items()}
-    if declared.on not in sets:
+    if lacking := [one.on for one in declared.primary if one.on not in sets]:
         raise ValueError(
-            f"Expected the images of the declared set {declared.on!r} in {str(root / 'images.json')!r}, got "
+            f"Expected the images of the declared set {lacking[0]!r} in {str(root / 'images.json')!r}, got "
             f"{', '.join(sets) or 'no set'}. Let the study measure its starts again."
         )
-    runs = [_run(path, sets, plan["name"]) for path in sorted((root / "results").glob("*.json"))]
+    kinds = {name: one.get("kind", name) for name, one in plan.get("starts", {}).items()}
+    runs = [_run(path, sets, plan["name"], kinds) for path in sorted((root / "results").glob("*.json"))]
     if not runs:
         raise ValueError(
             f"Expected a result for every run in {str(root / 'results')!r}, got none. "
             "Let `grounding-rewards study` finish some runs first."
         )
-    by_arm: dict[ArmKey, list[StudyRun]] = {key: [] for key in _arms_of(plan)}
+    by_arm: dict[ArmKey, list[StudyRun]] = {key: [] for key in _arms_of(plan, kinds)}
     for run in runs:
         by_arm.setdefault(run.arm, []).append(run)
     arms = {
@@ -168,9 +178,13 @@ def read_study(folder: str | Path) -> Study:
             f"Expected at least {FEWEST_SEEDS} seeds of an arm in {str(root / 'results')!r}, got one of each: the "
             "spread between runs, by which rewards are compared, cannot be seen in one. Run further seeds; 5 are usual."
         )
-    used = dict.fromkeys(key.start for key in arms)
-    starts = {start: _start(root / "starts" / f"{start}.json", sets) for start in used}
-    lacking = [start for start in used if ArmKey(start, declared.reference) not in arms]
+    starts: dict[str, dict[str, Checkpoint]] = {}
+    for of_arm in arms.values():
+        for run in of_arm:
+            of_kind = starts.setdefault(run.arm.start, {})
+            if run.start not in of_kind:
+                of_kind[run.start] = _start(root / "starts" / f"{run.start}.json", sets)
+    lacking = [kind for kind in starts if ArmKey(kind, declared.reference) not in arms]
     if lacking:
         raise ValueError(
             f"Expected {FEWEST_SEEDS} finished runs of the reference arm {declared.reference!r} from every start, got "
@@ -193,7 +207,13 @@ def _declared(plan: Any, path: Path) -> Declared:
     try:
         plan["name"]
         declared = plan["declared"]
-        return Declared(str(declared["primary"]["metric"]), str(declared["primary"]["set"]), str(declared["reference"]))
+        primary = declared["primary"]
+        primary = [primary] if isinstance(primary, Mapping) else primary
+        return Declared(
+            tuple(Primary(str(one["metric"]), str(one["set"])) for one in primary),
+            str(declared["reference"]),
+            float(declared.get("equivalence", 0.02)),
+        )
     except (KeyError, TypeError) as error:
         raise ValueError(
             f"Expected name and declared, with primary: {{metric, set}} and reference, in {str(path)!r}, got none "
@@ -201,8 +221,8 @@ def _declared(plan: Any, path: Path) -> Declared:
         ) from error
 
 
-def _arms_of(plan: Mapping[str, Any]) -> list[ArmKey]:
-    return [ArmKey(str(one["start"]), str(one["arm"])) for one in plan.get("arms", ())]
+def _arms_of(plan: Mapping[str, Any], kinds: Mapping[str, str]) -> list[ArmKey]:
+    return [ArmKey(kinds.get(one["start"], one["start"]), str(one["arm"])) for one in plan.get("arms", ())]
 
 
 def _json(path: Path, what: str) -> dict[str, Any]:
@@ -226,7 +246,7 @@ def _row(image: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**image, "patient_id": image.get("patient_id", image.get("patient"))}
 
 
-def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str) -> StudyRun:
+def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
     content = _json(path, "the result of a run")
     if content.get("schema") != SCHEMA:
         raise ValueError(
@@ -241,7 +261,8 @@ def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str) -> StudyRun:
     try:
         checkpoints = tuple(_checkpoint(one, sets, path) for one in content["checkpoints"])
         run = StudyRun(
-            arm=ArmKey(str(content["start"]), str(content["arm"])),
+            arm=ArmKey(kinds.get(content["start"], str(content["start"])), str(content["arm"])),
+            start=str(content["start"]),
             seed=int(content["seed"]),
             role=str(content.get("role", ARM)),
             reward=content.get("reward"),

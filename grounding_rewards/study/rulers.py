@@ -1,7 +1,8 @@
 """Rulers: metrics that judge every model alike, whatever reward trained it.
 
 Each ruler is made of sums over images, which :attr:`Ruler.parts` gives, and of what :attr:`Ruler.combine` makes of
-them, so that the metric of any resampling of patients is a product of weights and sums. On the images as they are it is
+them, so that the metric of any resampling of patients is a product of weights and sums (of image dependence, which
+compares images with each other, its linear part). On the images as they are it is
 the metric of :mod:`grounding_rewards.metrics`, whose functions read, pair and count here too.
 """
 

@@ -35,8 +35,6 @@ from grounding_rewards.metrics.intervals import resampling_counts
 
 #: Draws of patients.
 RESAMPLES = 2000
-#: Chance to find a difference of the detectable size.
-POWER = 0.8
 ALPHA = 0.05
 
 # Below this, differences are rounding.
@@ -49,8 +47,6 @@ class Difference(NamedTuple):
     value, low, high: with its 95 % interval.
     p: two-sided; NaN where nothing varies, or nothing can be measured.
     error: standard error.
-    seed_variance: between runs of an arm, pooled over both.
-    patient_variance: of the difference, because of the patients; more seeds do not lower it.
     """
 
     value: float
@@ -58,8 +54,6 @@ class Difference(NamedTuple):
     high: float
     p: float
     error: float
-    seed_variance: float
-    patient_variance: float
 
     @property
     def estimate(self) -> Estimate:
@@ -98,7 +92,7 @@ def difference(own: Array, other: Array, *, patients: int) -> Difference:
     own, other = (table[np.append(True, measured)] for table in (own, other))
     by_draw = own[1:].mean(axis=1) - other[1:].mean(axis=1)
     if math.isnan(value) or not len(by_draw):
-        return Difference(value, *(math.nan,) * 6)
+        return Difference(value, *(math.nan,) * 4)
     arms = [table for table in (own, other) if table.shape[1] > 1]
     seeds = [(float(table[0].var(ddof=1)), table.shape[1]) for table in arms]
     interaction = sum(float(table[1:].var(axis=1, ddof=1).mean()) / table.shape[1] for table in arms)
@@ -106,17 +100,32 @@ def difference(own: Array, other: Array, *, patients: int) -> Difference:
     of_seeds = sum(variance / n for variance, n in seeds)
     of_patients = float(by_draw.var())
     squared = max(of_seeds + of_patients - interaction, of_seeds, of_patients)
-    pooled = sum(variance * (n - 1) for variance, n in seeds) / max(1, sum(n - 1 for _, n in seeds))
-    beyond_seeds = max(0.0, squared - of_seeds)
     if squared < _ROUNDING**2:
-        same = abs(value) < _ROUNDING
-        return Difference(value, value, value, 1.0 if same else math.nan, 0.0, pooled, beyond_seeds)
+        return Difference(value, value, value, 1.0 if abs(value) < _ROUNDING else math.nan, 0.0)
+    beyond_seeds = max(0.0, squared - of_seeds)
     freedom = _satterthwaite([*((variance / n, n - 1) for variance, n in seeds), (beyond_seeds, patients - 1)])
     error = math.sqrt(squared)
     reach = _t(1 - ALPHA / 2, freedom) * error
-    return Difference(
-        value, value - reach, value + reach, _two_sided(value / error, freedom), error, pooled, beyond_seeds
-    )
+    return Difference(value, value - reach, value + reach, _two_sided(value / error, freedom), error)
+
+
+def paired_difference(own: Array, other: Array, *, patients: int) -> Difference:
+    """:func:`difference` where run k of both arms began from the same checkpoint, taught with seed k.
+
+    How good the checkpoint was is then in both, and the differences within pairs are what varies: between checkpoints
+    with their seeds, and between patients.
+
+    Args:
+        own: ``(draws + 1, n)`` metrics of the runs of an arm, column k from checkpoint k.
+        other: ``(draws + 1, n)`` of the reference, likewise.
+        patients: how many were drawn from.
+
+    Example:
+        >>> own, other = np.array([[0.5, 0.7, 0.9]] * 9), np.array([[0.4, 0.6, 0.8]] * 9)
+        >>> [round(found, 3) for found in paired_difference(own, other, patients=100)[:3]]
+        [0.1, 0.1, 0.1]
+    """
+    return difference(own - other, np.zeros((len(own), 1)), patients=patients)
 
 
 def mean_of_runs(own: Array, *, patients: int) -> Estimate:
@@ -128,28 +137,6 @@ def mean_of_runs(own: Array, *, patients: int) -> Estimate:
     """
     nothing = np.zeros((len(own), 1))
     return difference(own, nothing, patients=patients).estimate
-
-
-def detectable_difference(
-    seed_variance: float, seeds: int, *, patient_variance: float = 0.0, alpha: float = ALPHA, power: float = POWER
-) -> float:
-    """The smallest true difference that so many seeds an arm find with probability ``power``.
-
-    ``(t_(1-α/2) + t_power) √(2 s²/n + v)`` with 2n - 2 degrees of freedom.
-
-    Args:
-        seed_variance: s², between the runs of an arm.
-        seeds: n, of each arm, from 2.
-        patient_variance: v, of the difference, because of the patients.
-        alpha: level of the test.
-        power: probability to find it.
-
-    Example:
-        >>> round(detectable_difference(0.01**2, 5), 4), round(detectable_difference(0.01**2, 10), 4)
-        (0.0202, 0.0133)
-    """
-    freedom = 2 * seeds - 2
-    return (_t(1 - alpha / 2, freedom) + _t(power, freedom)) * math.sqrt(2 * seed_variance / seeds + patient_variance)
 
 
 def _satterthwaite(parts: Sequence[tuple[float, int]]) -> float:

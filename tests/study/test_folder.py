@@ -47,7 +47,7 @@ def test_arms_seeds_and_starts_may_be_added(begun, small):
     ("part", "change", "message"),
     [
         ("name", "other", "Expected the study 'small', which the folder .* holds, got 'other'"),
-        ("reference", "sft", "Expected the primary metric and reference of the study .* declared before the runs"),
+        ("reference", "sft", "Expected the primary metrics and reference of the study .* declared before the runs"),
         ("primary", {"metric": "f1_50", "set": "test"}, "declared before the runs"),
         ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets of the study"),
         ("seeds", [1, 2], "Expected every run .* got none called strong--R3--seed0"),
@@ -111,5 +111,5 @@ def test_models_that_differ_in_one_weight_are_two(tmp_path):
         middle = sorted(weights)[len(weights) // 2]
         weights[middle] = weights[middle] + (name == "two")
         save_file(weights, file, {"format": "pt"})
-        prints.append(fingerprint_of_start(Start("strong", str(folder), None)))
+        prints.append(fingerprint_of_start(Start("strong", str(folder), None, "strong")))
     assert prints[0] != prints[1]

@@ -27,7 +27,7 @@ def runs(study: str, start: str, arm: str, on: str = "test", key: str = "mean_io
     """A metric of every run of an arm; of the start itself where none is named."""
     found = _read(study)
     of_arm = found.arms[ArmKey(start, arm)] if arm else ()
-    models = [run.checkpoints[-1] for run in of_arm] or [found.starts[start]]
+    models = [run.checkpoints[-1] for run in of_arm] or [found.starts[start][start]]
     values = []
     for model in models:
         answers = read_model(found.sets[on], model.answers[on], found.box_format)

@@ -22,7 +22,9 @@ def plan_of(content):
 
 
 def test_there_are_studies():
-    assert {f"configs/study/{name}.yaml" for name in ("drawn", "lungs", "quick", "vindr_qwen")} == set(STUDIES)
+    assert {f"configs/study/{name}.yaml" for name in ("drawn", "lungs", "placed_lungs", "quick", "vindr_qwen")} == set(
+        STUDIES
+    )
 
 
 @pytest.mark.parametrize("path", STUDIES)
@@ -31,8 +33,21 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
     plan = read_plan(path, elsewhere=True)
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert {run.role for run in plan.runs} == {"arm", "control"}
-    assert len({run.seed for run in plan.runs}) >= (3 if path.endswith("quick.yaml") else 5)
+    assert len({run.seed for run in plan.runs}) >= (3 if path.endswith(("quick.yaml", "placed_lungs.yaml")) else 5)
     assert len({run.config["max_steps"] * run.equivalent for run in plan.runs}) == 1
+
+
+def test_each_seed_begins_from_a_checkpoint_that_was_taught_with_it(small):
+    small["starts"]["own"] = {
+        "model": "assets/tiny_vlm",
+        "sft": {"config": "configs/demo/sft.yaml"},
+        "checkpoints": "each_seed",
+    }
+    plan = plan_of(small)
+    begun = {run.seed: run.start for run in plan.runs if run.start.startswith("own")}
+    assert begun == {seed: f"own.{seed}" for seed in begun}
+    assert [plan.starts[name].sft["seed"] for name in begun.values()] == list(begun)
+    assert {plan.starts[name].kind for name in begun.values()} == {"own"}
 
 
 def test_seeds_come_one_after_another(small):

@@ -6,15 +6,20 @@ import csv
 import json
 import shutil
 
+import numpy as np
 import pytest
+import yaml
 
 pytest.importorskip("matplotlib", reason="needs the eval extra")
 pytest.importorskip("jinja2", reason="needs the eval extra")
 
-from grounding_rewards.study.findings import Findings, find
+from grounding_rewards.study.findings import REFERENCE, START, Findings, find
 from grounding_rewards.study.report import plots, print_report, render_markdown, sentences, write_report
-from grounding_rewards.study.results import ArmKey, read_study
+from grounding_rewards.study.results import ArmKey, Primary, read_study
+from grounding_rewards.study.rulers import RULERS, read_model
 from tests.study.fake_studies import ARMS, Arm, write_study
+
+PRIMARY = Primary("mean_iou", "test")
 
 
 def found_in(folder, arms, **more) -> Findings:
@@ -64,10 +69,10 @@ def test_an_unknown_metric_is_named(tmp_path):
 def test_means_are_those_of_the_runs(found):
     one = arm(found, "strong", "R1")
     assert one.metrics["test"]["mean_iou"].value == pytest.approx(one.runs.mean())
-    difference = found.primary_difference(one)
+    difference = one.difference(PRIMARY, REFERENCE)
     assert difference.value == pytest.approx(one.runs.mean() - arm(found, "strong", "R3").runs.mean())
     at_start = found.starts["strong"]["test"]["mean_iou"].value
-    assert found.primary_difference(one, start=True).value == pytest.approx(one.runs.mean() - at_start)
+    assert one.difference(PRIMARY, START).value == pytest.approx(one.runs.mean() - at_start)
     learning = one.curves["learning"]
     assert learning.y[[0, -1]] == pytest.approx([at_start, one.runs.mean()])
     assert learning.x.tolist() == [0, 10, 20]
@@ -82,8 +87,10 @@ def test_what_is_shown_is_said_in_five_sentences(found):
 
 def test_arms_alike_do_not_differ(tmp_path):
     found = found_in(tmp_path, [Arm(name, error=0.1, spread=0.03) for name in ("R3", "R1")], seeds=3, steps=(5,))
-    assert "Shown to differ from R3: from the start none." in sentences(found)
-    assert all(one.holm_reference > 0.05 for one in found.arms if one.against_reference)
+    assert any(
+        one.startswith("Shown to differ from R3: from the start ") and "better" not in one for one in sentences(found)
+    )
+    assert all(one.holm[REFERENCE][PRIMARY] > 0.05 for one in found.arms if REFERENCE in one.holm)
 
 
 def test_the_same_answers_are_no_difference(tmp_path):
@@ -92,7 +99,7 @@ def test_the_same_answers_are_no_difference(tmp_path):
         twin = json.loads((folder / "results" / f"strong--R3--seed{seed}.json").read_text())
         (folder / "results" / f"strong--R4--seed{seed}.json").write_text(json.dumps({**twin, "arm": "R4"}))
     found = find(read_study(folder), resamples=50)
-    for metrics in arm(found, "strong", "R4").against_reference.values():
+    for metrics in arm(found, "strong", "R4").against[REFERENCE].values():
         for key, one in metrics.items():
             assert one.value == 0, key
             assert one.p == 1, key
@@ -107,13 +114,13 @@ def test_seeds_may_be_numbered_otherwise(tmp_path):
         path.write_text(json.dumps({**json.loads(text), "seed": seed}))
     again = find(read_study(other), resamples=50)
     one, two = (arm(one, "strong", "R1") for one in (found, again))
-    assert found.primary_difference(one) == pytest.approx(again.primary_difference(two), rel=1e-9)
+    assert one.difference(PRIMARY, REFERENCE) == pytest.approx(two.difference(PRIMARY, REFERENCE), rel=1e-9)
 
 
 def test_less_is_better_where_less_is_better(tmp_path):
     arms = [Arm("R3", junk=1.2), Arm("R1", junk=0.02)]
     found = found_in(tmp_path, arms, seeds=5, metric="hallucination_rate", count=32, steps=(5,))
-    assert found.primary_difference(arm(found, "strong", "R1")).value < 0
+    assert arm(found, "strong", "R1").difference(Primary("hallucination_rate", "test"), REFERENCE).value < 0
     assert any("differ from R3: from the start better R1 (-0." in one for one in sentences(found))
 
 
@@ -131,7 +138,7 @@ def test_numbers_are_json_and_rows(found):
     assert len(content["arms"]) == len(ARMS)
     table = found.to_dataframe()
     row = table[(table.arm == "R1") & (table.set == "test") & (table.metric == "mean_iou")].iloc[0]
-    assert row.against_reference_value == found.primary_difference(arm(found, "strong", "R1")).value
+    assert row.against_reference_value == arm(found, "strong", "R1").difference(PRIMARY, REFERENCE).value
 
 
 def test_every_plot_is_drawn(found):
@@ -145,3 +152,33 @@ def test_the_terminal_and_markdown_show_tables_and_words(found, capsys):
     for text in (capsys.readouterr().out, render_markdown(found)):
         assert "soft_f1" in text
         assert "Shown to differ from its start" in text
+
+
+def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paired(tmp_path):
+    folder = write_study(tmp_path, [Arm("R3", error=0.1), Arm("R1", error=0.1)], seeds=3, steps=(5,), count=16)
+    plan = yaml.safe_load((folder / "study.yaml").read_text())
+    plan["declared"]["primary"] = [{"metric": name, "set": "test"} for name in ("f1_50", "image_dependence")]
+    plan["declared"]["equivalence"] = 9.0
+    plan["starts"] = {f"strong.{seed}": {"kind": "strong"} for seed in range(3)}
+    (folder / "study.yaml").write_text(yaml.safe_dump(plan))
+    begun = (folder / "starts" / "strong.json").read_text()
+    for path in sorted((folder / "results").glob("*.json")):
+        run = json.loads(path.read_text())
+        path.write_text(json.dumps({**run, "start": f"strong.{run['seed']}"}))
+        (folder / "starts" / f"strong.{run['seed']}.json").write_text(begun)
+    found = find(read_study(folder), resamples=100)
+    one, primary = arm(found, "strong", "R1"), [Primary(name, "test") for name in ("f1_50", "image_dependence")]
+    assert found.family == 2
+    assert all(one.holm[REFERENCE][of] >= one.difference(of, REFERENCE).p for of in primary)
+    values = {name: [found_of(folder, name, seed) for seed in range(3)] for name in ("R1", "R3")}
+    spread = np.subtract(values["R1"], values["R3"])
+    assert one.difference(primary[0], REFERENCE).value == pytest.approx(spread.mean())
+    assert any("equal within 9 R1" in said for said in sentences(found))
+    assert {"differences", "differences_image_dependence"} <= {drawn.name for drawn in plots(found)}
+
+
+def found_of(folder, name, seed):
+    study = read_study(folder)
+    run = next(run for run in study.runs() if run.arm.arm == name and run.seed == seed)
+    answers = read_model(study.sets["test"], run.checkpoints[-1].answers["test"], study.box_format)
+    return RULERS["f1_50"].value(answers)

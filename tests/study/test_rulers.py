@@ -49,7 +49,8 @@ def test_sensitivity_is_that_of_froc(seed, n):
     assert RULERS["ap_50"].value(ModelAnswers(made)) == pytest.approx(tied, abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.parametrize("key", RULERS)
+# Image dependence compares images with each other: its sums are what each contributes to those that are there.
+@pytest.mark.parametrize("key", [key for key in RULERS if key != "image_dependence"])
 def test_an_image_that_is_drawn_twice_counts_twice(key):
     made = scored(7, 12)
     weights = np.array([2, 0, 1, 1, 3, 0, 1, 1, 0, 1, 1, 1])

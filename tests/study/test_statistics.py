@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from grounding_rewards.study.statistics import (
-    detectable_difference,
     difference,
     mean_of_runs,
+    paired_difference,
     patient_weights,
 )
 
@@ -40,7 +40,6 @@ def test_patients_alone_are_a_bootstrap():
     own, other = metrics(0, 1), metrics(1, 1)
     found = difference(own, other, patients=60)
     assert found.error == pytest.approx(np.std(own[1:] - other[1:]))
-    assert found.seed_variance == 0
 
 
 def test_an_arm_is_not_different_from_itself():
@@ -93,9 +92,14 @@ def test_what_runs_do_by_chance_counts_once():
     assert np.mean(np.square(errors)) == pytest.approx(0.2**2 / 300, rel=0.35)
 
 
-def test_detectable_by_hand():
-    # (t(0.975, 8) + t(0.8, 8)) √(2 · 0.01² / 5) = (2.3060 + 0.8889) · 0.0063246
-    assert detectable_difference(0.01**2, 5) == pytest.approx(3.1949 * 0.0063246, rel=1e-4)
+def test_pairs_take_out_what_both_runs_began_with():
+    rng = np.random.default_rng(0)
+    checkpoints = rng.normal(0.5, 0.2, 3)
+    own, other = (np.tile(checkpoints + gain + rng.normal(0, 0.01, 3), (201, 1)) for gain in (0.1, 0.0))
+    paired, apart = paired_difference(own, other, patients=60), difference(own, other, patients=60)
+    assert paired.value == pytest.approx(apart.value)
+    assert paired.error < apart.error / 5
+    assert paired.p < 0.05 < apart.p
 
 
 def test_intervals_hold_as_often_as_they_say():
