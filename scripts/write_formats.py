@@ -31,7 +31,7 @@ SCOPES = (
 INTRODUCTION = """\
 # Box formats
 
-*Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.py`; a test keeps it up to date.*
+*Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`; a test keeps it up to date.*
 
 A box format says how one model family writes boxes: the syntax, the order of the four numbers, and what they mean. Name
 it once (`box_format: qwen3-vl`) and boxes come out in pixels of the original image. It is never guessed from the

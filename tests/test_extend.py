@@ -43,7 +43,7 @@ def walk(section: str) -> Walk:
     title = section.partition("\n")[0]
     named = re.search(r"^Touches (.+)\.$", section, flags=re.MULTILINE)
     assert named, f"{title} does not say which files it touches"
-    blocks = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(?:python|toml)\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
     return Walk(title, re.findall(r"`([^`]+)`", named[1]), [step(block) for block in blocks])
 
 
@@ -81,7 +81,9 @@ def test_a_walk_arrives(one, tmp_path):
         apply(made, tmp_path)
     tried = "\n".join(made.code for made in one.steps if made.file is None)
     examples = "".join(
-        f"assert not doctest.testmod(importlib.import_module({dotted(file)!r})).failed\n" for file in one.touches
+        f"assert not doctest.testmod(importlib.import_module({dotted(file)!r})).failed\n"
+        for file in one.touches
+        if file.endswith(".py")
     )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(

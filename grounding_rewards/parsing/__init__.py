@@ -1,7 +1,7 @@
 """Text to boxes: what a completion says, in the box format that its model writes.
 
 `parse_boxes` reads one completion, `format_boxes` writes one; `read_boxes` is the first half of `parse_boxes`,
-for scoring in batches. A new format is an entry in `formats.py`. The scanners of `json_syntax.py` and
+for scoring in batches. A new format is a table in `formats.toml`. The scanners of `json_syntax.py` and
 `bracket_syntax.py` read all formats.
 """
 

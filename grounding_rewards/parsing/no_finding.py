@@ -2,10 +2,10 @@
 
 There is no grammar of English here. A whole answer is a no-finding statement if each of its sentences is one of
 
-* a short list: "No finding.", "None.", "Normal chest radiograph.", "Within normal limits." (:data:`SENTENCES`);
+* a short list, the `sentences` of `no_finding.toml`: "No finding.", "None.", "Within normal limits.";
 * a denial of findings, each of which stands in the vocabulary of labels: "No effusion or pneumothorax.", "There is no
   evidence of fracture.", "Pneumothorax: none.", "Pleural effusion is not seen.";
-* a normal structure: "The lungs are clear.", "Heart size is normal." (:data:`STRUCTURES`);
+* a normal structure: "The lungs are clear.", "Heart size is normal.";
 * one that the user declared.
 
 Any other word leaves the answer undeclared. Denying what is no finding never counts, because rules that guess leak:
@@ -16,82 +16,25 @@ one that is missed costs a bonus, and a model learns the declared form at once.
 from __future__ import annotations
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Collection
 from functools import cache
+from importlib.resources import files
 
 from grounding_rewards.labels import anatomy, normalize_label
 
 #: A longer text is a report or a ramble, not a statement.
 MAX_STATEMENT = 2000
 
+_WORDS = {
+    name: frozenset(filter(None, map(str.strip, re.split(r"[|\n]" if "|" in text else r"\s+", text))))
+    for name, text in tomllib.loads((files("grounding_rewards.parsing") / "no_finding.toml").read_text("utf-8")).items()
+}
 
-def _entries(text: str) -> frozenset[str]:
-    """The entries of a table, set apart by bars and line breaks, or by blanks where there is no bar."""
-    return frozenset(one.strip() for one in re.split(r"[|\n]" if "|" in text else r"\s+", text) if one.strip())
-
-
-#: Whole sentences, without their full stop, articles and frame.
-SENTENCES = _entries(
-    """
-    none|null|nil|na|no|nothing|empty|normal|clear|negative|unremarkable|wnl|nad|absent|none seen|none detected
-    none found|none identified|none visible|none present|not seen|not detected|not present|there are none
-    there is none|all clear|within normal limits|normal limits|everything is normal
-    everything is within normal limits|it is normal|all is normal|nothing wrong|nothing abnormal|nothing of note
-    nothing acute|nothing suspicious|nothing remarkable|nothing relevant|nothing to mark|nothing to report
-    nothing to find|nothing to locate|nothing to localize|nothing to box|no|nothing to annotate
-    there is nothing to mark|there is nothing to localize|there is nothing abnormal|answer is none
-    """
-)
-#: Findings in general, and some that the vocabulary of labels of the chest lacks.
-_FINDINGS = _entries(
-    """
-    finding|abnormality|lesion|disease|pathology|anomaly|process|injury|object|box|bounding box|target|region
-    instance|area|detection|free air|free gas|free fluid|joint effusion|soft tissue swelling|foreign body
-    dislocation|subluxation|fracture|rib fracture|bone fracture|metastasis|tumor|tumour|haemorrhage|hemorrhage
-    infarct|abscess|periosteal reaction|congestion|failure|infection|tuberculosis|malignancy|calculus|stone|aneurysm
-    thrombus|stenosis|collection|scoliosis
-    """
-)
-#: What may stand before a finding without making it another one. "New", "other" and "further" would: they tell of
-#: old ones.
-_MODIFIERS = _entries(
-    """
-    any a an the acute active obvious definite definitive evident visible visualized visualised discernible discrete
-    significant suspicious focal large small gross overt frank convincing radiographic radiological radiologic
-    pathological pathologic apparent detectable abnormal left right bilateral unilateral cardiopulmonary pulmonary
-    intrathoracic thoracic lung osseous bony bone airspace parenchymal interstitial evidence sign signs indication
-    suggestion features of for single relevant requested specified such displaced depressed destructive aggressive
-    focal sizeable measurable identifiable confluent dense discernable tension lobar nodular
-    """
-)
-#: Parts of the body and of an image: where something is denied, and what may be called normal.
-_PLACES = _entries(
-    """
-    in on at of within this that these the both either all and or for to a its image images radiograph
-    radiographs film x ray xray chest cxr scan picture view views study studies exam examination frontal lateral pa
-    ap portable upright supine single two one provided given above current lung lungs left right upper lower middle
-    lobe lobes zone zones field fields side sides hemithorax hemithoraces pleural pleura space spaces surfaces
-    mediastinum mediastinal hilum hila hilar apex apices apical base bases basal basilar bone bones bony osseous
-    structure structures rib ribs thorax thoracic heart cardiac cardiomediastinal silhouette size contour contours
-    shadow borders border aorta aortic arch trachea airway airways diaphragm diaphragms hemidiaphragm hemidiaphragms
-    costophrenic cardiophrenic angle angles sulci sulcus soft tissue tissues visualized visualised imaged visible
-    pulmonary vasculature vascularity vessels markings parenchyma interstitium spine vertebrae vertebral clavicle
-    clavicles shoulder shoulders joint joints wrist hand hip hips knee ankle elbow foot pelvis skull abdomen upper
-    alignment density skeleton here anywhere bilaterally wall
-    """
-)
-#: What introduces an answer, beside places: it says neither that there is something nor that there is nothing.
-_FRAME = _PLACES | _entries(
-    """
-    appears be been seems looks reveals clean bill health
-    i we you he she patient 's after based upon looking reviewing reviewed review having examining examined
-    examination careful carefully were was obtained acquired can see shows show showing demonstrates exhibits
-    contains has have been is are there with json markdown text analyzing analysing analysis answer final finding
-    findings impression conclusion result results label labels boxes find found could detect detected identify
-    identified from by as my it
-    """
-)
+SENTENCES = _WORDS["sentences"]
+_FINDINGS, _MODIFIERS, _PLACES = _WORDS["findings"], _WORDS["modifiers"], _WORDS["places"]
+_FRAME = _PLACES | _WORDS["frame"]
 _NORMALITY = re.compile(
     r"\b(?:normal|clear|unremarkable|intact|sharp|negative|preserved|maintained|within normal limits|midline|healthy|"
     r"well (?:expanded|aerated|inflated|preserved)|expanded|not enlarged)\b"
@@ -119,7 +62,7 @@ _ABSENT = re.compile(
 _JOINT = re.compile(r",? (?:and|but|with) |, ")
 _LONGEST_LIST = 12
 #: No sentence ends with these.
-_UNFINISHED = _entries("and or nor not the a an of in on at with to for by is are")
+_UNFINISHED = _WORDS["unfinished"]
 _TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
 _DECORATION = str.maketrans({**dict.fromkeys('*_`"#<>|\\[]{}$~•', " "), "(": ",", ")": ","})
 _CONTRACTIONS = {
