@@ -177,7 +177,7 @@ def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, di
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
         ImportError: the extra `dicom` is not installed.
     """
-    files = {} if dicom is None else {stem: dicom / found.file for stem, found in dicom_folder(dicom)}
+    files = {} if dicom is None else dicom_folder(dicom)
     sources = [_source_of(image, files) for image in images]
     if not any(sources):
         raise ValueError(

@@ -3,8 +3,9 @@
 Training, evaluation, `prepare`, the doctor and every page see an image as `open_image` gives it, in 8 bits, upright:
 
 * Of more than 8 bits (`I;16`, `I`, `F`; PNG and TIFF): greys are spread from the smallest value of the image, black, to
-  its largest, white, as those of a DICOM file without a window are. Nothing is cut off; values that are no numbers are
-  black. TIFF files that count from white to black are turned round.
+  its largest, white, as those of a DICOM file without a window are; `value_range` says which outliers are cut off, such
+  as a saturated marker. Values that are no numbers are black. TIFF files that count from white are turned round.
+* Of several pages of one size (TIFF): refused, as a DICOM file of several frames is.
 * Alpha, of any mode: laid on black, which is what surrounds an image.
 * Palettes, CMYK and other colours become RGB; images of one bit grey.
 * EXIF: the image is turned upright.
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.images.dicom import dicom_facts, is_dicom, read_dicom, read_dicom_values
+from grounding_rewards.images.dicom import dicom_facts, is_dicom, read_dicom, read_dicom_values, value_range
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +72,13 @@ def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
     with _opened(source) as image:
         if draft:
             image.draft(None, (draft, draft))
+        if image.format == "TIFF" and (pages := getattr(image, "n_frames", 1)) > 1:
+            size = image.size
+            image.seek(1)
+            # A second page of another size is a thumbnail.
+            if image.size == size:
+                raise ValueError(f"a file of {pages} pages, of which each is an image")
+            image.seek(0)
         # Raises for a truncated file.
         image.load()
     return image
@@ -108,8 +116,8 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
 
     Args:
         image: a PIL image of any mode; it stays as it is.
-        window: of images of more than 8 bits, the stored values that become black and white; None takes the smallest
-            and largest of the image.
+        window: of images of more than 8 bits, the stored values that become black and white; None takes
+            :func:`value_range`.
 
     Example:
         >>> import numpy as np
@@ -118,7 +126,7 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
         >>> image.mode, np.asarray(image).tolist()
         ('L', [[0, 128, 255]])
     """
-    from PIL.Image import fromarray
+    from PIL.Image import alpha_composite, fromarray, new
 
     image = _upright(image)
     if is_deep(image):
@@ -127,10 +135,7 @@ def shown_image(image: Image, window: tuple[float, float] | None = None) -> Imag
         return image
     grey = image.mode in _GREY_MODES
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
-        from PIL import Image as Images
-
-        annotated = image.convert("RGBA")
-        image = Images.alpha_composite(Images.new("RGBA", annotated.size, (0, 0, 0, 255)), annotated)
+        image = alpha_composite(new("RGBA", image.size, (0, 0, 0, 255)), image.convert("RGBA"))
     return image.convert("L" if grey else "RGB")
 
 
@@ -226,7 +231,7 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
 
     Args:
         values: (height, width) of any numbers; what is not finite becomes black.
-        window: low and high end; None takes the smallest and largest value. An image of one value is black.
+        window: low and high end; None takes :func:`value_range`. An image of one value is black.
 
     Returns:
         (height, width) of uint8.
@@ -240,13 +245,10 @@ def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.
 
     if values.dtype == np.uint16:
         # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
-        low, high = (int(values.min()), int(values.max())) if window is None else window
-        return spread(np.arange(2**16, dtype=np.float64)[None], (low, high))[0][values]
+        return spread(np.arange(2**16, dtype=np.float64)[None], window or value_range(values))[0][values]
     values = values.astype(np.float64)
     known = np.isfinite(values)
-    if window is None:
-        window = (float(values[known].min()), float(values[known].max())) if known.any() else (0.0, 0.0)
-    low, high = window
+    low, high = window or (value_range(values[known]) if known.any() else (0.0, 0.0))
     if low == high:
         return np.zeros(values.shape, dtype=np.uint8)
     values = np.where(known, values, low)
@@ -266,8 +268,7 @@ def small_image(image: Image, side: int) -> Image:
         >>> image.mode, image.size
         ('L', (150, 100))
     """
-    shown = shown_image(image)
-    small = shown.copy() if shown is image else shown
+    small = shown_image(image).copy()
     small.thumbnail((side, side))
     return small
 
@@ -297,12 +298,16 @@ def image_size(image: Any) -> tuple[int, int]:
         facts = dicom_facts(image["path"])
         return facts.columns, facts.rows
     with _opened(image) as opened:
-        # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
-        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
         # Of TIFF files, some versions of Pillow give the size as stored, others upright.
         tags = getattr(opened, "tag_v2", {})
         width, height = tags.get(_TIFF_WIDTH, opened.width), tags.get(_TIFF_HEIGHT, opened.height)
-        return (height, width) if exif.get(_EXIF_ORIENTATION, 1) in _TURNED else (width, height)
+        return (height, width) if _orientation(opened) in _TURNED else (width, height)
+
+
+def _orientation(opened: Image) -> int:
+    # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
+    exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+    return int(exif.get(_EXIF_ORIENTATION, 1))
 
 
 def plain_format(image: Mapping[str, Any]) -> str | None:
@@ -328,9 +333,7 @@ def plain_format(image: Mapping[str, Any]) -> str | None:
     with _opened(image) as opened:
         if opened.mode not in ("L", "RGB") or "transparency" in opened.info:
             return None
-        # As in `image_size`: only what may be there is looked for.
-        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
-        return opened.format if exif.get(_EXIF_ORIENTATION, 1) == 1 else None
+        return opened.format if _orientation(opened) == 1 else None
 
 
 def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
@@ -359,8 +362,7 @@ def stored_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
         >>> list(stored_sizes(images))
         [(30, 20), None]
     """
-    for image in stored_images(dataset):
-        yield None if image is None else image_size(image)
+    return (None if image is None else image_size(image) for image in stored_images(dataset))
 
 
 def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
@@ -368,8 +370,7 @@ def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
     from datasets import Image as ImageColumn
 
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
-    for row in images:
-        yield row["image"]
+    return (row["image"] for row in images)
 
 
 def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
@@ -401,7 +402,5 @@ def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
         return width, height
     scale = math.sqrt(max_pixels / (width * height))
     # A side is at least one pixel, so the other one must not exceed the area by itself.
-    return (
-        min(max(1, math.floor(width * scale)), max_pixels),
-        min(max(1, math.floor(height * scale)), max_pixels),
-    )
+    new_width, new_height = (min(max(1, math.floor(side * scale)), max_pixels) for side in (width, height))
+    return new_width, new_height

@@ -3,7 +3,7 @@
 Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
 several the first; a LUT goes before a window), then inversion if PresentationLUTShape is INVERSE or, without that
 element, if the image is MONOCHROME1. An image of more than 8 bits without VOI LUT and window is spread from its darkest
-to its lightest pixel; one of 8 bits is shown as stored. Padding is black.
+to its lightest pixel, but for outliers (`value_range`); one of 8 bits is shown as stored. Padding is black.
 
 Only the elements that are named in this file are read: names, numbers, dates and institutions of patients never reach
 the program. What is burned into the pixels stays there.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,51 +26,21 @@ if TYPE_CHECKING:
     from pydicom.dataset import FileDataset
 
 _FACTS = (
-    "Rows",
-    "Columns",
-    "PixelSpacing",
-    "ImagerPixelSpacing",
-    "ViewPosition",
-    "Laterality",
-    "ImageLaterality",
-    "PhotometricInterpretation",
-    "BodyPartExamined",
-    "Modality",
+    *("Rows", "Columns", "PixelSpacing", "ImagerPixelSpacing", "ViewPosition", "Laterality", "ImageLaterality"),
+    *("PhotometricInterpretation", "BodyPartExamined", "Modality"),
 )
 _PIXELS = (
-    "SamplesPerPixel",
-    "NumberOfFrames",
-    "PlanarConfiguration",
-    "BitsAllocated",
-    "BitsStored",
-    "HighBit",
-    "PixelRepresentation",
-    "PixelPaddingValue",
-    "PixelPaddingRangeLimit",
-    "ModalityLUTSequence",
-    "RescaleSlope",
-    "RescaleIntercept",
-    "VOILUTSequence",
-    "WindowCenter",
-    "WindowWidth",
-    "VOILUTFunction",
-    "PresentationLUTShape",
+    *("SamplesPerPixel", "NumberOfFrames", "PlanarConfiguration", "BitsAllocated", "BitsStored", "HighBit"),
+    *("PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit", "ModalityLUTSequence", "RescaleSlope"),
+    *("RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction", "PresentationLUTShape"),
     "PixelData",
 )
 #: How the names of DICOM files end.
 DICOM_SUFFIXES = (".dcm", ".dicom")
-_DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
 
 # What pydicom, highdicom and the decoders raise on broken files; KeyError and NotImplementedError are subclasses.
 _READING_ERRORS = (
-    ArithmeticError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
+    *(ArithmeticError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError, ValueError),
     zlib.error,
 )
 #: Pixels of an image at most, as Pillow has it of other images: a few megabytes can be decoded to any number of them.
@@ -109,35 +79,10 @@ class DicomFacts(NamedTuple):
 
 
 class DicomImage(NamedTuple):
-    """One image.
-
-    pixels: `(rows, columns)` of uint8 or uint16 over the whole range of the type, black is 0.
-    facts: What is kept of the header.
-    """
+    """One image: `pixels`, `(rows, columns)` of uint8, black is 0; and what is kept of the header."""
 
     pixels: np.ndarray
     facts: DicomFacts
-
-
-class DicomValues(NamedTuple):
-    """What a window is applied to.
-
-    values: `(rows, columns)` of float64, after the modality LUT or rescale.
-    padding: `(rows, columns)` of bool.
-    inverse: Whether the lowest value is white.
-    """
-
-    values: np.ndarray
-    padding: np.ndarray
-    inverse: bool
-
-
-class DicomFile(NamedTuple):
-    """Where an image is, relative to its folder, and its size in pixels."""
-
-    file: str
-    width: int
-    height: int
 
 
 def is_dicom(path: str | PurePath) -> bool:
@@ -150,12 +95,11 @@ def is_dicom(path: str | PurePath) -> bool:
     return PurePath(path).suffix.lower() in DICOM_SUFFIXES
 
 
-def read_dicom(path: str | Path, *, bits: int = 8) -> DicomImage:
+def read_dicom(path: str | Path) -> DicomImage:
     """Read a radiograph as a grey image.
 
     Args:
         path: a DICOM file with one grey frame.
-        bits: Of the returned pixels, 8 or 16.
 
     Raises:
         ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
@@ -170,20 +114,22 @@ def read_dicom(path: str | Path, *, bits: int = 8) -> DicomImage:
         >>> image.pixels.shape == (image.facts.rows, image.facts.columns), str(image.pixels.dtype), image.facts.modality
         (True, 'uint8', 'DX')
     """
-    if bits not in _DTYPES:
-        raise ValueError(f"Expected 8 or 16 for bits, got {bits!r}. Ask for one of these.")
     with _naming(path):
         dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
         facts = _facts(dataset)
         _check_grey_frame(dataset)
-        return DicomImage(_greys(dataset, dataset.pixel_array.astype(np.int32), _DTYPES[bits]), facts)
+        return DicomImage(_greys(dataset, dataset.pixel_array.astype(np.int32)), facts)
 
 
-def read_dicom_values(path: str | Path) -> DicomValues:
+def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
     """The values of a radiograph that its windows speak of; the file's own window is not applied.
 
     Args:
         path: a DICOM file with one grey frame.
+
+    Returns:
+        The values after the modality LUT or rescale, `(rows, columns)` of float64; where padding is, `(rows, columns)`
+        of bool; and whether the lowest value is white.
 
     Raises:
         ValueError: as :func:`read_dicom`.
@@ -193,19 +139,16 @@ def read_dicom_values(path: str | Path) -> DicomValues:
         >>> import tempfile
         >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     image = read_dicom_values(write_dicom(draw_radiograph(3, "pa-256"), folder))
-        >>> image.values.shape, bool(image.values.max() > 255)
+        ...     values, _, _ = read_dicom_values(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> values.shape, bool(values.max() > 255)
         ((256, 211), True)
     """
     with _naming(path):
         dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
         _check_grey_frame(dataset)
         stored = dataset.pixel_array.astype(np.int32)
-        return DicomValues(
-            _by_value(stored, lambda values: np.asarray(_modality(dataset, values), dtype=np.float64)),
-            _by_value(stored, lambda values: _is_padding(dataset, values)),
-            _is_inverse(dataset),
-        )
+        values = _by_value(stored, lambda values: np.asarray(_modality(dataset, values), dtype=np.float64))
+        return values, _by_value(stored, lambda values: _is_padding(dataset, values)), _is_inverse(dataset)
 
 
 def dicom_facts(path: str | Path) -> DicomFacts:
@@ -230,46 +173,33 @@ def dicom_facts(path: str | Path) -> DicomFacts:
         return _facts(_read(path, _FACTS, pixels=False))
 
 
-def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
-    """All images under a folder, by name, without reading their pixels.
-
-    The id is the name of the file without its ending, as in RSNA Pneumonia (`<patientId>.dcm`) and the VinDr sets
-    (`train/<image_id>.dicom`).
-
-    Args:
-        root: searched with its subfolders for names that end in .dcm or .dicom.
-
-    Yields:
-        `(id, DicomFile)`, in the order of the paths.
+def dicom_folder(root: str | Path) -> dict[str, Path]:
+    """All DICOM files under a folder by id: the name of the file without its ending, as RSNA and VinDr have it.
 
     Raises:
-        ValueError: no such file under the folder, the same id twice, or a file that cannot be read.
-        ImportError: the extra `dicom` is not installed.
+        ValueError: no such file under the folder, or the same id twice.
 
     Example:
-        >>> import tempfile
-        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
-        ...     dict(dicom_folder(folder))
-        {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
+        >>> dicom_folder("no such folder")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected files that end in .dcm or .dicom for root, got none under 'no such folder'. Check the path.
     """
-    root = Path(root)
-    paths = sorted(path for path in root.rglob("*") if is_dicom(path))
+    paths = sorted(path for path in Path(root).rglob("*") if is_dicom(path))
     if not paths:
         raise ValueError(
             f"Expected files that end in {' or '.join(DICOM_SUFFIXES)} for root, got none under {str(root)!r}. "
             "Check the path."
         )
-    seen: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for path in paths:
-        if path.stem in seen:
+        if path.stem in files:
             raise ValueError(
-                f"Expected one file per id under root, got {path} and {seen[path.stem]}. Read their folders one by one."
+                f"Expected one file per id under root, got {path} and {files[path.stem]}. "
+                "Read their folders one by one."
             )
-        seen[path.stem] = path
-        facts = dicom_facts(path)
-        yield path.stem, DicomFile(path.relative_to(root).as_posix(), facts.columns, facts.rows)
+        files[path.stem] = path
+    return files
 
 
 class _RefusedError(Exception):
@@ -332,12 +262,9 @@ def _facts(dataset: FileDataset) -> DicomFacts:
     rows, columns = dataset.get("Rows"), dataset.get("Columns")
     if not rows or not columns:
         raise _RefusedError("Rows and Columns", f"{rows} and {columns}", "Leave out the file if it holds no image")
-    spacing, spacing_from = None, None
-    for keyword in ("PixelSpacing", "ImagerPixelSpacing"):
-        numbers = _numbers(dataset, keyword)
-        if len(numbers) == 2 and min(numbers) > 0:
-            spacing, spacing_from = (numbers[0], numbers[1]), keyword
-            break
+    given = ((_numbers(dataset, keyword), keyword) for keyword in ("PixelSpacing", "ImagerPixelSpacing"))
+    known = (((found[0], found[1]), keyword) for found, keyword in given if len(found) == 2 and min(found) > 0)
+    spacing, spacing_from = next(known, (None, None))
     return DicomFacts(
         rows=int(rows),
         columns=int(columns),
@@ -392,14 +319,14 @@ def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray])
     return table[offsets]
 
 
-def _greys(dataset: FileDataset, stored: np.ndarray, dtype: type[np.unsignedinteger]) -> np.ndarray:
-    """Stored values to greys over the whole range of a type; both `(rows, columns)`."""
-    top = int(np.iinfo(dtype).max)
+def _greys(dataset: FileDataset, stored: np.ndarray) -> np.ndarray:
+    """Stored values to greys; both `(rows, columns)`."""
 
     def greys(values: np.ndarray) -> np.ndarray:
-        padding = _is_padding(dataset, values)
-        shown = np.rint(_voi(dataset, _modality(dataset, values), padding) * top).astype(np.int64)
-        return np.where(padding, 0, top - shown if _is_inverse(dataset) else shown).astype(dtype)
+        shown = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
+        return np.where(_is_padding(dataset, values), 0, 255 - shown if _is_inverse(dataset) else shown).astype(
+            np.uint8
+        )
 
     return _by_value(stored, greys)
 
@@ -407,7 +334,7 @@ def _greys(dataset: FileDataset, stored: np.ndarray, dtype: type[np.unsignedinte
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     first = dataset.get("PixelPaddingValue")
     if first is None:
-        return np.zeros(len(values), dtype=bool)
+        return np.zeros(values.shape, dtype=bool)
     last = dataset.get("PixelPaddingRangeLimit", first)
     return (values >= min(first, last)) & (values <= max(first, last))
 
@@ -426,8 +353,8 @@ def _modality(dataset: FileDataset, values: np.ndarray) -> np.ndarray:
     return values * (slope or [1.0])[0] + (intercept or [0.0])[0]
 
 
-def _voi(dataset: FileDataset, values: np.ndarray, padding: np.ndarray) -> np.ndarray:
-    """Values of the modality to shades from 0 to 1; all `(n,)`."""
+def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Values of the modality to shades from 0 to 1, both `(n,)`; `stored` are all pixels of the image."""
     from highdicom.pixels import apply_voi_window
 
     if dataset.get("VOILUTSequence"):
@@ -444,10 +371,31 @@ def _voi(dataset: FileDataset, values: np.ndarray, padding: np.ndarray) -> np.nd
         sign = int(dataset.PixelRepresentation) << (dataset.BitsStored - 1)
         ends = _modality(dataset, np.array([-sign, (1 << dataset.BitsStored) - 1 - sign]))
     else:
-        ends = values[~padding]
+        seen = stored[~_is_padding(dataset, stored)]
+        ends = np.array(value_range(_modality(dataset, seen)) if seen.size else ())
     if not ends.size or ends.min() == ends.max():
         return np.zeros(len(values))
     return np.clip((values - ends.min()) / (ends.max() - ends.min()), 0.0, 1.0)
+
+
+def value_range(values: np.ndarray) -> tuple[float, float]:
+    """The values that become black and white where no window says which: the smallest and the largest.
+
+    Where the outermost hundredth of the pixels reaches far out, as a saturated marker does, the range ends half the
+    spread of all others beyond them: whatever lies further out is black or white, and the image keeps its contrast.
+
+    Args:
+        values: any numbers, all finite and at least one.
+
+    Example:
+        >>> value_range(np.arange(1000)), value_range(np.append(np.arange(1000), [65535] * 5))[1] < 1600
+        ((0.0, 999.0), True)
+    """
+    # A million pixels tell it.
+    first, last = np.percentile(values.ravel()[:: max(1, values.size // 2**20)], (1, 99)).tolist()
+    low, high, beyond = float(values.min()), float(values.max()), (last - first) / 2
+    # More than that of one value: an object on an empty ground, which is all that there is to see.
+    return (max(low, first - beyond), min(high, last + beyond)) if beyond else (low, high)
 
 
 def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:

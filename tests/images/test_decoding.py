@@ -73,10 +73,29 @@ def test_a_tiff_file_that_counts_from_white_is_turned_round(tmp_path):
         (np.array([[np.nan, 1.0, np.inf, 3.0]]), None, [0, 0, 0, 255]),  # what is no number is black, and no end
         (np.array([[np.nan]]), None, [0]),
         (np.array([[0, 65535]], np.uint16), None, [0, 255]),
+        # outliers of a hundredth of the pixels are cut off half the spread of all others beyond them
+        (np.array([[*range(101), 10_000]], np.uint16), None, [*np.rint(np.arange(101) * 255 / 149.5), 255]),
+        # an object on an empty ground is none
+        (np.array([[0] * 300 + [900]], np.uint16), None, [0] * 300 + [255]),
     ],
 )
 def test_spread(values, window, greys):
     assert spread(values, window).tolist() == [greys]
+
+
+def test_one_endless_pixel_does_not_blacken_the_others():
+    values = np.tile(np.linspace(0.0, 1.0, 200, dtype=np.float32), (200, 1))
+    values[0, 0] = 1e30
+    assert spread(values)[1].max() > 150
+
+
+def test_pages_of_one_size_are_refused(tmp_path):
+    pages = [Image.new("L", (8, 8)), Image.new("L", (8, 8)), Image.new("L", (2, 2))]
+    stack = saved(tmp_path, pages[0], "stack.tiff", save_all=True, append_images=pages[1:])
+    with pytest.raises(ValueError, match=r"stack\.tiff', got a file of 3 pages"):
+        open_image(stack)
+    with_thumbnail = saved(tmp_path, pages[0], "one.tiff", save_all=True, append_images=pages[2:])
+    assert open_image(with_thumbnail).size == (8, 8)
 
 
 GREY, RED = 120, (200, 10, 10)
