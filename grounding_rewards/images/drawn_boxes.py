@@ -87,10 +87,6 @@ def draw_answer(axis: Axes, annotated: AnsweredImage, image: Image | None, outco
             if np.isfinite((x1, y1, x2, y2)).all():
                 width, line = (2.2, (0, (4, 2))) if outcome == MISSED else (1.5, dashes)
                 edge = [withStroke(linewidth=width + 1.6, foreground="#00000090")]
-                style: dict[str, Any] = {
-                    "edgecolor": colours[outcome],
-                    "linestyle": line,
-                    "linewidth": width,
-                    "path_effects": edge,
-                }
-                axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, **style))
+                style: dict[str, Any] = {"linestyle": line, "linewidth": width, "path_effects": edge}
+                corner, sides = (x1, y1), (x2 - x1, y2 - y1)
+                axis.add_patch(Rectangle(corner, *sides, fill=False, edgecolor=colours[outcome], **style))

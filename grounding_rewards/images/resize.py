@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.shipped import find_shipped
@@ -104,7 +103,11 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
 def _image_processor(processor: Any) -> Any:
     """The image processor of a processor, with the settings that the processor calls it with."""
     image_processor = getattr(processor, "image_processor", processor)
-    asked = _call_settings(processor)
+    # What a processor asks of its image processor, as InternVL's does to cut images into tiles.
+    asked = getattr(processor, "images_kwargs", None)
+    if asked is None:  # transformers before 5.23
+        defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
+        asked = defaults.get("images_kwargs") or {}
     changed = {name: asked[name] for name in ("crop_to_patches", "do_image_splitting") if name in asked}
     # Pixtral's and Mistral 3's resizes to whole tokens, of several patches each.
     if hasattr(processor, "spatial_merge_size") and hasattr(processor, "patch_size"):
@@ -114,15 +117,6 @@ def _image_processor(processor: Any) -> Any:
     image_processor = copy.copy(image_processor)
     vars(image_processor).update(changed)
     return image_processor
-
-
-def _call_settings(processor: Any) -> Mapping[str, Any]:
-    """What a processor asks of its image processor, as InternVL's does to cut images into tiles."""
-    settings = getattr(processor, "images_kwargs", None)
-    if settings is None:  # transformers before 5.23
-        defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
-        settings = defaults.get("images_kwargs")
-    return settings if isinstance(settings, Mapping) else {}
 
 
 def limit_image_pixels(processor: Any, max_pixels: int) -> None:
@@ -268,22 +262,17 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         line = "Image size: as the processor of the model says"
     else:
         line = f"Image size: at most {limit} pixels (max_image_pixels), then as the processor of the model says"
-    seen = _seen_sizes(dataset, processor) if has_resized_size(processor) else []
-    if not seen:
+    fed = list(stored_sizes(dataset)) if has_resized_size(processor) and "image" in dataset.column_names else []
+    if not any(fed):
         return f"{line}."
+    # The images may be smaller copies of the originals.
+    plain = dataset.with_format(None)
+    sized = {"width", "height"} <= set(plain.column_names)
+    own = zip(plain["width"], plain["height"], strict=True) if sized else fed
+    seen = [(resized_size(processor, *size), image) for size, image in zip(fed, own, strict=True) if size and image]
     (width, height), image = max(seen, key=lambda pair: math.prod(pair[0]))
     line += f"; the largest image, {image[0]} x {image[1]}, is seen as {width} x {height}"
     if not limits_area(image_processor):
         return f"{line}."
     side = image_processor.patch_size * image_processor.merge_size
     return f"{line}, {width * height // side**2} image tokens."
-
-
-def _seen_sizes(dataset: Dataset, processor: Any) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Of each image, the size at which the model sees it, and its own."""
-    fed = list(stored_sizes(dataset)) if "image" in dataset.column_names else []
-    # The images may be smaller copies of the images.
-    plain = dataset.with_format(None)
-    sized = {"width", "height"} <= set(plain.column_names)
-    own = list(zip(plain["width"], plain["height"], strict=True)) if sized else [size or (0, 0) for size in fed]
-    return [(resized_size(processor, *size), image) for size, image in zip(fed, own, strict=True) if size is not None]

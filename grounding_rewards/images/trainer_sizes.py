@@ -9,7 +9,6 @@ pixels.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,7 +91,18 @@ def trainer_size(
         >>> [trainer_size(trainer, Qwen2VLImageProcessor(), 2544, 3056) for trainer in TRAINERS]
         [(896, 1092), (896, 1092), (2548, 3052), (896, 1092)]
     """
-    return _RULES[trainer](processor, width, height, trainer_limits(trainer, limits))
+    limits = trainer_limits(trainer, limits)
+    # The merge size of qwen_vl_utils is 2, whatever the processor has.
+    side = getattr(processor, "image_processor", processor).patch_size * 2
+    if trainer == "ms-swift":
+        # The processor is told not to resize; MIN_PIXELS and MAX_PIXELS are cut to whole tokens.
+        whole = (None if limit is None else limit // side**2 * side**2 for limit in (limits.least, limits.most))
+        return qwen_vl_utils_size(width, height, side, PixelLimits(*whole))
+    if trainer == "verl":
+        width, height = qwen_vl_utils_size(width, height, side, limits)
+    elif trainer == "easyr1":
+        width, height = easyr1_size(width, height, limits)
+    return resized_size(processor, width, height)
 
 
 def easyr1_size(width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
@@ -134,9 +144,8 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
     most = _MOST_TOKENS * factor**2 if limits.most is None else limits.most
     if least > most:
         raise ValueError(
-            f"Expected at least {least} for --max-pixels, the smallest area of an image, got {most}. Raise it, "
-            f"or lower "
-            "--min-pixels."
+            f"Expected at least {least} for --max-pixels, the smallest area of an image, got {most}. "
+            "Raise it, or lower --min-pixels."
         )
     if max(width, height) > 200 * min(width, height):
         raise ValueError(
@@ -158,33 +167,3 @@ def qwen_vl_utils_size(width: int, height: int, factor: int, limits: PixelLimits
             f"{most} pixels. Raise --max-pixels, or drop this one."
         )
     return new_width, new_height
-
-
-def _token_side(processor: Any) -> int:
-    image_processor = getattr(processor, "image_processor", processor)
-    # The merge size of qwen_vl_utils is 2, whatever the processor has.
-    return image_processor.patch_size * 2
-
-
-def _verl(processor: Any, width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
-    return resized_size(processor, *qwen_vl_utils_size(width, height, _token_side(processor), limits))
-
-
-def _easyr1(processor: Any, width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
-    return resized_size(processor, *easyr1_size(width, height, limits))
-
-
-def _ms_swift(processor: Any, width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
-    """The processor is told not to resize; MIN_PIXELS and MAX_PIXELS are cut to whole tokens."""
-    side = _token_side(processor)
-    whole = (None if limit is None else limit // side**2 * side**2 for limit in (limits.least, limits.most))
-    return qwen_vl_utils_size(width, height, side, PixelLimits(*whole))
-
-
-def _openrlhf(processor: Any, width: int, height: int, limits: PixelLimits) -> tuple[int, int]:
-    return resized_size(processor, width, height)
-
-
-_RULES: Mapping[str, Callable[[Any, int, int, PixelLimits], tuple[int, int]]] = dict(
-    zip(TRAINERS, (_verl, _easyr1, _ms_swift, _openrlhf), strict=True)
-)
