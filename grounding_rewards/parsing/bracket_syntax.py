@@ -237,9 +237,8 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
     """Whether tokens in brackets may be meant as a box; a single number is prose, "[3] nodules"."""
-    if opening in "(（":
-        return len(tokens) > 1 and all(map(looks_numeric, tokens))
-    return len(tokens) > 1 and any(map(looks_numeric, tokens))
+    enough = all if opening in "(（" else any
+    return len(tokens) > 1 and enough(map(looks_numeric, tokens))
 
 
 def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
@@ -287,7 +286,11 @@ class _Scan:
     def walk(self, marks: list[_Mark]) -> None:
         before = self.fmt.untagged_label == "before" and not any(mark.kind == "label" for mark in marks)
         after = self.fmt.untagged_label == "after"
-        next_numbers = _next_numbers(marks, len(self.text)) if after else []
+        # For each mark, where the next numbers begin, or the end of the text.
+        next_numbers = [len(self.text)]
+        for mark in reversed(marks) if after else ():
+            next_numbers.append(mark.start if mark.kind in _NUMBERS else next_numbers[-1])
+        next_numbers = next_numbers[-2::-1]
         end = 0
         for index, mark in enumerate(marks):
             if self.found.full:
@@ -306,7 +309,8 @@ class _Scan:
                 self.box_tag_is_bare = False
                 self.numbers_end = mark.end
                 if after:
-                    self.label = _label_after(self.text, mark.end, next_numbers[index])
+                    words = self.text[mark.end : next_numbers[index]].lstrip()
+                    self.label = _clean(_LABEL_END.split(words, 1)[0])
                 self._read_numbers(mark)
         self._end_corners()
         if self.box_tag is not None:
@@ -319,39 +323,29 @@ class _Scan:
         self.found.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
-        if mark.kind == "label":
+        kind, text = mark.kind, mark.text
+        if kind in ("label", "label_end", "box", "box_end", "named_end"):
             self._close_box_tag(mark.start)
-            self.label = _clean(mark.text)
+        if kind == "label":
+            self.label = _clean(text)
             self.in_relation = False
-        elif mark.kind == "label_end":
-            self._close_box_tag(mark.start)
-            if mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives:
-                self.found.stated_empty = True
-        elif mark.kind == "box":
-            self._close_box_tag(mark.start)
-            self._open_box_tag(mark)
-        elif mark.kind == "box_end":
-            self._close_box_tag(mark.start)
-        elif mark.kind == "named":
-            mention = _MENTION.search(mark.text)
+        elif kind == "label_end":
+            self.found.stated_empty |= text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives
+        elif kind == "named":
+            mention = _MENTION.search(text)
             self.label = _clean(html.unescape(mention[1])) if mention else self.collection
-            if mark.text.startswith("<collection"):
+            if text.startswith("<collection"):
                 self.collection = self.label
-            else:
-                self._open_box_tag(mark)
-        elif mark.kind == "named_end":
-            self._close_box_tag(mark.start)
-            self.label = self.collection = None if mark.text.startswith("</collection") else self.collection
-        elif mark.kind == "relation":
+        elif kind == "named_end":
+            self.label = self.collection = None if text.startswith("</collection") else self.collection
+        elif kind == "relation":
             self.in_relation = True
-        elif mark.kind == "shape":
-            self._reject("point" if mark.text == "<point>" else "quad")
-            self.in_shape = True
-        elif mark.kind == "shape_end":
-            self.in_shape = False
-
-    def _open_box_tag(self, mark: _Mark) -> None:
-        self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.found.met
+        elif kind in ("shape", "shape_end"):
+            self.in_shape = kind == "shape"
+            if self.in_shape:
+                self._reject("point" if text == "<point>" else "quad")
+        if kind == "box" or text.startswith("<point_box"):
+            self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.found.met
 
     def _close_box_tag(self, end: int) -> None:
         if self.box_tag is not None and not self.in_relation:
@@ -457,13 +451,23 @@ class _Scan:
         each = 2 if patches else 4
         complete = len(tokens) // each * each
         cut_off = complete < len(tokens) and mark.end == len(self.text)
-        if largest is not None and any(_beyond(token, largest) for token in tokens):
+        too_long = max(map(len, tokens)) > MAX_LIST
+        numbers = [] if too_long else list(map(int, tokens[:complete]))
+        # One more than the largest is allowed, for the far edge of the image.
+        if largest is not None and (too_long or any(int(token) > largest + 1 for token in tokens)):
             for _ in range(max(len(tokens) // each, 1)):
                 self._reject("number_too_large")
         elif patches:
-            self._read_cells(tokens, patches, cut_off)
+            if len(tokens) == 2:
+                self._add([repr(value) for value in patch_index_to_norm1(numbers[0], numbers[1], patches)])
+            elif not cut_off:
+                self._reject("wrong_count")
         elif (complete == len(tokens) and complete != 8) or (
-            (cut_off or complete == len(tokens)) and _are_upright(tokens[:complete])
+            # Eight may be a quadrilateral; its corners, listed around it, are no boxes with their corners in order: of
+            # two sides that face each other one runs backwards.
+            (cut_off or complete == len(tokens))
+            and not too_long
+            and all(a <= c and b <= d for a, b, c, d in zip(*[iter(numbers)] * 4, strict=True))
         ):
             for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
@@ -472,12 +476,6 @@ class _Scan:
         if cut_off:
             self._reject("unclosed")
             self.found.cut_off = True
-
-    def _read_cells(self, tokens: list[str], patches: int, cut_off: bool) -> None:
-        if len(tokens) == 2:
-            self._add([repr(value) for value in patch_index_to_norm1(int(tokens[0]), int(tokens[1]), patches)])
-        elif not cut_off:
-            self._reject("wrong_count")
 
     def _add(self, tokens: list[str]) -> None:
         take_box(tokens, self.fmt.order, self.found, self._own_label())
@@ -496,22 +494,6 @@ _MENTION = re.compile(r'\bmention="([^"]*)"')
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
-def _beyond(token: str, largest: int) -> bool:
-    """Whether the number is larger than any token's; one more is allowed, for the far edge of the image."""
-    return len(token) > MAX_LIST or int(token) > largest + 1
-
-
-def _are_upright(tokens: list[str]) -> bool:
-    """Whether all numbers in a row make boxes with their corners in order, flat ones too.
-
-    The corners of a quadrilateral, listed around it, do not: of two sides that face each other one runs backwards.
-    """
-    numbers = list(map(int, tokens))
-    return all(
-        a <= c and b <= d for a, b, c, d in zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
-    )
-
-
 def _clean(label: str) -> str | None:
     return _TAG.sub("", label).strip() or None
 
@@ -520,21 +502,6 @@ def _words(gap: str) -> str:
     """The label in the text before a box: its last line, without an "and" or the like in front."""
     words = gap.strip(_BEFORE_LABEL) and gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
     return _TAG.sub("", _JOINING.sub("", words)).strip()
-
-
-def _next_numbers(marks: list[_Mark], end: int) -> list[int]:
-    """For each mark, where the next numbers begin, or the end of the text."""
-    starts = []
-    for mark in reversed(marks):
-        starts.append(end)
-        if mark.kind in _NUMBERS:
-            end = mark.start
-    return starts[::-1]
-
-
-def _label_after(text: str, start: int, end: int) -> str | None:
-    words = text[start:end].lstrip()
-    return _clean(_LABEL_END.split(words, 1)[0])
 
 
 #: "nodules [..] and [..]", "\\boxed{[..]}"
@@ -602,10 +569,16 @@ def scan_corners(text: str, fmt: BoxFormat, found: Findings) -> None:
         return
     given: dict[str, str] = {}
     end = 0
+
+    def reject_three(reason: str) -> None:
+        # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
+        if len(given) == 3:
+            found.reject(reason)
+
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
         name = folded(match["name"])
         if not any(given.keys() | {name} <= set(names) for names in CORNER_NAMES) or name in given:
-            _reject_three(given, "wrong_count", found)
+            reject_three("wrong_count")
             given = {}
         given[name] = match["number"]
         end = match.end()
@@ -614,52 +587,36 @@ def scan_corners(text: str, fmt: BoxFormat, found: Findings) -> None:
             take_box([given[name] for name in corners], "xyxy", found)
             given = {}
     at_the_end = not text[end:].strip(_BEFORE_LABEL)
-    _reject_three(given, "unclosed" if at_the_end else "wrong_count", found)
+    reject_three("unclosed" if at_the_end else "wrong_count")
     found.cut_off |= at_the_end and bool(found.rejected.get("unclosed"))
 
 
-def _reject_three(given: dict[str, str], reason: str, found: Findings) -> None:
-    """Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1"."""
-    if len(given) == 3:
-        found.reject(reason)
-
-
 _COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
+_HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
-def scan_coords(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read `<boxes coords="…">label</boxes>`: the number of the image, then for each box its own number and four more.
+def scan_attributes(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read boxes in attributes of tags.
+
+    In HTML they are `data-bbox`; `<boxes coords="…">label</boxes>` holds the number of the image, then for each box its
+    own number and four more.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
         >>> found = Findings()
-        >>> scan_coords('<boxes coords="1 1 160 230 480 590">mass</boxes>', get_box_format("molmoact2"), found)
+        >>> scan_attributes('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
+        >>> scan_attributes('<boxes coords="1 1 5 6 7 8">mass</boxes>', get_box_format("molmoact2"), found)
         >>> found.coords, found.labels
-        ([160.0, 230.0, 480.0, 590.0], ['mass'])
+        ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0], [None, 'mass'])
     """
-    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
+    for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS) if "data-bbox" in text else ():
+        for tokens in split_numbers(match[1]):
+            take_box(tokens, fmt.order, found)
+    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS) if "<boxes" in text else ():
         numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
         if len(numbers) < 6 or len(numbers) % 5 != 1:
             found.reject("wrong_count")
             continue
         for start in range(2, len(numbers), 5):
             take_box(numbers[start : start + 4], fmt.order, found, _clean(match[2]))
-    found.cut_off |= _ends_in_tag(text, fmt)
-
-
-_HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
-
-
-def scan_html(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read the boxes in `data-bbox` attributes of HTML.
-
-    Example:
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_html('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
-        >>> found.coords
-        [1.0, 2.0, 3.0, 4.0]
-    """
-    for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
-        for tokens in split_numbers(match[1]):
-            take_box(tokens, fmt.order, found)
+    found.cut_off |= "<boxes" in text and _ends_in_tag(text, fmt)

@@ -11,7 +11,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.numbers import (
@@ -124,31 +124,28 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * len(labels), "boxes", {})
 
 
-class _List(list["_Value"]):
-    """A list or tuple as it stands in the text; `closed` once its closing bracket was read."""
+class _Node:
+    """A list, a tuple or an object as it stands in the text.
 
-    closed = False
+    members: in the order of the text, also duplicates; keys are `folded`, None where there is none, as in a list.
+    start, end: where a node at the top level stands; `closed`: its own closing bracket was read.
+    """
 
-    def containers(self) -> list[_List | _Object]:
-        return [value for value in self if isinstance(value, _List | _Object)]
+    __slots__ = ("closed", "end", "is_object", "members", "start")
 
-
-class _Root(NamedTuple):
-    """A list or object at the top level, and where it stands in the text."""
-
-    value: _List | _Object
-    start: int
-    end: int
-
-
-class _Object:
-    """An object: its members in the order of the text, also duplicates; keys are `folded`, None where there is none."""
-
-    def __init__(self) -> None:
+    def __init__(self, is_object: bool, start: int) -> None:
+        self.is_object, self.start, self.end, self.closed = is_object, start, start, False
         self.members: list[tuple[str | None, _Value]] = []
 
+    def nodes(self) -> list[_Node]:
+        return [value for _, value in self.members if isinstance(value, _Node)]
 
-_Value: TypeAlias = "str | bool | _List | _Object | None"
+    def tokens(self) -> list[str]:
+        """The first members as written, `{}` for nodes."""
+        return [_token(value) for _, value in self.members[:MAX_LIST]]
+
+
+_Value: TypeAlias = "str | bool | _Node | None"
 
 # Every alternative matches as far as it can and never fails after a long match, so reading is linear: a string
 # without its closing quote ends with the line. A single quote closes only before punctuation: 'patient's lung'.
@@ -189,9 +186,9 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     read = Findings()
     roots = _read_values(text, read)
     keys = _folded(fmt.keys)
-    chosen = [root for root in roots if _holds_key(root.value, keys)]
+    chosen = [root for root in roots if _holds_key(root, keys)]
     if not chosen and not fmt.syntax.keyed:
-        found.stated_empty |= any(_denies(root.value) for root in roots)
+        found.stated_empty |= any(map(_denies, roots))
         return text
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
     chosen = chosen or roots
@@ -201,7 +198,7 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     for root in chosen:
         if found.full:
             break
-        _collect(root.value, None, fmt, found)
+        _collect(root, None, fmt, found)
     starts, ends = [0, *(root.end for root in chosen)], [*(root.start for root in chosen), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
@@ -232,105 +229,80 @@ def _folded(keys: tuple[str, ...]) -> frozenset[str]:
     return frozenset(map(folded, keys))
 
 
-def _holds_key(value: _List | _Object, keys: frozenset[str]) -> bool:
-    """Whether an object in the value has one of the keys, or corners as keys."""
-    if isinstance(value, _List):
-        return any(_holds_key(child, keys) for child in value.containers())
-    return _has_corners(value) or any(
-        key in keys or (isinstance(member, _List | _Object) and _holds_key(member, keys))
-        for key, member in value.members
+def _holds_key(node: _Node, keys: frozenset[str]) -> bool:
+    """Whether an object in the node has one of the keys, or corners as keys."""
+    return _has_corners(node) or any(
+        key in keys or (isinstance(member, _Node) and _holds_key(member, keys)) for key, member in node.members
     )
 
 
-def _denies(value: _List | _Object) -> bool:
-    """Whether an object in the value says that there is no finding."""
-    if isinstance(value, _List):
-        return any(map(_denies, value.containers()))
-    return any(member is False and key in _STATEMENT_KEYS for key, member in value.members)
+def _denies(node: _Node) -> bool:
+    """Whether an object in lists says that there is no finding."""
+    if not node.is_object:
+        return any(map(_denies, node.nodes()))
+    return any(member is False and key in _STATEMENT_KEYS for key, member in node.members)
 
 
-def _read_values(text: str, found: Findings) -> list[_Root]:
+def _read_values(text: str, found: Findings) -> list[_Node]:
     """Read the lists and objects at the top level, with all that their brackets enclose."""
-    roots: list[_Root] = []
-    frames: list[tuple[str, _List | _Object]] = []
-    start = position = 0
+    roots: list[_Node] = []
+    frames: list[tuple[str, _Node]] = []
+    position = 0
     key: str | None = None
     for _ in range(MAX_TOKENS):
         if not frames:
             opener = _OPENER.search(text, position)
             if opener is None:
                 return roots
-            start = position = opener.start()
+            position = opener.start()
         token = _TOKEN.match(text, position)
         if token is None:
-            found.cut_off = not _is_stray(frames)
-            return [*roots, _Root(frames[0][1], start, len(text))]
-        position = token.end()
-        kind = token.lastgroup
-        container = frames[-1][1] if frames else None
-        if kind == "comma":
+            # Only braces around complete values may stay open, as in "{ [{...}, {...}]".
+            found.cut_off = not all(
+                node.is_object
+                and node.members
+                and all(own is None and isinstance(member, _Node) for own, member in node.members)
+                for _, node in frames
+            )
+            break
+        kind, start, position = token.lastgroup, position, token.end()
+        parent = frames[-1][1] if frames else None
+        if kind == "colon":
             key = None
-        elif kind == "colon":
-            key = _take_key(container)
-        elif kind == "close":
-            root = frames[0][1]
-            _close(frames, _BRACKET[token["close"]])
-            key = None
-            if not frames:
-                roots.append(_Root(root, start, position))
+            # The member before a colon is a key.
+            if parent is not None and parent.is_object and parent.members:
+                own, value = parent.members[-1]
+                if own is None and isinstance(value, str):
+                    parent.members.pop()
+                    key = folded(value)
+            continue
+        if kind == "close":
+            # The innermost frame of this bracket, with everything open inside it; a stray bracket closes none.
+            bracket = _BRACKET[token["close"]]
+            depth = max((k for k, (opening, _) in enumerate(frames) if opening == bracket), default=None)
+            if depth is not None:
+                node = frames[depth][1]
+                node.closed, node.end = True, position
+                del frames[depth:]
         elif kind == "open":
             if len(frames) == MAX_DEPTH:
                 found.reject("too_deep")
-                return [*roots, _Root(frames[0][1], start, len(text))]
+                break
             bracket = _BRACKET[token["open"]]
-            child = _Object() if bracket == "{" else _List()
-            if container is not None:
-                _attach(container, key, child)
+            child = _Node(bracket == "{", start)
+            if parent is None:
+                roots.append(child)
+            else:
+                parent.members.append((key, child))
             frames.append((bracket, child))
-            key = None
-        elif container is not None:
-            _attach(container, key, _scalar(token))
-            key = None
-    found.reject("too_long")
-    return [*roots, _Root(frames[0][1], start, len(text))] if frames else roots
-
-
-def _is_stray(frames: list[tuple[str, _List | _Object]]) -> bool:
-    """Whether only braces around complete values were left open, as in "{ [{...}, {...}]"."""
-    return all(
-        isinstance(value, _Object)
-        and value.members
-        and all(key is None and isinstance(member, _List | _Object) for key, member in value.members)
-        for _, value in frames
-    )
-
-
-def _take_key(container: _List | _Object | None) -> str | None:
-    """The member that a colon has just turned into a key."""
-    if isinstance(container, _Object) and container.members:
-        key, value = container.members[-1]
-        if key is None and isinstance(value, str):
-            container.members.pop()
-            return folded(value)
-    return None
-
-
-def _attach(container: _List | _Object, key: str | None, value: _Value) -> None:
-    if isinstance(container, _Object):
-        container.members.append((key, value))
+        elif kind != "comma" and parent is not None:
+            parent.members.append((key, _scalar(token)))
+        key = None
     else:
-        container.append(value)
-
-
-def _close(frames: list[tuple[str, _List | _Object]], bracket: str) -> None:
-    """Close the innermost frame of this bracket with everything open inside it; ignore a stray bracket."""
-    for depth in range(len(frames) - 1, -1, -1):
-        if frames[depth][0] == bracket:
-            value = frames[depth][1]
-            if isinstance(value, _List):
-                value.closed = True
-            del frames[depth:]
-            return
+        found.reject("too_long")
+    if frames:
+        frames[0][1].end = len(text)
+    return roots
 
 
 def _scalar(token: re.Match[str]) -> str | bool | None:
@@ -347,22 +319,16 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
 
 
 def _collect(
-    value: _List | _Object,
-    key: str | None,
-    fmt: BoxFormat,
-    found: Findings,
-    *,
-    labelled: bool = False,
-    boxed: bool = False,
+    node: _Node, key: str | None, fmt: BoxFormat, found: Findings, *, labelled: bool = False, boxed: bool = False
 ) -> None:
-    """Take the boxes out of the value of this key; what a list holds counts as under the list's key.
+    """Take the boxes out of the node under this key; what a list holds counts as under the list's key.
 
-    `labelled` and `boxed`: the object that holds the value has a label, or a box of its own.
+    `labelled` and `boxed`: the object that holds the node has a label, or a box of its own.
     """
-    if isinstance(value, _Object):
-        _collect_object(value, fmt, found, beside_box=boxed)
+    if node.is_object:
+        _collect_object(node, fmt, found, beside_box=boxed)
         return
-    children = value.containers()
+    children = node.nodes()
     for child in children:
         if found.full:
             break
@@ -370,28 +336,28 @@ def _collect(
     if children:
         return
     if key is None or key in _LIST_KEYS:
-        for box in _read_box(value, fmt, found, named=False):
+        for box in _read_box(node, fmt, found, named=False):
             found.take(box)
-    elif not value:
+    elif not node.members:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
-        found.stated_empty |= value.closed and not labelled
-    elif value.closed and not boxed and not isinstance(box_or_reason(_tokens(value)), str):
+        found.stated_empty |= node.closed and not labelled
+    elif node.closed and not boxed and not isinstance(box_or_reason(node.tokens()), str):
         found.reject("unknown_key")
 
 
-def _collect_object(value: _Object, fmt: BoxFormat, found: Findings, *, beside_box: bool = False) -> None:
+def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box: bool = False) -> None:
     """Take the boxes of an object and of what it holds, in the order of the text.
 
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
     """
-    if not value.members:
-        return
     keys = _folded(fmt.keys)
-    members = _joined_corners(value.members)
-    has_box = any(key in keys and isinstance(member, _List | _Object) for key, member in members)
+    members = _joined_corners(node.members)
+    has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
     boxes: list[list[_BoxOrReason]] = [
         # "position": "left lower lobe" beside a box is a description.
-        [] if key not in keys or (has_box and _is_words(member)) else _boxes_of(member, fmt, found)
+        []
+        if key not in keys or (has_box and isinstance(member, str) and not any(map(str.isdecimal, member)))
+        else _boxes_of(member, fmt, found)
         for key, member in members
     ]
     count = sum(map(len, boxes))
@@ -399,36 +365,29 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings, *, beside_b
     is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
     score = _score_of(members)
-    if not count and _has_corners(value):
-        found.take(_corner_box(value), labels[-1] if labels else None, score)
+    last_label = labels[-1] if labels else None
+    if not count and _has_corners(node):
+        found.take(_corner_box(node), last_label, score)
         count = 1
     index = 0
     for own, (key, member) in zip(boxes, members, strict=True):
         for box in own:
             # Duplicate keys: as many labels as boxes belong together in their order.
-            found.take(box, labels[index] if len(labels) == count else labels[-1] if labels else None, score)
+            found.take(box, labels[index] if len(labels) == count else last_label, score)
             index += 1
         if key in keys:
             continue
         if key in _REASON_BY_KEY:
             if not count:
-                found.reject(_REASON_BY_KEY[key], labels[-1] if labels else None, score)
-        elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
-            _collect(
-                member,
-                "" if is_object and key is None else key,
-                fmt,
-                found,
-                labelled=bool(labels),
-                boxed=beside_box or count > 0,
-            )
+                found.reject(_REASON_BY_KEY[key], last_label, score)
+        elif isinstance(member, _Node):
+            # An object under a label key is a label in several languages.
+            if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, keys)):
+                under = "" if is_object and key is None else key
+                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside_box or count > 0)
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member
             found.stated_empty |= not member
-
-
-def _is_words(member: _Value) -> bool:
-    return isinstance(member, str) and not any(map(str.isdecimal, member))
 
 
 def _joined_corners(members: _Members) -> list[tuple[str | None, _Value]]:
@@ -436,19 +395,18 @@ def _joined_corners(members: _Members) -> list[tuple[str | None, _Value]]:
     joined: list[tuple[str | None, _Value]] = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
-            joined[-1] = (joined[-1][0], _List([joined[-1][1], member]))
+            both = _Node(is_object=False, start=0)
+            both.members = [(None, joined[-1][1]), (None, member)]
+            joined[-1] = (joined[-1][0], both)
         else:
             joined.append((key, member))
     return joined
 
 
 def _is_corner(value: _Value) -> bool:
-    return isinstance(value, _List) and value.closed and len(value) == 2 and not value.containers()
-
-
-def _is_label(key: str | None, member: _Object, keys: frozenset[str]) -> bool:
-    """Whether an object is a label in several languages."""
-    return key in _LABEL_KEYS and not _holds_key(member, keys)
+    if not isinstance(value, _Node) or value.is_object:
+        return False
+    return value.closed and len(value.members) == 2 and not value.nodes()
 
 
 #: A box, or the reason why what stands in its place is none.
@@ -462,17 +420,18 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
         return []
     if isinstance(member, str):
         return _boxes_in_string(member, fmt, found)
-    if isinstance(member, _Object) and _has_corners(member):
-        return [_corner_box(member)]
-    if isinstance(member, _Object) and _holds_key(member, _folded(fmt.keys)):
-        _collect_object(member, fmt, found)
-        return []
-    if not isinstance(member, _List):
+    if isinstance(member, bool):
         return ["not_a_number"]
-    children = member.containers()
+    if member.is_object:
+        if _has_corners(member):
+            return [_corner_box(member)]
+        if _holds_key(member, _folded(fmt.keys)):
+            _collect_object(member, fmt, found)
+            return []
+        return ["not_a_number"]
+    children = member.nodes()
     if len(children) == 2 and all(map(_is_corner, children)):
-        corners = [token for child in children if isinstance(child, _List) for token in _tokens(child)]
-        box = box_or_reason(corners)
+        box = box_or_reason([token for child in children for token in child.tokens()])
         if not isinstance(box, str):
             return [in_xyxy(box, fmt.order)]
     if children:
@@ -491,37 +450,33 @@ def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[_BoxOrR
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 
-def _has_corners(value: _Object) -> bool:
-    if len(value.members) < 4:
+def _has_corners(node: _Node) -> bool:
+    if len(node.members) < 4:
         return False
-    names = {key for key, _ in value.members}
+    names = {key for key, _ in node.members}
     return any(names.issuperset(corners) for corners in CORNER_NAMES)
 
 
-def _corner_box(value: _Object) -> _BoxOrReason:
+def _corner_box(node: _Node) -> _BoxOrReason:
     """The box of an object that names its corners."""
-    given = dict(value.members)
+    given = dict(node.members)
     corners = next(names for names in CORNER_NAMES if given.keys() >= set(names))
     return box_or_reason([_token(given[name]) for name in corners])
 
 
-def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[_BoxOrReason]:
+def _read_box(node: _Node, fmt: BoxFormat, found: Findings, *, named: bool) -> list[_BoxOrReason]:
     """The box in a list of scalars; a list that begins with a word is prose unless it is `named` by a box key."""
-    tokens = _tokens(values)
+    tokens = node.tokens()
     if tokens and not named and not looks_numeric(tokens[0]):
         return []
     if all(token.casefold() in NOTHING for token in tokens):
-        found.stated_empty |= values.closed
+        found.stated_empty |= node.closed
         return []
-    return [ordered_box_or_reason(tokens, fmt.order) if values.closed else "unclosed"]
-
-
-def _tokens(values: _List) -> list[str]:
-    return [_token(value) for value in values[:MAX_LIST]]
+    return [ordered_box_or_reason(tokens, fmt.order) if node.closed else "unclosed"]
 
 
 def _token(value: _Value) -> str:
-    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, bool | None) else "{}"
+    return value.strip() if isinstance(value, str) else "{}" if isinstance(value, _Node) else str(value)
 
 
 _Members: TypeAlias = "Sequence[tuple[str | None, _Value]]"
@@ -531,16 +486,17 @@ def _labels_of(members: _Members) -> list[str | None]:
     """The values of the first label key that the object has."""
     for key in (*_LABEL_KEYS, "labels"):
         values = [member for name, member in members if name == key]
-        if len(values) == 1 and isinstance(values[0], _List):
+        if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
             # One list of labels for a list of boxes.
-            return [_label(member) for member in values[0]]
+            values = [member for _, member in values[0].members]
+            return list(map(_label, values))
         if values:
-            return [_label(member) for member in values]
+            return list(map(_label, values))
     return []
 
 
 def _label(member: _Value) -> str | None:
-    if isinstance(member, _Object):
+    if isinstance(member, _Node) and member.is_object:
         nested = {key: value for key, value in member.members if isinstance(value, str)}
         return next((nested[key] for key in _NESTED_LABEL_KEYS if key in nested), None)
     return member or None if isinstance(member, str) else None

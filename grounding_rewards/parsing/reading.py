@@ -11,13 +11,7 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import (
-    scan_brackets,
-    scan_coords,
-    scan_corners,
-    scan_html,
-    scan_lines,
-)
+from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_corners, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.no_finding import echoes_prompt, gives_instructions, states_nothing
@@ -220,10 +214,7 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
         text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
     if found.met_nothing:
-        if "data-bbox" in outside:
-            scan_html(outside, fmt, found)
-        if "<boxes" in outside:
-            scan_coords(outside, fmt, found)
+        scan_attributes(outside, fmt, found)
         if found.met_nothing or "<boxes" not in outside:
             scan_brackets(_without_counts(outside), fmt, found)
         if found.met_nothing and not found.cut_off:
