@@ -14,8 +14,8 @@ def parse_yaml(text: str) -> Any:
     """What a YAML text says; tags that would make objects are refused.
 
     Raises:
-        ValueError: it is no YAML, more than 64 levels deep, an alias repeats its parts into more than a million, or a
-            value is not what its tag says.
+        ValueError: it is no YAML, more than 64 levels deep, an alias repeats its parts into more than a million, a key
+            stands twice in one mapping, or a value is not what its tag says.
         ImportError: PyYAML is not installed.
 
     Example:
@@ -36,8 +36,10 @@ def parse_yaml(text: str) -> Any:
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > DEEPEST:
                 raise ValueError(f"more than {DEEPEST} levels")
-        if "*" in text and _nodes(yaml.compose(text, Loader=yaml.SafeLoader), {}) > _LARGEST:
+        document = yaml.compose(text, Loader=yaml.SafeLoader)
+        if "*" in text and _nodes(document, {}) > _LARGEST:
             raise ValueError(f"aliases that repeat its parts into more than {_LARGEST:,}")
+        _refuse_repeated_keys(document)
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
@@ -46,6 +48,22 @@ def parse_yaml(text: str) -> Any:
         raise ValueError(
             f"a value that is not what its tag or its form says ({type(error).__name__}: {error})"
         ) from error
+
+
+def _refuse_repeated_keys(document: Any) -> None:
+    """YAML takes the last value of a key that stands twice, and says nothing."""
+    waiting, seen = [document], set()
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(getattr(node, "value", None), list) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        pairs = [part for part in node.value if isinstance(part, tuple)]
+        keys = [(key.tag, key.value) for key, _ in pairs if isinstance(key.value, str)]
+        for key, _ in pairs:
+            if isinstance(key.value, str) and keys.count((key.tag, key.value)) > 1:
+                raise ValueError(f"the key {key.value!r} twice in one mapping, from line {key.start_mark.line + 1} on")
+        waiting += [one for part in node.value for one in (part if isinstance(part, tuple) else (part,))]
 
 
 def _nodes(node: Any, known: dict[int, int]) -> int:

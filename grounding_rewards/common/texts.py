@@ -125,8 +125,8 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
         any_text: whether texts in it may hold any character, as what a model wrote may.
 
     Raises:
-        ValueError: it is no JSON, more than 64 levels deep, or has a whole number of more than 64 bits, half a
-            surrogate pair or the character zero, which no file could be written with.
+        ValueError: it is no JSON, more than 64 levels deep, a key stands twice in one object, or it has a whole number
+            of more than 64 bits, half a surrogate pair or the character zero, which no file could be written with.
 
     Example:
         >>> parse_json('{"label": "\\\\ud800"}')
@@ -140,13 +140,24 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
             if depth > DEEPEST:
                 raise ValueError(f"more than {DEEPEST} levels of lists and objects")
-    content = json.loads(text, parse_int=_whole if _LONG_NUMBER.search(text) else None)
+    content = json.loads(
+        text, parse_int=_whole if _LONG_NUMBER.search(text) else None, object_pairs_hook=_without_repeated_keys
+    )
     if "\\u" in text and not any_text:
         for word in _words(content):
             if "\0" in word:
                 raise ValueError(f"the character zero in {word!r:.80}")
             if any("\ud800" <= character <= "\udfff" for character in word):
                 raise ValueError(f"half a surrogate pair in {word!r:.80}")
+    return content
+
+
+def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # json takes the last value of a key that stands twice: boxes would be lost in silence.
+    content = dict(pairs)
+    if len(content) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.80} twice in one object")
     return content
 
 

@@ -47,15 +47,15 @@ class SoftF1Reward(BoxReward):
     Args:
         beta: β of F-beta, in (0, 1000]; above 1 a missed finding costs more than a false one.
         overlap: ``"iou"``; or ``"giou"``, ``"diou"``, ``"ciou"`` or ``"nwd"``, which tell boxes apart that do not
-            overlap. Then a pair with IoU > 0 counts ``0.1 + 0.9 IoU``, and one without ``0.1 c``, where the closeness c
-            in [0, 1] is 1 + GIoU, 1 + DIoU, 1 + CIoU (0 below) or the normalised Wasserstein distance: pairs that
-            overlap are in the order of their IoU, and above all that do not. Moved straight towards the only finding,
-            a box never loses.
+            overlap. Then a pair counts ``0.9 IoU + 0.1 c``. The closeness c in [0, 1] is the normalised Wasserstein
+            distance; or ``s`` for boxes that overlap and ``s (1 + GIoU)``, DIoU or CIoU (0 below) for others, with
+            ``s`` the smaller of the two areas over the larger, so that the whole image earns no more than it covers.
+            Moved straight towards the only finding, a box never loses.
         quality: the curve from overlap to credit: ``"linear"``, ``"spline"`` (R4's) or ``"piecewise"`` (R5's).
 
     Ceiling: n boxes on an image with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
     box that needs no look at the image earns what it happens to cover, the whole image the share of the image that a
-    finding takes up; where ``overlap`` is not the IoU, up to q(0.1) anywhere.
+    finding takes up; where ``overlap`` is not the IoU, a box of the right size up to q(0.1) anywhere.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -93,7 +93,9 @@ class SoftF1Reward(BoxReward):
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
         if self.overlap != "iou":
             closeness = np.clip(_CLOSENESS[self.overlap](pred, gt), 0.0, 1.0)
-            iou = np.where(iou > 0, APART + (1 - APART) * iou, APART * closeness)
+            if self.overlap != "nwd":
+                closeness = np.where(iou > 0, 1.0, closeness) * _alike_in_size(pred, gt)
+            iou = (1 - APART) * iou + APART * closeness
         return QUALITIES[self.quality](iou)
 
     def _pair_up(self, overlap: Array) -> Indices:
@@ -129,3 +131,12 @@ class SoftF1Reward(BoxReward):
         # P = mass / n,  R = mass / m
         f_beta = f_beta_score(ratio(mass, batch.n), ratio(mass, batch.m), self.beta)
         return f_beta, ratio(mass, batch.tp), f_beta
+
+
+def _alike_in_size(pred: Boxes, gt: Boxes) -> Array:
+    """The smaller area over the larger one, of every pair; 0 for a box without area."""
+    sides = [boxes[..., 2:] - boxes[..., :2] for boxes in (pred, gt)]
+    with np.errstate(all="ignore"):
+        # Side by side, so that areas neither overflow nor vanish.
+        larger = np.prod(sides[0][..., :, None, :] / sides[1][..., None, :, :], axis=-1)
+        return np.clip(np.nan_to_num(np.minimum(larger, 1 / larger)), 0.0, 1.0)

@@ -52,3 +52,21 @@ def test_aliases_that_stay_small_are_read() -> None:
 def test_a_box_format_in_a_table_of_somebody_else_is_refused_in_words(text: str) -> None:
     with pytest.raises(ValueError, match="`box_format`"):
         box_format_from_option(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("arms:\n  R3: {reward: R3}\n  R3: {reward: R4}\n", "R3"),  # the study's R3 would be R4
+        ("- a: 1\n  a: 1\n", "a"),
+        ("1: x\n1: y\n", "1"),
+    ],
+)
+def test_a_key_that_stands_twice_is_refused(text, key):
+    with pytest.raises(ValueError, match=f"the key '{key}' twice"):
+        parse_yaml(text)
+
+
+def test_a_key_may_override_what_an_alias_brings():
+    assert parse_yaml("base: &b {a: 1}\nown: {<<: *b, a: 2}\n")["own"] == {"a": 2}
+    assert parse_yaml("1: x\n'1': y\n") == {1: "x", "1": "y"}

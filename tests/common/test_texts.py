@@ -216,3 +216,9 @@ def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
         "sources.passed_over",
     ):
         subprocess.run([sys.executable, "-c", f"import grounding_rewards.{module}"], check=True)
+
+
+@pytest.mark.parametrize("text", ['{"boxes": [[1, 2, 3, 4]], "boxes": []}', '[{"a": {"b": 1, "b": 1}}]'])
+def test_a_key_that_stands_twice_is_refused(text):
+    with pytest.raises(ValueError, match="the key '[a-z]*' twice in one object"):
+        parse_json(text)
