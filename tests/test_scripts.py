@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import json
 import runpy
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
-        "write_published_rewards.py",
+        *("write_published_rewards.py", "place_images.py"),
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
         *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
     ],
@@ -275,3 +276,51 @@ def test_published_rewards_earn_on_nihs_boxes_what_the_page_says(
         assert f" | {one['map'].min():.2f} to {one['map'].max():.2f} |" in page
     assert f"{numbers['medvision']['never looking']:.2f} of 1 under `medvision` and" in page
     assert f"{numbers['IoU']['never looking']:.2f} mean IoU on NIH's boxes" in page
+
+
+class TestPlacedImages:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        from PIL import Image
+
+        lines = []
+        for k in range(12):
+            name = f"{k}.png"
+            Image.new("L", (40, 20), 255).save(tmp_path / name)
+            box = {"file": name, "width": 40, "height": 20, "boxes": [[10, 5, 30, 15]], "labels": ["lung"]}
+            lines.append(json.dumps({**box, "patient_id": f"p{k}", "split": "test" if k < 3 else "train"}))
+        (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
+        other = {"file": "0.png", "boxes": [[0, 0, 40, 20]], "labels": ["lung"], "ignore_boxes": [[0, 0, 1, 1]]}
+        (tmp_path / "second_reader.jsonl").write_text(json.dumps(other))
+        return tmp_path
+
+    def test_boxes_move_with_their_images(self, root: Path, tmp_path: Path) -> None:
+        from PIL import Image
+
+        made = script("place_images")
+        lines = list(made.placed_squares(root, tmp_path / "out", 100, 3, False))
+        first = [line for line in lines if line["boxes"] and line["split"] != "second_reader"]
+        for line in first:
+            pixels = np.asarray(Image.open(tmp_path / "out" / line["file"]))
+            ys, xs = np.nonzero(pixels == 255)
+            x1, y1, x2, y2 = line["boxes"][0]
+            # The box takes up the middle half of the white square.
+            assert (x2 - x1, y2 - y1) == pytest.approx(((np.ptp(xs) + 1) / 2, (np.ptp(ys) + 1) / 2), abs=1)
+            assert (x1 + x2) / 2 == pytest.approx((xs.min() + xs.max() + 1) / 2, abs=1)
+            assert (y1 + y2) / 2 == pytest.approx((ys.min() + ys.max() + 1) / 2, abs=1)
+        assert len({tuple(line["boxes"][0]) for line in first}) == len(first)
+        empty = [line for line in lines if not line["boxes"]]
+        assert len(empty) == (len(lines) - sum(line["split"] == "second_reader" for line in lines)) // 5
+        patients = {}
+        for line in lines:
+            patients.setdefault(line["patient_id"], set()).add(line["split"].replace("second_reader", "test"))
+        assert all(len(splits) == 1 for splits in patients.values())
+        assert {line["boxes"][0][0] for line in lines if line["split"] == "second_reader"}
+
+    def test_blank_squares_hold_the_same_boxes(self, root: Path, tmp_path: Path) -> None:
+        from PIL import Image
+
+        made = script("place_images")
+        shown, blank = (list(made.placed_squares(root, tmp_path / str(b), 50, 2, b)) for b in (False, True))
+        assert shown == blank
+        assert all(np.ptp(np.asarray(Image.open(tmp_path / "True" / line["file"]))) == 0 for line in blank)

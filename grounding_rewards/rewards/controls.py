@@ -1,7 +1,8 @@
 """Controls for a study: rewards that know nothing of where a finding is.
 
-What a training run gains under one of them it did not gain by learning to ground. They judge the text and not the
-boxes; what is logged beside the number, such as matches and F-beta, is R3's, so that runs compare.
+What a training run gains under one of them it did not gain by learning to ground. They judge the text, or what answers
+to one image have in common, and not the references; what is logged beside the number, such as matches and F-beta, is
+R3's, so that runs compare.
 """
 
 from __future__ import annotations
@@ -9,10 +10,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.boxes import as_box_array
+from grounding_rewards.boxes import as_box_array, valid_boxes
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.parsing import RawBoxes
+from grounding_rewards.rewards.read_batch import ReadBatch, row_names
+from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +105,47 @@ class RandomReward:
     def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
         pred, gt = as_box_array(pred, "pred"), as_box_array(gt, "gt")
         return self.of_text(str(pred.tolist()), RawBoxes([], [], [], "boxes", {}), str(gt.tolist()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsensusReward:
+    """consensus: control; how well an answer agrees with the other answers to its image in the batch, in [0, 1].
+
+    The mean of `soft_f1` against each other answer of the same row (its ``id``, else its reference boxes), 1 where both
+    hold nothing. No reference is read: what is gained so, the model knew before. 0 for a text that can't be read, and
+    for an answer without others. Box arrays are two answers.
+
+    Example:
+        >>> import grounding_rewards as gr
+        >>> control = gr.get_reward("consensus", box_format="qwen3-vl")
+        >>> texts = ['[{"bbox_2d": [0, 0, 500, 500]}]', '[{"bbox_2d": [0, 0, 500, 500]}]', "[]"]
+        >>> control(texts, id=["a"] * 3, boxes=[[[60, 60, 99, 99]]] * 3, width=[100] * 3, height=[100] * 3)
+        [0.5, 0.5, 0.0]
+
+    Source: majority voting in the place of labels, Zuo et al., TTRL, arXiv 2504.16084, for boxes.
+    """
+
+    def of_batch(self, read: ReadBatch) -> Array:
+        parts = np.split(read.pred.flat, np.cumsum(read.pred.counts))[:-1]
+        readable = [raw.status in ("boxes", "empty") for raw in read.raws]
+        groups: dict[str, list[int]] = {}
+        for k, name in enumerate(row_names(read)):
+            groups.setdefault(name, []).append(k)
+        earned = np.zeros(len(parts))
+        for members in groups.values():
+            pairs = [(i, j) for i in members for j in members if i != j]
+            if pairs:
+                agreed = [self.score(parts[i], parts[j]) * (readable[i] and readable[j]) for i, j in pairs]
+                earned[members] = np.reshape(agreed, (len(members), -1)).mean(axis=1)
+        return earned
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        # A broken or impossible box of the other answer is none that could be found.
+        gt = as_box_array(gt, "gt")
+        return _AGREEMENT.score(pred, gt[valid_boxes(gt)])
+
+
+_AGREEMENT = SoftF1Reward(no_box_bonus=1.0)
 
 
 def _check_boxes(pred: ArrayLike, gt: ArrayLike) -> None:

@@ -28,8 +28,8 @@ def compares_labels(box_reward: Any) -> bool:
 
 
 def judges_boxes(box_reward: Any) -> bool:
-    """Whether the boxes decide, and not the text alone."""
-    return not hasattr(box_reward, "of_text")
+    """Whether boxes and references decide, and not the text or the other answers alone."""
+    return not (hasattr(box_reward, "of_text") or hasattr(box_reward, "of_batch"))
 
 
 def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str) -> ScoredBatch:
@@ -88,7 +88,9 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
             reward = reward[best]
         outcomes, gt = outcomes.take(best), gt.take(best)
         suited = [references.readers[entry] for entry in best]
-    if not judges_boxes(box_reward):
+    if hasattr(box_reward, "of_batch"):
+        reward = box_reward.of_batch(read)
+    elif hasattr(box_reward, "of_text"):
         reward = np.array(list(map(box_reward.of_text, read.texts, raws, row_names(read))), dtype=np.float64)
     return ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=suited)
 

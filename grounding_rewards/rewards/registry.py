@@ -29,6 +29,7 @@ _CONTROLS: dict[str, Factory] = {
     "format_only": controls.FormatOnlyReward,
     "constant": controls.ConstantReward,
     "random": controls.RandomReward,
+    "consensus": controls.ConsensusReward,
 }
 #: The rewards of the specification by name.
 SPECIFICATION_REWARDS = tuple(_SPECIFIED)
@@ -52,7 +53,7 @@ def list_rewards(*, published: bool = False) -> list[str]:
         >>> list_rewards()[:5]
         ['R1', 'R2', 'R3', 'R4', 'R5']
         >>> CONTROLS
-        ('pointing', 'format_only', 'constant', 'random')
+        ('pointing', 'format_only', 'constant', 'random', 'consensus')
         >>> list_rewards(published=True)[-3:]
         ['visual_rft', 'vision_reasoner', 'nemo_rl']
     """

@@ -220,5 +220,5 @@ def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
 
 @pytest.mark.parametrize("text", ['{"boxes": [[1, 2, 3, 4]], "boxes": []}', '[{"a": {"b": 1, "b": 1}}]'])
 def test_a_key_that_stands_twice_is_refused(text):
-    with pytest.raises(ValueError, match="the key '[a-z]*' twice in one object"):
+    with pytest.raises(ValueError, match=r"the key '[a-z]*' twice in one object"):
         parse_json(text)

@@ -86,6 +86,7 @@ COMPLETIONS: dict[str, str] = {
 REWARDS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ("R1", "R2", "R3", "R4", "R5", "soft_f1", "pointing", "format_only", "constant")},
     "random": ("random", {"seed": 1}),
+    "consensus": ("consensus", {}),
     "R1 tied": ("R1", {"ranking": "tied"}),
     "R1 101 points": ("R1", {"interpolation": "101"}),
     "R1 per label": ("R1", {"per_label": True, "label_matching": "synonyms"}),

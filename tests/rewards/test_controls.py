@@ -25,7 +25,7 @@ def earned(reward, texts, **columns):
 def test_controls_come_after_the_rewards():
     names = gr.list_rewards()
     assert names[:5] == list(SPECIFICATION_REWARDS)
-    assert names[-4:] == list(CONTROLS)
+    assert names[-5:] == list(CONTROLS)
     assert "soft_f1" not in CONTROLS
 
 
@@ -107,3 +107,25 @@ class TestLikeEveryReward:
     def test_a_parameter_that_means_nothing_is_refused(self, name):
         with pytest.raises(ValueError, match=re.escape(f"parameters for reward `{name}`, got 'beta'")):
             gr.get_reward(name, beta=2)
+
+
+@pytest.mark.parametrize(
+    ("texts", "names", "expected"),
+    [
+        # alike: 1 each, whatever the references are
+        ([BOX, BOX], "aa", [1, 1]),
+        # by hand: IoU 0.8, so soft F1 0.8
+        ([BOX, '[{"bbox_2d": [0, 0, 500, 400]}]'], "aa", [0.8, 0.8]),
+        # the mean over the others: an answer that agrees with one of two
+        ([BOX, BOX, "[]"], "aaa", [0.5, 0.5, 0]),
+        (["[]", "[]"], "aa", [1, 1]),
+        # a text that nobody can read agrees with nothing, and nothing with it
+        (["no idea", "no idea"], "aa", [0, 0]),
+        # answers to other images are no others; alone there is nothing to agree with
+        ([BOX, BOX, BOX], "aba", [1, 0, 1]),
+    ],
+)
+def test_consensus_is_agreement_within_the_row(texts, names, expected):
+    reward = gr.get_reward("consensus", box_format="qwen3-vl")
+    assert earned(reward, texts, id=list(names)) == pytest.approx(expected)
+    assert earned(reward, texts, id=list(names), boxes=[[[60, 60, 99, 99]]] * len(texts)) == pytest.approx(expected)
