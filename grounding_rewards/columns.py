@@ -47,6 +47,8 @@ SCORED_COLUMNS = (*BOX_COLUMNS, *SIZE_COLUMNS, "box_format", "prompt_opens_think
 
 # What JSON, pandas, R and people write where there is no name, in lower case.
 _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
+# No finding is this small in pixels, and in fractions of them, on an image with a side of more than that.
+_NORMALISED, _SMALL = 2.0, 16.0
 
 
 def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
@@ -143,12 +145,27 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
     """The reference boxes of n completions, with their labels where these play a part.
 
     Raises:
-        ValueError: a column is missing or has another length, or holds something that is not a valid box or label.
+        ValueError: a column is missing or has another length, or holds something that is not a valid box or label; or
+            all boxes look normalised.
 
     Example:
         >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
         array([1, 0])
     """
+    read = _read_references(columns, n, labelled)
+    flat = read.boxes.flat
+    # Coordinates of 0 to 1 would give 0 for every answer, and nobody would know why.
+    if len(flat) and flat.max() <= _NORMALISED and (flat % 1).any():
+        sides = known_sizes(columns, n)[:, :2]
+        if (sides > _SMALL).any():
+            raise ValueError(
+                f"Expected reference boxes in original pixels, got none beyond {flat.max():g}, such as "
+                f"{flat[0].tolist()}: they look normalised. Multiply them by width and height."
+            )
+    return read
+
+
+def _read_references(columns: Mapping[str, Any], n: int, labelled: bool) -> References:
     by_reader = column_of(columns, "reader_boxes", n)
     rows = column_of(columns, "boxes", n)
     if by_reader is None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from grounding_rewards.columns import read_references
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 
@@ -136,3 +137,16 @@ def test_a_format_of_the_dataset_without_labels_is_refused_for_the_reward_that_n
     columns = columns_of([REFERENCES[1]], box_format=["llava"])
     with pytest.raises(ValueError, match="Expected a box format with labels"):
         score_columns(made, TEXTS[:1], **columns)
+
+
+@pytest.mark.parametrize("column", ["boxes", "reader_boxes"])
+def test_boxes_as_shares_of_the_image_are_refused(column):
+    """Every answer would earn 0, a whole run long."""
+    box = [[0.1, 0.2, 0.3, 0.4]]
+    columns = {column: [box if column == "boxes" else [box], []][:1] * 2, "width": [1000, 1000], "height": [800, 800]}
+    with pytest.raises(ValueError, match=r"got none beyond 0.4, such as \[0.1, 0.2, 0.3, 0.4\]: they look normalised"):
+        read_references(columns, 2, labelled=False)
+    # A sound box beside it, sizes that nobody knows, and images of a few pixels are no such case.
+    read_references({"boxes": [box, [[10, 20, 300, 400]]], "width": [1000] * 2, "height": [800] * 2}, 2, labelled=False)
+    read_references({"boxes": [box]}, 1, labelled=False)
+    read_references({"boxes": [[[0, 0, 1, 1]]], "width": [1], "height": [1]}, 1, labelled=False)
