@@ -27,7 +27,7 @@ from grounding_rewards.commands.console import count_columns, late_progress, out
 if TYPE_CHECKING:
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import Plan, Run
-    from grounding_rewards.study.run import Outcome
+    from grounding_rewards.study.trainings import Ended
 
 EXAMPLES = """\
 examples:
@@ -71,7 +71,7 @@ def run(
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
-    from grounding_rewards.study.run import FAILED, run_study
+    from grounding_rewards.study.trainings import FAILED, make_runs
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
@@ -91,22 +91,27 @@ def run(
         _list(plan, runs, folder)
         return 0
     with _progress(len(runs)) as (begin, end):
-        outcomes = run_study(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
-    _sum_up(outcomes)
-    if any(outcome.state == FAILED for outcome in outcomes):
+        ended = make_runs(plan, folder, runs, jobs=jobs, on_begin=begin, on_end=end)
+    _sum_up(ended)
+    if any(one.state == FAILED for one in ended):
         return 1
     # Jobs of an array and chosen arms are parts of a study; the whole is reported.
-    if index is None and all(folder.result(one).is_file() for one in plan.runs):
+    if index is None and all(folder.result(one.name).is_file() for one in plan.runs):
         _report(out, report)
     return 0
 
 
 def _report(study: Path, out: Path) -> None:
-    from grounding_rewards.study.report import print_report, write_report
+    from rich.text import Text
+
+    from grounding_rewards.study.report import arms_tables, sentences, write_report
 
     with step_status("reading the study") as on_progress:
         found = write_report(study, out, on_progress=on_progress)
-    print_report(found, output_console(140))
+    for table in arms_tables(found):
+        output_console(140).print(table.rich(small=False))
+    for sentence in sentences(found):
+        output_console(140).print(Text(sentence))
     say(f"the report is in {out}")
 
 
@@ -125,7 +130,7 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.report.tables import plain_table
     from grounding_rewards.study.report import reward_text
-    from grounding_rewards.study.run import estimate
+    from grounding_rewards.study.trainings import estimated_cost
 
     table = plain_table(
         *("", "run", "role", "reward", "steps", "state"),
@@ -133,28 +138,28 @@ def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
         words=(1, 2, 3, 5),
     )
     for number, one in enumerate(runs):
-        state = "finished" if folder.result(one).is_file() else "to be made"
+        state = "finished" if folder.result(one.name).is_file() else "to be made"
         table.add_row(str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state)
     output_console(140).print(table)
-    say(estimate(runs, folder))
+    say(estimated_cost(runs, folder))
 
 
-def _sum_up(outcomes: Sequence[Outcome]) -> None:
-    from grounding_rewards.study.run import ELSEWHERE, FAILED, FINISHED, KNOWN
+def _sum_up(ended: Sequence[Ended]) -> None:
+    from grounding_rewards.study.trainings import ELSEWHERE, FAILED, FINISHED, KNOWN
 
-    counts = {state: sum(one.state == state for one in outcomes) for state in (FINISHED, KNOWN, ELSEWHERE, FAILED)}
+    counts = {state: sum(one.state == state for one in ended) for state in (FINISHED, KNOWN, ELSEWHERE, FAILED)}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    say(f"{len(outcomes)} runs: {said or 'none'}")
-    for why in dict.fromkeys(one.why for one in outcomes if one.state == FAILED):
+    say(f"{len(ended)} runs: {said or 'none'}")
+    for why in dict.fromkeys(one.why for one in ended if one.state == FAILED):
         # Runs whose start failed have failed for one reason.
-        names = ", ".join(one.name for one in outcomes if one.why == why)
+        names = ", ".join(one.name for one in ended if one.why == why)
         say(f"failed: {names}: {why}", error=True)
     if counts[ELSEWHERE]:
         say("Runs at work elsewhere belong to another process of this study; give the command again when it is done.")
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Outcome], None]]]:
+def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Ended], None]]]:
     """A bar over runs with the names of those at work; in a log, a line for each that is done."""
     working: list[str] = []
     with late_progress(*count_columns(), patience=0.0) as (bar, show):
@@ -164,14 +169,14 @@ def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Out
             working.append(name)
             describe()
 
-        def end(outcome: Outcome) -> None:
-            if outcome.name in working:
-                working.remove(outcome.name)
+        def end(one: Ended) -> None:
+            if one.name in working:
+                working.remove(one.name)
             # A start is no run.
-            bar.advance(task, 0 if outcome.name.startswith("start ") else 1)
-            if outcome.seconds:
+            bar.advance(task, 0 if one.name.startswith("start ") else 1)
+            if one.seconds:
                 done = f"{bar.tasks[task].completed:.0f} of {total}"
-                line = f"{outcome.name}: {outcome.state} in {outcome.seconds:.0f} s ({done})"
+                line = f"{one.name}: {one.state} in {one.seconds:.0f} s ({done})"
                 bar.console.print(printable(line), markup=False, highlight=False)
             describe()
 

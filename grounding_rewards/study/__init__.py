@@ -1,1 +1,36 @@
-"""A study: rewards × seeds from the same start, each run measured on images never trained on."""
+"""Rewards × initial checkpoints × seeds → one report; :func:`run` makes and reports a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grounding_rewards.study.findings import StudyResult
+
+
+def run(
+    plan: str | Path | Mapping[str, Any], *, out: str | Path, dataset: str | None = None, jobs: int = 1
+) -> StudyResult:
+    """Make all runs of a study that are missing, write its report into `report/` of ``out``, and give what was found.
+
+    Args:
+        plan: path of the YAML of the study, or its content; docs/run_a_study.md has the keys.
+        out: folder of the study; one that was begun goes on where it was stopped.
+        dataset: images, instead of those that the plan names at its top.
+        jobs: runs at the same time.
+
+    Raises:
+        ValueError: the plan is wrong, the folder holds another study, or runs failed; says which and why.
+    """
+    from grounding_rewards.study.folder import Folder
+    from grounding_rewards.study.plan import read_plan
+    from grounding_rewards.study.report import write_report
+    from grounding_rewards.study.trainings import FAILED, make_runs
+
+    made, folder = read_plan(plan, dataset=dataset), Folder(out)
+    ended = make_runs(made, folder, made.runs, jobs=jobs)
+    if failed := [f"{one.name}: {one.why}" for one in ended if one.state == FAILED]:
+        raise ValueError(f"Expected every run to finish, got {len(failed)} that failed. {failed[0]}")
+    return write_report(folder.root, folder.root / "report")

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.comparison import holm
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
-from grounding_rewards.metrics.intervals import sum_by_group
-from grounding_rewards.study.results import CONTROL, ArmKey, Checkpoint, Primary, Study, StudyRun
-from grounding_rewards.study.rulers import RULERS, read_model, ruler_of
+from grounding_rewards.metrics.estimates import Estimate, finite_or_none
+from grounding_rewards.metrics.intervals import group_numbers, ratios, sum_by_group
+from grounding_rewards.study.folder import CONTROL, Answers, ArmKey, Measure, Study, StudyRun
+from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from grounding_rewards.study.statistics import (
     RESAMPLES,
     Difference,
@@ -31,9 +33,8 @@ if TYPE_CHECKING:
 NO_SPREAD = "frac_reward_zero_std"
 #: What an arm is held against.
 REFERENCE, START = "reference", "start"
-# By set and ruler the metric of every run on every draw of patients, ``(draws + 1, runs)``.
-_Tables = Mapping[str, Mapping[str, Array]]
-_Differences = Mapping[str, Mapping[str, Difference]]
+# Every ruler on every set, of several models on every draw of patients, ``(draws + 1, models)``.
+_Tables = Mapping[Measure, Array]
 
 
 @dataclass(frozen=True)
@@ -45,9 +46,8 @@ class ArmFound:
         is_control: whether nobody expects it to teach.
         reward: of the runs; None of supervised ones.
         seeds: numbers of its runs.
-        runs: the first primary metric of each.
-        metrics: by set and ruler the mean over runs.
-        against: by :data:`REFERENCE` (not the reference itself) and :data:`START`, set and ruler.
+        metrics: by ruler and set the mean over runs.
+        against: by :data:`REFERENCE` (not the reference itself) and :data:`START`, ruler and set.
         holm: likewise, by primary metric: p, adjusted for all arms and primary metrics.
         curves: over steps, mean, lowest and highest seed: `learning`, of the first primary metric at the checkpoints,
             and :data:`NO_SPREAD` where the log has it.
@@ -58,37 +58,39 @@ class ArmFound:
     is_control: bool
     reward: Mapping[str, Any] | None
     seeds: tuple[int, ...]
-    runs: Array
-    metrics: Mapping[str, Mapping[str, Estimate]]
-    against: Mapping[str, _Differences]
-    holm: Mapping[str, Mapping[Primary, float]]
+    metrics: Mapping[Measure, Estimate]
+    against: Mapping[str, Mapping[Measure, Difference]]
+    holm: Mapping[str, Mapping[Measure, float]]
     curves: Mapping[str, Curve]
     compute: Mapping[str, float]
 
-    def difference(self, primary: Primary, against: str) -> Difference | None:
-        """By a primary metric; None for the reference against itself."""
-        return self.against[against][primary.on][primary.metric] if against in self.against else None
+    def difference(self, measure: Measure, against: str) -> Difference | None:
+        """None for the reference against itself."""
+        return self.against[against][measure] if against in self.against else None
 
 
 @dataclass(frozen=True)
-class Findings:
+class StudyResult:
     """What a study found.
 
     Attributes:
         study: its files.
         arms: every arm with at least two runs, start by start, controls last.
-        starts: by start, set and ruler the metric of the start, the mean where each seed has its own.
-        family: number of comparisons with a reference, for which p is adjusted.
+        starts: by start, ruler and set the metric of the start, the mean where each seed has its own.
         patients: by set how many there are.
         resamples: draws of patients.
     """
 
     study: Study
     arms: tuple[ArmFound, ...]
-    starts: Mapping[str, Mapping[str, Mapping[str, Estimate]]]
-    family: int
+    starts: Mapping[str, Mapping[Measure, Estimate]]
     patients: Mapping[str, int]
     resamples: int
+
+    @property
+    def family(self) -> int:
+        """Number of comparisons with a reference, for which p is adjusted."""
+        return sum(len(arm.holm.get(REFERENCE, ())) for arm in self.arms)
 
     def of_start(self, start: str) -> list[ArmFound]:
         """The arms from one kind of start."""
@@ -101,18 +103,18 @@ class Findings:
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each model, set and ruler: the mean over runs, and the differences with their intervals.
 
-        The row of a start has no `arm`. p is not adjusted here.
+        The row of a start has no `arm`; `holm` is p after the adjustment, of the primary metrics alone.
         """
-        for start, tables in self.starts.items():
-            for on, key in ((on, key) for on in self.study.sets for key in RULERS):
-                at = {"start": start, "set": on, "metric": key}
-                yield {**at, "arm": None, **tables[on][key]._asdict()}
+        for start, metrics in self.starts.items():
+            for measure, of_start in metrics.items():
+                at = {"start": start, "set": measure.on, "metric": measure.metric}
+                yield {**at, "arm": None, **of_start._asdict()}
                 for arm in self.of_start(start):
-                    row: dict[str, Any] = {**at, "arm": arm.key.arm, **arm.metrics[on][key]._asdict()}
+                    row: dict[str, Any] = {**at, "arm": arm.key.arm, **arm.metrics[measure]._asdict()}
                     for against in (REFERENCE, START):
-                        one = arm.difference(Primary(key, on), against)
-                        for name in ("value", "low", "high", "p"):
-                            row[f"against_{against}_{name}"] = None if one is None else getattr(one, name)
+                        one = arm.difference(measure, against)
+                        row |= {f"against_{against}_{name}": getattr(one, name, None) for name in _OF_DIFFERENCE}
+                        row[f"against_{against}_holm"] = arm.holm.get(against, {}).get(measure)
                     yield row
 
     def to_dataframe(self) -> pandas.DataFrame:
@@ -123,36 +125,33 @@ class Findings:
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers as plain values; null where there is nothing to measure."""
-        declared = self.study.declared
+        plain = [
+            {name: finite_or_none(value) if isinstance(value, float) else value for name, value in row.items()}
+            for row in self.rows()
+        ]
         return {
             "study": self.study.name,
-            "declared": {
-                "primary": [one._asdict() for one in declared.primary],
-                "reference": declared.reference,
-                "equivalence": declared.equivalence,
-            },
+            "primary": [one._asdict() for one in self.study.primary],
+            "reference": self.study.reference,
+            "equivalence": self.study.equivalence,
             "family": self.family,
             "patients": dict(self.patients),
             "resamples": self.resamples,
-            "starts": {start: _plain(tables) for start, tables in self.starts.items()},
             "arms": [
                 {
                     **arm.key._asdict(),
                     "control": arm.is_control,
                     "reward": arm.reward,
                     "seeds": list(arm.seeds),
-                    "runs": list(map(finite_or_none, arm.runs)),
-                    "metrics": _plain(arm.metrics),
-                    **{f"against_{name}": _plain(table) for name, table in arm.against.items()},
-                    "holm": {
-                        name: [{**one._asdict(), "p": finite_or_none(p)} for one, p in of.items()]
-                        for name, of in arm.holm.items()
-                    },
                     "compute": dict(arm.compute),
                 }
                 for arm in self.arms
             ],
+            "rows": plain,
         }
+
+
+_OF_DIFFERENCE = ("value", "low", "high", "p")
 
 
 def find(
@@ -161,11 +160,11 @@ def find(
     resamples: int = RESAMPLES,
     seed: int = 0,
     on_progress: Callable[[str], None] = lambda what: None,
-) -> Findings:
+) -> StudyResult:
     """Measure every model of a study by every ruler, and compare arms.
 
     Args:
-        study: of :func:`grounding_rewards.study.results.read_study`.
+        study: of :func:`grounding_rewards.study.folder.read_study`.
         resamples: draws of patients.
         seed: of all draws.
         on_progress: called with the name of each arm before it is measured.
@@ -173,150 +172,109 @@ def find(
     Raises:
         ValueError: a declared metric is no ruler, or images lack what metrics are made of.
     """
-    declared = study.declared
-    for one in declared.primary:
-        ruler_of(one.metric)
-    first = next(iter(next(iter(study.starts.values())).values()))
-    groups = {name: read_model(study.sets[name], first.answers[name], study.box_format).patients for name in study.sets}
-    patients = {name: int(one.max(initial=-1)) + 1 for name, one in groups.items()}
-    weights = {name: patient_weights(n, resamples=resamples, seed=seed) for name, n in patients.items()}
+    for one in study.primary:
+        check_word("the primary metric", one.metric, RULERS)
+    leading = study.primary[0]
 
-    def measure(models: Sequence[Checkpoint]) -> _Tables:
+    def read(model: Answers, on: str) -> list[AnsweredImage]:
+        return read_model(study.sets[on], model[on], study.box_format)
+
+    first = next(iter(next(iter(study.starts.values())).values()))
+    groups = {on: group_numbers(patients_of(read(first, on)), len(rows)) for on, rows in study.sets.items()}
+    patients = {on: int(one.max(initial=-1)) + 1 for on, one in groups.items()}
+    weights = {on: patient_weights(n, resamples=resamples, seed=seed) for on, n in patients.items()}
+
+    def measure(models: Sequence[Answers]) -> _Tables:
         """The models, all on the same draws of patients."""
         tables = {}
-        for name, rows in study.sets.items():
-            read = [read_model(rows, model.answers[name], study.box_format) for model in models]
-            tables[name] = {
-                key: np.column_stack(
-                    [
-                        ruler.combine(weights[name] @ sum_by_group(ruler.parts(one), groups[name].tolist()))
-                        for one in read
-                    ]
-                )
-                for key, ruler in RULERS.items()
-            }
+        for on in study.sets:
+            several = [ruler_sums(read(model, on)) for model in models]
+            for key in several[0]:
+                by_patient = [sum_by_group(sums[key], groups[on].tolist()) for sums in several]
+                tables[Measure(key, on)] = np.column_stack([ratios(weights[on] @ sums) for sums in by_patient])
         return tables
 
-    def compare(own: ArmKey, other: _Tables, of: Sequence[Any]) -> _Differences:
+    def compare(own: ArmKey, other: _Tables, of: Sequence[str]) -> dict[Measure, Difference]:
         """An arm with other models; in pairs from the same checkpoint where each seed has its own."""
         mine = [run.start for run in study.arms[own]]
         columns = [of.index(start) for start in mine if start in of]
-        pairs = len(study.starts[own.start]) > 1 and len(columns) == len(mine)
-        return {
-            name: {
-                key: paired_difference(table, other[name][key][:, columns], patients=patients[name])
-                if pairs
-                else difference(table, other[name][key], patients=patients[name])
-                for key, table in rulers.items()
+        if len(study.starts[own.start]) > 1 and len(columns) == len(mine):
+            return {
+                at: paired_difference(table, other[at][:, columns], patients=patients[at.on])
+                for at, table in tables[own].items()
             }
-            for name, rulers in tables[own].items()
-        }
+        return {at: difference(table, other[at], patients=patients[at.on]) for at, table in tables[own].items()}
 
-    def means(own: _Tables) -> dict[str, dict[str, Estimate]]:
-        return {
-            name: {key: mean_of_runs(table, patients=patients[name]) for key, table in rulers.items()}
-            for name, rulers in own.items()
-        }
+    def means(own: _Tables) -> dict[Measure, Estimate]:
+        return {at: mean_of_runs(table, patients=patients[at.on]) for at, table in own.items()}
 
     of_starts: dict[str, _Tables] = {}
-    for start, checkpoints in study.starts.items():
+    for start, models in study.starts.items():
         on_progress(f"start {start}")
-        of_starts[start] = measure(list(checkpoints.values()))
+        of_starts[start] = measure(list(models.values()))
     tables: dict[ArmKey, _Tables] = {}
     for key, runs in study.arms.items():
         on_progress(f"{key.start}, {key.arm}")
-        tables[key] = measure([run.checkpoints[-1] for run in runs])
-    against: dict[ArmKey, dict[str, _Differences]] = {}
+        tables[key] = measure([_last(run) for run in runs])
+    against: dict[ArmKey, dict[str, dict[Measure, Difference]]] = {}
     for key in tables:
         against[key] = {START: compare(key, of_starts[key.start], list(study.starts[key.start]))}
-        if key.arm != declared.reference:
-            other = ArmKey(key.start, declared.reference)
+        if key.arm != study.reference:
+            other = ArmKey(key.start, study.reference)
             against[key][REFERENCE] = compare(key, tables[other], [run.start for run in study.arms[other]])
-    adjusted = {name: _adjusted(against, name, declared.primary) for name in (REFERENCE, START)}
-    leading = declared.primary[0]
+    adjusted: dict[ArmKey, dict[str, dict[Measure, float]]] = {
+        key: {name: {} for name in against[key]} for key in against
+    }
+    for name in (REFERENCE, START):
+        places = [(key, at) for key in against if name in against[key] for at in study.primary]
+        for (key, at), p in zip(places, holm([against[key][name][at].p for key, at in places]), strict=True):
+            adjusted[key][name][at] = p
 
-    def learning(runs: Sequence[StudyRun], start: str, at_end: Array) -> Curve:
-        """The first primary metric at the checkpoints."""
-        steps = [one.step for one in runs[0].checkpoints]
-        values = [of_starts[start][leading.on][leading.metric][0].tolist()]
-        for k, _ in enumerate(steps[:-1]):
-            texts = [run.checkpoints[k].answers[leading.on] for run in runs if len(run.checkpoints) == len(steps)]
-            read = [read_model(study.sets[leading.on], one, study.box_format) for one in texts]
-            values.append([ruler_of(leading.metric).value(one) for one in read])
-        return _over_seeds([0, *steps], [*values, at_end.tolist()])
+    def curves(key: ArmKey, runs: Sequence[StudyRun]) -> dict[str, Curve]:
+        """The first primary metric at the checkpoints, and groups without spread."""
+        learning: dict[float, list[float]] = {0.0: of_starts[key.start][leading][0].tolist()}
+        for run in runs:
+            for step, answers in list(run.checkpoints.items())[:-1]:
+                sums = ruler_sums(read(answers, leading.on))[leading.metric]
+                learning.setdefault(step, []).append(ratios(sums.sum(axis=0)))
+        learning[max(runs[0].checkpoints)] = tables[key][leading][0].tolist()
+        logged: dict[float, list[float]] = {}
+        for run in runs:
+            for at, value in zip(run.curve["step"], run.curve.get(NO_SPREAD, ()), strict=False):
+                if at is not None and value is not None:
+                    logged.setdefault(at, []).append(value)
+        return {name: _over_seeds(of) for name, of in (("learning", learning), (NO_SPREAD, logged)) if of}
 
-    arms = []
-    for key, runs in study.arms.items():
-        own = tables[key][leading.on][leading.metric][0]
-        spread = _logged(runs, NO_SPREAD)
-        arms.append(
-            ArmFound(
-                key=key,
-                is_control=study.role(key) == CONTROL,
-                reward=runs[0].reward,
-                seeds=tuple(run.seed for run in runs),
-                runs=own,
-                metrics=means(tables[key]),
-                against=against[key],
-                holm={name: adjusted[name][key] for name in against[key]},
-                curves={
-                    "learning": learning(runs, key.start, own),
-                    **({} if spread is None else {NO_SPREAD: spread}),
-                },
-                compute=_compute(runs),
-            )
+    arms = [
+        ArmFound(
+            key=key,
+            is_control=runs[0].role == CONTROL,
+            reward=runs[0].reward,
+            seeds=tuple(run.seed for run in runs),
+            metrics=means(tables[key]),
+            against=against[key],
+            holm=adjusted[key],
+            curves=curves(key, runs),
+            compute={name: float(np.mean([run.compute[name] for run in runs])) for name in runs[0].compute},
         )
+        for key, runs in study.arms.items()
+    ]
     order = list(study.starts)
-    arms.sort(key=lambda arm: (order.index(arm.key.start), arm.is_control))
-    return Findings(
+    return StudyResult(
         study=study,
-        arms=tuple(arms),
+        arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
         starts={start: means(one) for start, one in of_starts.items()},
-        family=sum(map(len, adjusted[REFERENCE].values())),
         patients=patients,
         resamples=resamples,
     )
 
 
-def _adjusted(
-    against: Mapping[ArmKey, Mapping[str, _Differences]], name: str, primary: Sequence[Primary]
-) -> dict[ArmKey, dict[Primary, float]]:
-    """p of every arm and primary metric, after Holm over all of them."""
-    places = [(key, one) for key, tables in against.items() if name in tables for one in primary]
-    found = holm([against[key][name][one.on][one.metric].p for key, one in places])
-    made: dict[ArmKey, dict[Primary, float]] = {}
-    for (key, one), p in zip(places, found, strict=True):
-        made.setdefault(key, {})[one] = p
-    return made
+def _last(run: StudyRun) -> Answers:
+    return run.checkpoints[max(run.checkpoints)]
 
 
-def _over_seeds(steps: Sequence[float], rows: Sequence[Sequence[float]]) -> Curve:
-    of = [np.array([np.nan if not row else edge(row) for row in rows]) for edge in (np.mean, np.min, np.max)]
+def _over_seeds(values: Mapping[float, Sequence[float]]) -> Curve:
+    """A curve of the mean, between the lowest and the highest seed."""
+    steps = sorted(values)
+    of = [np.array([edge(values[step]) for step in steps]) for edge in (np.mean, np.min, np.max)]
     return Curve("", np.array(steps, dtype=np.float64), *of)
-
-
-def _logged(runs: Sequence[StudyRun], name: str) -> Curve | None:
-    """A curve of the log where the runs have it."""
-    by_step: dict[float, list[float]] = {}
-    for run in runs:
-        for step, value in zip(run.curve.get("step", ()), run.curve.get(name, ()), strict=False):
-            if value is not None:
-                by_step.setdefault(float(step or 0), []).append(float(value))
-    steps = sorted(by_step)
-    return _over_seeds(steps, [by_step[step] for step in steps]) if steps else None
-
-
-def _compute(runs: Sequence[StudyRun]) -> dict[str, float]:
-    names = dict.fromkeys(name for run in runs for name in run.compute)
-    return {name: float(np.mean([run.compute.get(name, 0) or 0 for run in runs])) for name in names}
-
-
-def _plain(table: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Estimates, and differences with their p."""
-    return {
-        on: {
-            key: {**estimate_as_json(one[:3]), **({"p": finite_or_none(one.p)} if isinstance(one, Difference) else {})}
-            for key, one in metrics.items()
-        }
-        for on, metrics in table.items()
-    }

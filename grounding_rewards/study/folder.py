@@ -1,189 +1,246 @@
-"""The folder of a study: what is where, whose it is, and who is at work on a run.
+"""The folder of a study: what is where, and all of it read again, on any machine, without a training.
 
 study.yaml                      the plan as it was resolved, with a fingerprint per run
-images.json                      references of the sets that every model is measured on
-starts/<start>.json             answers of the start on all sets
+images.json                     references of the sets that every model is measured on
+starts/<start>.json             answers of an initial checkpoint on all sets
 results/<start>--<arm>--seed<k>.json   what a run did and answered
-runs/, made/, logs/             trainings, starts that were made, and what the programs printed; not needed afterwards
+runs/, made/, logs/, locks/     trainings, checkpoints that were taught, what programs printed; not needed afterwards
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import yaml
-
-from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
-from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.logs.run_log import CHECKPOINT
-from grounding_rewards.study.plan import Plan, Run, Start, fingerprint, settings_of
-from grounding_rewards.study.results import SCHEMA
+
+#: Of the files in `results/`.
+SCHEMA = 1
+#: Seeds of an arm at least: the spread between runs cannot be seen in one.
+FEWEST_SEEDS = 2
+
+ARM, CONTROL = "arm", "control"
+
+#: What a model answered: by set a text for each image, in the order of the set's images.
+Answers = Mapping[str, Sequence[str]]
 
 
 class Folder:
     """Paths in the folder of a study."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.plan, self.images = root / "study.yaml", root / "images.json"
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+        self.plan, self.images = self.root / "study.yaml", self.root / "images.json"
 
-    def result(self, run: Run) -> Path:
+    def result(self, run: str) -> Path:
         """What a run did and answered."""
-        return self.root / "results" / f"{run.name}.json"
+        return self.root / "results" / f"{run}.json"
 
     def answers_of_start(self, start: str) -> Path:
-        """What a start answered."""
+        """What an initial checkpoint answered."""
         return self.root / "starts" / f"{start}.json"
 
-    def training(self, run: Run) -> Path:
+    def training(self, run: str) -> Path:
         """The training of a run, which is removed when it is measured."""
-        return self.root / "runs" / run.name
+        return self.root / "runs" / run
 
     def made(self, start: str) -> Path:
-        """The training that made a start."""
+        """The training that made an initial checkpoint."""
         return self.root / "made" / start
 
     def log(self, name: str) -> Path:
         """What the programs of a run printed."""
         return self.root / "logs" / f"{name}.log"
 
-    def weights(self, start: Start) -> str:
-        """What runs give as model_name_or_path."""
-        return str(self.made(start.name) / CHECKPOINT) if start.sft is not None else find_shipped(start.model)
+    def lock(self, name: str) -> Path:
+        """Held while a run or an initial checkpoint is at work."""
+        return self.root / "locks" / name
 
 
-def fingerprint_of_start(start: Start) -> str:
-    """A digest of the weights that are given, or of the recipe that makes them; of a name on the hub, the name."""
-    from grounding_rewards.models.place import digest_of_weights
+class ArmKey(NamedTuple):
+    """An arm from one kind of start."""
 
-    place = find_shipped(start.model)
-    weights = digest_of_weights(place) if Path(place).is_dir() else start.model
-    return fingerprint(weights, None if start.sft is None else settings_of(start.sft))
+    start: str
+    arm: str
 
 
-def fingerprint_of_run(plan: Plan, run: Run) -> str:
-    """A digest of all that the result of a run depends on: its settings, its start and the sets.
+class Measure(NamedTuple):
+    """A metric, one of :data:`grounding_rewards.study.rulers.RULERS`, on a set of images."""
 
-    Neither other runs nor the metrics enter it, so that arms and seeds can be added.
+    metric: str
+    on: str
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One training.
+
+    Attributes:
+        arm: which, from which kind of start.
+        start: the checkpoint that it began from.
+        seed: of it.
+        role: :data:`ARM` or :data:`CONTROL`.
+        reward: name, kwargs and weights of the reward; None for a supervised run.
+        box_format: in which the model writes boxes; None where the images say.
+        compute: what it cost: seconds, steps, completions, tokens.
+        curve: metrics of the training log by name, with `step`.
+        checkpoints: answers by step; the last is the trained model.
     """
-    sets = [vars(one) for one in plan.sets]
-    return fingerprint(run.kind, settings_of(run.config), fingerprint_of_start(plan.starts[run.start]), sets)
+
+    arm: ArmKey
+    start: str
+    seed: int
+    role: str
+    reward: Mapping[str, Any] | None
+    box_format: Any
+    compute: Mapping[str, float]
+    curve: Mapping[str, Sequence[float | None]]
+    checkpoints: Mapping[int, Answers]
 
 
-def claim(folder: Folder, plan: Plan) -> None:
-    """Write the plan into the folder, or refuse a folder that another study has begun.
+@dataclass(frozen=True)
+class Study:
+    """A study with all that its runs left.
 
-    Arms, starts and seeds may be added to a study that has begun.
-
-    Raises:
-        ValueError: the folder holds results that are not this plan's; says which, and what differs.
+    Attributes:
+        name: of the study.
+        primary: the metrics that decide, declared before the first run, as the next two.
+        reference: the arm that the others are compared with, from each kind of start.
+        equivalence: differences up to this matter to nobody.
+        sets: by name the images, a row each, as rewards take them.
+        starts: by kind and name what each initial checkpoint answered; several of a kind where each seed has its own.
+        arms: with their runs by seed, in the order of the plan; those of at least two runs.
+        missing: what was planned and has no result: runs, and arms of a single run.
     """
-    resolved = _resolved(plan)
-    if folder.plan.is_file():
-        _compare(folder, read_yaml(folder.plan), resolved)
-    elif (folder.root / "results").is_dir() and any((folder.root / "results").iterdir()):
-        raise ValueError(
-            f"Expected study.yaml beside the results in {str(folder.root)!r}, got none. Give another folder with --out."
-        )
-    write_whole(folder.plan, yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True))
+
+    name: str
+    primary: tuple[Measure, ...]
+    reference: str
+    equivalence: float
+    sets: Mapping[str, tuple[Mapping[str, Any], ...]]
+    starts: Mapping[str, Mapping[str, Answers]]
+    arms: Mapping[ArmKey, tuple[StudyRun, ...]]
+    missing: tuple[str, ...]
+
+    @property
+    def box_format(self) -> Any:
+        """In which all models write boxes."""
+        return next(iter(self.arms.values()))[0].box_format
 
 
-@contextmanager
-def at_work(file: Path, *, wait: bool = False) -> Iterator[Any]:
-    """Hold the lock of a run or start: two studies of one folder, such as jobs of an array, share the work.
-
-    Programs that inherit the file hold it on, should this process be killed before them.
+def read_study(root: str | Path) -> Study:
+    """Read and check the folder of a study.
 
     Args:
-        file: that is locked; it stays.
-        wait: until another process lets go of it, instead of giving None at once.
+        root: the folder, with `study.yaml`, `images.json`, `starts/` and `results/`.
 
-    Returns:
-        The open file, None where another process is at work.
+    Raises:
+        ValueError: a file is missing or of another study, answers do not fit the images, the declared metric's set or
+            reference is not there, or no arm has two seeds; names the file and says what to do.
+
+    Example:
+        >>> read_study("runs/nowhere")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: Expected the folder of a study, with study.yaml, got 'runs/nowhere'...
     """
-    import fcntl
-
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield None
-            return
-        yield lock
-
-
-def _resolved(plan: Plan) -> dict[str, Any]:
-    arms: dict[str, Any] = {}
-    for run in plan.runs:
-        arm = arms.setdefault(f"{run.start}--{run.arm}", {"arm": run.arm, "start": run.start, "role": run.role})
-        arm |= {"kind": run.kind, "reward": run.reward}
-        arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
-    content = {
-        "schema": SCHEMA,
-        "name": plan.name,
-        "declared": plan.declared,
-        "checkpoints": plan.checkpoints,
-        "sets": {one.name: {key: value for key, value in vars(one).items() if key != "name"} for one in plan.sets},
-        "starts": {
-            one.name: {
-                "model": one.model,
-                "sft": one.sft,
-                "kind": one.kind,
-                "fingerprint": fingerprint_of_start(one),
-            }
-            for one in plan.starts.values()
-        },
-        "arms": list(arms.values()),
-        "runs": {run.name: fingerprint_of_run(plan, run) for run in plan.runs},
-    }
-    # As YAML will give it back.
-    return json.loads(json.dumps(content))
-
-
-def _compare(folder: Folder, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    finished = [name for name in before.get("runs", {}) if (folder.root / "results" / f"{name}.json").is_file()]
-    here = repr(str(folder.root))
-    if before.get("name") != now["name"]:
+    folder = Folder(root)
+    if not folder.plan.is_file():
         raise ValueError(
-            f"Expected the study {before.get('name')!r}, which the folder {here} holds, got {now['name']!r}. "
-            "Give another folder with --out."
+            f"Expected the folder of a study, with study.yaml, got {str(root)!r} without it. "
+            "Make it with `grounding-rewards study PLAN.yaml`."
         )
-    if not finished:
-        return
-    for key, what, why in (
-        ("declared", "primary metrics and reference", "they were declared before the runs"),
-        ("sets", "sets", "models were measured on them"),
-    ):
-        if before.get(key) != now[key]:
+    plan = read_yaml(folder.plan)
+    declared = plan["declared"]
+    # A study of one metric, as earlier releases wrote it.
+    of = declared["primary"] if isinstance(declared["primary"], list) else [declared["primary"]]
+    primary = tuple(Measure(one["metric"], one["set"]) for one in of)
+    sets = {
+        name: tuple({**row, "patient_id": row.get("patient_id", row.get("patient"))} for row in rows)
+        for name, rows in _json(folder.images)["sets"].items()
+    }
+    for one in primary:
+        if one.on not in sets:
             raise ValueError(
-                f"Expected the {what} of the study in {here}, {before.get(key)}, got {now[key]}: {why}. "
-                "Give the same again, or another folder with --out."
+                f"Expected the images of the declared set {one.on!r} in {str(folder.images)!r}, got "
+                f"{', '.join(sets) or 'no set'}. Let the study measure its starts again."
             )
-    for name in finished:
-        if name not in now["runs"]:
+    kinds = {name: start.get("kind", name) for name, start in plan["starts"].items()}
+    by_arm: dict[ArmKey, list[StudyRun]] = {ArmKey(kinds[one["start"]], one["arm"]): [] for one in plan["arms"]}
+    paths = sorted(folder.result("").parent.glob("*.json"))
+    for path in paths:
+        run = _run(path, sets, plan["name"], kinds)
+        by_arm.setdefault(run.arm, []).append(run)
+    arms = {
+        key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in by_arm.items() if len(runs) >= FEWEST_SEEDS
+    }
+    for kind in {key.start for key in arms} or {"every start"}:
+        if ArmKey(kind, declared["reference"]) not in arms:
             raise ValueError(
-                f"Expected every run that the folder {here} holds in the YAML too, got none called {name}. Its result "
-                "would be left out unseen: add the arm or seed again, or give another folder with --out."
+                f"Expected {FEWEST_SEEDS} finished runs of the reference arm {declared['reference']!r} from {kind} in "
+                f"{str(root)!r}, got fewer. Finish them: the other arms are compared with it, and the spread between "
+                "runs cannot be seen in one."
             )
-        if now["runs"][name] != before["runs"][name]:
+    starts: dict[str, dict[str, Answers]] = {}
+    for run in (run for runs in arms.values() for run in runs):
+        of_kind = starts.setdefault(run.arm.start, {})
+        if run.start not in of_kind:
+            path = folder.answers_of_start(run.start)
+            of_kind[run.start] = _answers(_json(path), sets, path)
+    there = {path.stem for path in paths}
+    return Study(
+        name=plan["name"],
+        primary=primary,
+        reference=declared["reference"],
+        equivalence=declared.get("equivalence", 0.02),
+        sets=sets,
+        starts=starts,
+        arms=arms,
+        missing=(
+            *(name for name in plan["runs"] if name not in there),
+            *(f"enough runs of {key.arm} from {key.start}" for key in by_arm if key not in arms),
+        ),
+    )
+
+
+def _run(path: Path, sets: Mapping[str, Sequence[Any]], study: str, kinds: Mapping[str, str]) -> StudyRun:
+    content = _json(path)
+    if (content.get("schema"), content.get("study")) != (SCHEMA, study):
+        raise ValueError(
+            f"Expected a result of the study {study!r} with schema {SCHEMA} in {str(path)!r}, got one of "
+            f"{content.get('study')!r} with schema {content.get('schema')!r}. Move it away, and run the study again."
+        )
+    return StudyRun(
+        arm=ArmKey(kinds[content["start"]], content["arm"]),
+        start=content["start"],
+        seed=content["seed"],
+        role=content["role"],
+        reward=content["reward"],
+        box_format=content["box_format"],
+        compute=content["compute"],
+        curve=content["curve"],
+        checkpoints={one["step"]: _answers(one, sets, path) for one in content["checkpoints"]},
+    )
+
+
+def _answers(content: Mapping[str, Any], sets: Mapping[str, Sequence[Any]], path: Path) -> Answers:
+    answers = {name: one["answers"] for name, one in content["sets"].items()}
+    for name, images in sets.items():
+        if len(answers.get(name, ())) != len(images):
             raise ValueError(
-                f"Expected the settings that {name} in {here} was made with, got {_difference(name, before, now)}. "
-                "Give the same again, call the changed arm by another name, or give another folder with --out."
+                f"Expected {len(images)} answers for the set {name!r} in {str(path)!r}, got "
+                f"{len(answers.get(name, ()))}. It is of other images: remove it and run the study again."
             )
+    return answers
 
 
-def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    start, arm, _ = name.split("--")
-
-    def settings(content: Mapping[str, Any]) -> dict[str, Any]:
-        return next(one["settings"] for one in content["arms"] if (one["start"], one["arm"]) == (start, arm))
-
-    had, have = settings(before), settings(now)
-    changed = [key for key in dict.fromkeys([*had, *have]) if had.get(key) != have.get(key)]
-    return ", ".join(f"{key} {have.get(key)!r} instead of {had.get(key)!r}" for key in changed) or "another start"
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"Expected a file of the study in {str(path)!r}, got none that can be read ({error}). Copy it from where "
+            "the study ran, or remove it and run the study again: what is missing is made."
+        ) from error

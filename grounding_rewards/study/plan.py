@@ -1,60 +1,50 @@
 """What a study's YAML asks for: every run, with the configuration that `train` or `sft` gets.
 
 The files of configs/study/ show every key. All is checked here, before anything starts: each run's configuration is
-read by the parser that the training itself uses.
+read by the parser that the training itself uses. A folder that holds another study is refused here too.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import yaml
 
 from grounding_rewards.common.config_files import read_config
-from grounding_rewards.common.legal import SHARE, check_number
+from grounding_rewards.common.legal import SHARE, Interval, check_number, check_word
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
-from grounding_rewards.study.curves import POINTS
-from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS
+from grounding_rewards.study.folder import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
 from grounding_rewards.study.rulers import RULERS
 
-#: The start that `models.tiny_vlm` builds with random weights.
+#: The model that `models.tiny_vlm` builds with random weights.
 UNTRAINED = "untrained_tiny_vlm"
-
 GRPO, SFT = "train", "sft"
-
-_KEYS = {
-    "name": "how the study is called",
-    "dataset": "default of `dataset` in `train`, in `sft` and in every set",
-    "primary": "the metrics that decide, each with its set: [{metric: f1_50, set: test}, …]",
-    "equivalence": "differences up to this are none that matters, in units of the primary metrics",
-    "reference": "the arm that the others are compared with",
-    "seeds": "how many, or a list of them",
-    "checkpoints": "how many checkpoints of a run are measured, the last one among them",
-    "keep": "whether checkpoints stay after they are measured",
-    "accelerate": "configuration of `accelerate launch`",
-    "train": "`config`, a file for `grounding-rewards train` or several, and whatever of it is overridden",
-    "sets": "images that models are measured on: a name each, with dataset, split, images and changes",
-    "batch_size": "images answered at once when a model is measured",
-    "starts": "models that runs start from: a name each, with `model`, and `sft` to teach it first",
-    "arms": "what is compared: a name each, with reward, reward_kwargs, or any other option of `train`; or `sft`",
-}
-_REQUIRED = ("name", "primary", "reference", "seeds", "train", "sets", "starts", "arms")
-_SET_KEYS = ("dataset", "split", "images", "changes")
-_START_KEYS = ("model", "sft", "checkpoints")
 #: Of a start: one checkpoint for all seeds, or for each seed one that was taught with it.
 ONE, EACH_SEED = "one", "each_seed"
+#: At most so many points of a training's curve are kept.
+POINTS = 50
+
 _ARM_KEYS = ("starts", "control", SFT)
 # What the study itself decides.
 _OURS = ("seed", "output_dir", "model_name_or_path", "save_strategy", "save_steps", "save_total_limit")
 # Settings that change nothing in what a run learns or is measured by.
-_FREE = (*("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to"), "model_name_or_path")
+_FREE = ("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to", "model_name_or_path")
 # What makes transformers take a configuration for GPUs on a machine without.
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
+# Files are called by names; two hyphens part the name of a run.
+_FILE_NAME = re.compile(r"(?!.*--)\w[\w.-]*", re.ASCII)
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -73,19 +63,19 @@ class ImageSet:
     name: str
     dataset: str
     split: str
-    images: int | None
-    changes: Mapping[str, int]
+    images: int | None = None
+    changes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Start:
+class InitialCheckpoint:
     """A model that runs start from.
 
     Attributes:
         name: such as `weak`.
         model: a folder, a name on the hub, or :data:`UNTRAINED`.
         sft: configuration of the warm start that makes it; None where the model is taken as it is.
-        kind: what the YAML calls it; several starts are of one kind where each seed has a checkpoint of its own.
+        kind: what the YAML calls it; several are of one kind where each seed has a checkpoint of its own.
     """
 
     name: str
@@ -100,7 +90,7 @@ class Run:
 
     Attributes:
         arm, start, seed: which.
-        role: `arm` or `control`, as :mod:`grounding_rewards.study.results` names them.
+        role: `arm` or `control`.
         kind: :data:`GRPO` or :data:`SFT`, the command that trains it.
         config: what the command gets, without the paths that the folder of the study decides.
         equivalent: steps of GRPO that one step costs as much as; 1 for GRPO itself.
@@ -128,111 +118,253 @@ class Run:
         """Name and parameters of the reward; None for a run of `sft`."""
         if self.kind == SFT:
             return None
-        return {
-            "name": self.config.get("reward", "R4"),
-            "kwargs": self.config.get("reward_kwargs") or {},
-            **({"weights": weights} if (weights := self.config.get("reward_weights")) else {}),
-        }
+        weights = self.config.get("reward_weights")
+        found = {"name": self.config.get("reward", "R4"), "kwargs": self.config.get("reward_kwargs") or {}}
+        return {**found, "weights": weights} if weights else found
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A study as its YAML says, each run spelled out.
+    """A study as its YAML says; the fields without the runs are its keys.
 
     Attributes:
-        source: the resolved YAML.
-        name, primary, equivalence, reference, checkpoints, keep, accelerate, batch_size: as in the YAML.
-        processes: of a training, as the configuration of `accelerate` says.
-        sets: that every model is measured on.
-        starts: that runs start from.
+        name: how the study is called.
+        primary: the metrics that decide, each with its set: [{metric: f1_50, set: test}, …].
+        reference: the arm that the others are compared with.
+        seeds: how many, or a list of them.
+        train: `config`, a file for `grounding-rewards train` or several, and whatever of it is overridden.
+        sets: images that models are measured on: a name each, with dataset, split, images and changes.
+        starts: models that runs start from: a name each, with `model`, and `sft` to teach it first.
+        arms: what is compared: a name each, with reward, reward_kwargs, or any other option of `train`; or `sft`.
+        dataset: default of `dataset` in `train`, in `sft` and in every set.
+        equivalence: differences up to this are none that matters, in units of the primary metrics.
+        checkpoints: how many checkpoints of a run are measured, the last one among them.
+        keep: whether checkpoints stay after they are measured.
+        accelerate: configuration of `accelerate launch`.
+        batch_size: images answered at once when a model is measured.
         runs: in the order in which they are made: all arms with the first seed come first.
     """
 
-    source: Mapping[str, Any]
     name: str
-    primary: tuple[Mapping[str, str], ...]
-    equivalence: float
+    primary: Sequence[Measure]
     reference: str
-    checkpoints: int
-    keep: bool
-    accelerate: str
-    processes: int
-    batch_size: int
-    sets: tuple[ImageSet, ...]
-    starts: Mapping[str, Start]
-    runs: tuple[Run, ...]
+    seeds: Sequence[int]
+    train: Mapping[str, Any]
+    sets: Sequence[ImageSet]
+    starts: Mapping[str, InitialCheckpoint]
+    arms: Mapping[str, Mapping[str, Any]]
+    dataset: str | None = None
+    equivalence: float = 0.02
+    checkpoints: int = 2
+    keep: bool = False
+    accelerate: str = "configs/accelerate/cpu_1.yaml"
+    batch_size: int = 64
+    runs: tuple[Run, ...] = ()
 
-    @property
-    def declared(self) -> dict[str, Any]:
-        """What is settled before the first run."""
-        return {"primary": list(self.primary), "equivalence": self.equivalence, "reference": self.reference}
+    @cached_property
+    def processes(self) -> int:
+        """Of a training, as the configuration of `accelerate` says."""
+        return int(read_yaml(find_shipped(self.accelerate)).get("num_processes", 1))
 
 
-def read_plan(path: str | Path, *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
+def read_plan(given: str | Path | Mapping[str, Any], *, dataset: str | None = None, elsewhere: bool = False) -> Plan:
     """The plan of a study's YAML, every run checked.
 
     Args:
-        path: of the YAML; the paths that it names are found from the working directory, or are those of files that
-            come with the package.
+        given: path of the YAML, or its content; the paths that it names are found from the working directory, or are
+            those of files that come with the package.
         dataset: instead of its `dataset`.
         elsewhere: whether runs are made on another machine: that this one has no GPU is no reason to refuse them.
 
     Raises:
         ValueError: an unknown key, reward or parameter, an option of a wrong type, one seed alone, …; names where.
     """
-    content = read_yaml(find_shipped(path))
-    if not isinstance(content, Mapping):
-        raise ValueError(f"Expected a mapping in {path}, got {type(content).__name__}. See configs/study/ for files.")
-    given = {**content, **({"dataset": dataset} if dataset is not None else {})}
-    return make_plan(given, str(path), elsewhere)
+    content = given if isinstance(given, Mapping) else read_yaml(find_shipped(given))
+    try:
+        _expect(isinstance(content, Mapping), "a mapping", content, "See configs/study/ for files.")
+        return _resolve(_made(Plan, {**content, **({"dataset": dataset} if dataset else {})}, "runs"), elsewhere)
+    except ValueError as error:
+        raise ValueError(f"{'the study' if isinstance(given, Mapping) else given}: {error}") from error
 
 
-def make_plan(given: Mapping[str, Any], where: str, elsewhere: bool) -> Plan:
-    """As :func:`read_plan`, of a YAML's content."""
-    _known(given, _KEYS, where, "a study")
-    for key in _REQUIRED:
-        if given.get(key) in (None, {}, []):
-            raise ValueError(f"Expected `{key}` in {where}, got none. It is {_KEYS[key]}.")
-    sets = tuple(_set(name, one, given.get("dataset"), where) for name, one in _named(given, "sets", where))
-    seeds = _seeds(given["seeds"], where)
-    kinds = dict(_named(given, "starts", where))
-    starts = {one.name: one for kind, of in kinds.items() for one in _starts(kind, of, seeds, given, where)}
-    checkpoints = _whole(given.get("checkpoints", 2), "checkpoints", where)
-    arms = dict(_named(given, "arms", where))
-    runs = [
-        run
-        for seed in seeds
-        for name, arm in arms.items()
-        for run in _runs(name, arm, seed, given, kinds, starts, checkpoints, where)
-    ]
-    primary, reference = given["primary"], given["reference"]
-    primary = [primary] if isinstance(primary, Mapping) else list(primary)
-    if not all(isinstance(one, Mapping) and set(one) == {"metric", "set"} for one in primary):
-        raise ValueError(
-            f"Expected metrics with their sets for primary in {where}, got {primary!r}. Write [{{metric: f1_50, set: "
-            f"{sets[0].name}}}]: they are declared before the runs, so that nobody can choose them by their result."
-        )
-    for one in primary:
-        _one_of(one["metric"], RULERS, "the metric of primary", where)
-        _one_of(one["set"], [found.name for found in sets], "the set of primary", where)
-    _one_of(reference, arms, "reference", where)
-    accelerate = str(given.get("accelerate", "configs/accelerate/cpu_1.yaml"))
-    plan = Plan(
-        source=dict(given),
-        name=_file_name(given["name"], "name", where),
-        primary=tuple({key: str(value) for key, value in one.items()} for one in primary),
-        equivalence=check_number("equivalence", given.get("equivalence", 0.02), SHARE),
-        reference=reference,
-        checkpoints=checkpoints,
-        keep=bool(given.get("keep", False)),
-        accelerate=accelerate,
-        processes=_processes(accelerate, where),
-        batch_size=_whole(given.get("batch_size", 64), "batch_size", where),
-        sets=sets,
-        starts=starts,
-        runs=tuple(runs),
+def _resolve(given: Any, elsewhere: bool) -> Plan:
+    """The plan whose fields hold what the YAML says, checked and spelled out."""
+    seeds = list(range(given.seeds)) if isinstance(given.seeds, int) else given.seeds
+    whole = isinstance(seeds, list) and all(isinstance(one, int) for one in seeds)
+    _expect(
+        whole and len(set(seeds)) == len(seeds) >= FEWEST_SEEDS,
+        f"at least {FEWEST_SEEDS} different seeds",
+        given.seeds,
+        "The unit of a study is the training run: one run of an arm cannot be told from chance. Reviewers want 5.",
     )
-    return _with_equal_compute(plan, where, elsewhere)
+    for key in ("sets", "starts", "arms"):
+        named = getattr(given, key)
+        fits = isinstance(named, Mapping) and all(isinstance(one, Mapping) for one in named.values())
+        _expect(fits, f"names with a mapping each for {key}", named, "See configs/study/ for files.")
+    for name in (given.name, *given.sets, *given.starts, *given.arms):
+        fits = _FILE_NAME.fullmatch(str(name)) is not None
+        _expect(fits, "a name of letters, digits, `_`, `.` and single hyphens", name, "Files are called by it.")
+    for key, legal in (("equivalence", SHARE), ("checkpoints", Interval(1)), ("batch_size", Interval(1))):
+        check_number(key, getattr(given, key), legal)
+    check_word("reference", given.reference, given.arms)
+    primary = [given.primary] if isinstance(given.primary, Mapping) else given.primary
+    _expect(
+        isinstance(primary, list) and all({*one} == {"metric", "set"} for one in primary),
+        "metrics with their sets for primary",
+        given.primary,
+        "Write [{metric: f1_50, set: test}]: declared before the runs, so that nobody can choose them by their result.",
+    )
+    for one in primary:
+        check_word("metric", one["metric"], RULERS)
+        check_word("set", one["set"], given.sets)
+    train = _settings(given.train, given)
+    steps = train.get("max_steps")
+    _expect(
+        isinstance(steps, int) and steps > 0 and steps % given.checkpoints == 0,
+        f"a multiple of checkpoints, {given.checkpoints}, for max_steps in train",
+        steps,
+        "Every run has this budget, and its checkpoints are measured at equal distances.",
+    )
+    plan: Plan = replace(
+        given,
+        primary=tuple(Measure(one["metric"], one["set"]) for one in primary),
+        seeds=seeds,
+        sets=tuple(_set(name, one, given.dataset) for name, one in given.sets.items()),
+        train=train,
+        starts={one.name: one for kind, of in given.starts.items() for one in _starts(kind, of, seeds, given)},
+    )
+    runs = tuple(run for seed in seeds for name, arm in plan.arms.items() for run in _runs(name, arm, seed, plan))
+    _check_configs(runs, plan, elsewhere)
+    return replace(plan, runs=runs)
+
+
+def _set(name: str, one: Mapping[str, Any], dataset: str | None) -> ImageSet:
+    made = _made(ImageSet, {"name": name, "dataset": dataset, **one}, place=f"set {name}")
+    changes = made.changes
+    _expect(
+        isinstance(changes, Mapping) and set(changes) <= set(CORRUPTIONS) and set(changes.values()) <= set(STRENGTHS),
+        f"strengths of {STRENGTHS[0]} to {STRENGTHS[-1]} of {', '.join(CORRUPTIONS)} for changes of set {name}",
+        changes,
+        "Write {window_level: 3, crop: 3}.",
+    )
+    _expect(made.dataset is not None, f"a dataset for set {name}", None, "Name images not trained on.")
+    return made
+
+
+def _starts(kind: str, one: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> Iterator[InitialCheckpoint]:
+    several, taught = one.get("checkpoints", ONE), one.get(SFT)
+    check_word(f"checkpoints of start {kind}", several, (ONE, EACH_SEED))
+    given = {key: value for key, value in one.items() if key != "checkpoints"}
+    made = _made(InitialCheckpoint, {SFT: None, **given, "name": kind, "kind": kind}, place=f"start {kind}")
+    if taught is not None:
+        _refuse_ours([key for key in taught if key != "seed"], f"start {kind}")
+        made = replace(made, sft=_without_none({**_settings(taught, plan), "save_strategy": "no"}))
+    if several == ONE:
+        yield made
+    else:
+        _expect(taught is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
+        for seed in seeds:
+            yield replace(made, name=f"{kind}.{seed}", sft={**(made.sft or {}), "seed": seed})
+
+
+def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[Run]:
+    """The runs of an arm with a seed, from each kind of start.
+
+    Supervised runs make as many steps as read as many answers as GRPO does. A step of GRPO learns from as many
+    sequences of prompt, image and answer as it has completions; a supervised one from as many as its batch. Sequences
+    are about equally long, so equal numbers are equal numbers of tokens learned from.
+    """
+    place, kind = f"arm {name}", SFT if SFT in arm else GRPO
+    own = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
+    _refuse_ours({**own, **arm.get(SFT, {})}, place, (*_OURS, "max_steps"))
+    steps = plan.train["max_steps"]
+    if kind == SFT:
+        _expect(not own, f"nothing beside sft in {place}", list(own), "Write it into sft.")
+        config = _settings(arm[SFT], plan)
+        per_step, budget = (sequences_a_step(one, plan.processes) for one in (config, plan.train))
+        total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
+        then = "Lower per_device_train_batch_size."
+        _expect(total > 0, f"batches small enough for {plan.checkpoints} steps of {place}", per_step, then)
+        # As many points of its curve as are kept.
+        config["logging_steps"] = max(1, total // POINTS)
+    else:
+        # Parameters of the file are of its own reward.
+        base = {key: value for key, value in plan.train.items() if key != "reward_kwargs" or "reward" not in own}
+        config, total = {**base, **own}, steps
+    saved = {"save_strategy": "steps", "save_steps": total // plan.checkpoints}
+    starts = arm.get("starts", list(dict.fromkeys(start.kind for start in plan.starts.values())))
+    for of in [starts] if isinstance(starts, str) else starts:
+        check_word(f"starts of {place}", of, [start.kind for start in plan.starts.values()])
+        yield Run(
+            arm=name,
+            start=of if of in plan.starts else f"{of}.{seed}",
+            seed=seed,
+            role=CONTROL if arm.get("control", kind == SFT) else ARM,
+            kind=kind,
+            config=_without_none({**config, "max_steps": total, "seed": seed, **saved}),
+            equivalent=steps / total,
+        )
+
+
+def _check_configs(runs: Sequence[Run], plan: Plan, elsewhere: bool) -> None:
+    """Read every configuration with the parser of its command, as the run itself will."""
+    from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+
+    # Seeds differ in nothing that could be wrong.
+    asked = {f"arm {run.arm}": (run.kind, run.config) for run in runs}
+    asked |= {f"start {one.name}": (SFT, one.sft) for one in plan.starts.values() if one.sft is not None}
+    paths = {"output_dir": "runs/study", "model_name_or_path": "start"}
+    for place, (kind, config) in asked.items():
+        parse = parse_sft_arguments if kind == SFT else parse_grpo_arguments
+        try:
+            parse([], {**config, **paths, **(_WITHOUT_GPU if elsewhere else {})})
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{place}: {error}") from error
+
+
+def _settings(one: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+    """What the file of `config` says, overridden by what stands beside it."""
+    base = read_config(one["config"]) if "config" in one else {}
+    named = {"dataset": plan.dataset} if plan.dataset is not None else {}
+    # The study saves what it measures, where it wants it.
+    taken = {name: value for name, value in base.items() if name not in _OURS or name == "seed"}
+    return {**taken, **named, **{name: value for name, value in one.items() if name != "config"}}
+
+
+def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
+    """Sequences of prompt, image and answer that a step of a training learns from.
+
+    >>> sequences_a_step({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 3)
+    24
+    """
+    batch = int(config.get("per_device_train_batch_size", 8))
+    return batch * int(config.get("gradient_accumulation_steps", 1)) * processes
+
+
+def _refuse_ours(given: Collection[str], place: str, ours: Sequence[str] = _OURS) -> None:
+    for name in ours:
+        _expect(name not in given, f"no {name} in {place}", name, "The study decides it: leave it out.")
+
+
+def _expect(right: bool, what: str, got: object, then: str) -> None:
+    if not right:
+        raise ValueError(f"Expected {what}, got {got!r:.200}. {then}")
+
+
+def _made(form: type[_Made], given: Mapping[str, Any], *ours: str, place: str = "the study") -> _Made:
+    """A part of the YAML, whose keys are the fields of its form."""
+    keys = [one.name for one in fields(form) if one.name not in ours]  # type: ignore[arg-type]
+    unknown = [key for key in given if key not in keys]
+    _expect(not unknown, f"keys of {place}", ", ".join(map(str, unknown)), "docs/run_a_study.md has them.")
+    try:
+        return form(**given)
+    except TypeError as error:
+        # Which keys are missing.
+        raise ValueError(f"{place}: {error}.") from error
 
 
 def fingerprint(*parts: Any) -> str:
@@ -254,256 +386,84 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if name not in _FREE}
 
 
-def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
-    """Sequences of prompt, image and answer that a step of a training learns from.
+def fingerprint_of_start(start: InitialCheckpoint) -> str:
+    """A digest of the weights that are given, or of the recipe that makes them; of a name on the hub, the name."""
+    from grounding_rewards.models.place import digest_of_weights
 
-    >>> sequences_a_step({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 3)
-    24
+    place = find_shipped(start.model)
+    weights = digest_of_weights(place) if Path(place).is_dir() else start.model
+    return fingerprint(weights, None if start.sft is None else settings_of(start.sft))
+
+
+def fingerprint_of_run(plan: Plan, run: Run) -> str:
+    """A digest of all that the result of a run depends on: its settings, its start and the sets.
+
+    Neither other runs nor the metrics enter it, so that arms and seeds can be added.
     """
-    batch = int(config.get("per_device_train_batch_size", 8))
-    return batch * int(config.get("gradient_accumulation_steps", 1)) * processes
+    sets = [vars(one) for one in plan.sets]
+    return fingerprint(run.kind, settings_of(run.config), fingerprint_of_start(plan.starts[run.start]), sets)
 
 
-def check_config(kind: str, config: Mapping[str, Any], where: str, elsewhere: bool = False) -> None:
-    """Read a configuration with the parser of its command, as the run itself will.
+def claim_folder(folder: Folder, plan: Plan) -> None:
+    """Write the plan into the folder, or refuse a folder that another study has begun.
+
+    Arms, starts and seeds may be added to a study that has begun.
 
     Raises:
-        ValueError: the parser refuses it; says where it comes from.
+        ValueError: the folder holds results that are not this plan's; says which, and what differs.
     """
-    from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
-
-    parse = parse_sft_arguments if kind == SFT else parse_grpo_arguments
-    try:
-        parse([], {**config, **(_WITHOUT_GPU if elsewhere else {})})
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{where}: {error}") from error
-
-
-def _runs(
-    name: str,
-    arm: Mapping[str, Any],
-    seed: int,
-    given: Mapping[str, Any],
-    kinds: Collection[str],
-    starts: Mapping[str, Start],
-    checkpoints: int,
-    where: str,
-) -> Iterable[Run]:
-    place = f"arm {name} in {where}"
-    own = {key: value for key, value in arm.items() if key not in _ARM_KEYS}
-    asked = arm.get("starts", list(kinds))
-    for kind_of_start in [asked] if isinstance(asked, str) else asked:
-        _one_of(kind_of_start, kinds, f"starts of {place}", where)
-        start = next(one.name for one in starts.values() if one.name in (kind_of_start, f"{kind_of_start}.{seed}"))
-        base = _settings(given["train"], given, place)
-        if "reward" in own:
-            # They are parameters of another reward.
-            base.pop("reward_kwargs", None)
-        kind = SFT if SFT in arm else GRPO
-        if kind == SFT and own:
-            raise ValueError(f"Expected nothing beside sft in {place}, got {', '.join(own)}. Write it into sft.")
-        config = {**base, **own} if kind == GRPO else _settings(arm[SFT], given, place)
-        taught = arm.get(SFT) or {}
-        _refuse_ours({**own, **taught}, place)
-        if "max_steps" in taught:
+    now = _written(plan)
+    before = read_yaml(folder.plan) if folder.plan.is_file() else {}
+    finished = [path.stem for path in folder.result("").parent.glob("*.json")]
+    then = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
+    if before or finished:
+        for key in ("name", "declared", "sets") if finished else ("name",):
+            what = f"the {key} that the study in the folder was begun with, {before.get(key)!r}"
+            _expect(before.get(key) == now[key], what, now[key], then)
+    for name in finished:
+        had, have = ({**content["runs"]}.get(name) for content in (before, now))
+        _expect(have is not None, f"every run that the folder holds in the YAML too, {name} among them", None, then)
+        if had != have:
             raise ValueError(
-                f"Expected no max_steps in sft of {place}, got {taught['max_steps']!r}. It is reckoned from the budget "
-                "of GRPO: leave it out."
+                f"Expected the settings that {name} was made with, got {_difference(name, before, now)}. {then}"
             )
-        steps = base.get("max_steps")
-        if not isinstance(steps, int) or steps < 1 or steps % checkpoints:
-            raise ValueError(
-                f"Expected a multiple of checkpoints, {checkpoints}, for max_steps in train of {where}, got {steps!r}. "
-                "Every run has this budget, and its checkpoints are measured at equal distances."
-            )
-        if config.get("max_steps", steps) != steps and kind == GRPO:
-            raise ValueError(
-                f"Expected the budget of all arms, {steps} steps, for {place}, got max_steps {config['max_steps']!r}. "
-                "Arms are compared at equal cost: leave it out."
-            )
-        yield Run(
-            arm=name,
-            start=start,
-            seed=seed,
-            role=CONTROL if arm.get("control", kind == SFT) else ARM,
-            kind=kind,
-            config={**config, "max_steps": steps, "seed": seed},
-            equivalent=1.0,
-        )
+    write_whole(folder.plan, yaml.safe_dump(now, sort_keys=False, allow_unicode=True))
 
 
-def _with_equal_compute(plan: Plan, where: str, elsewhere: bool) -> Plan:
-    """Give supervised runs as many steps as read as many answers as GRPO does, and check every configuration.
-
-    A step of GRPO learns from as many sequences of prompt, image and answer as it has completions; a supervised one
-    from as many as its batch. Sequences are about equally long, so equal numbers are equal numbers of tokens learned
-    from.
-    """
-    runs = []
-    checked = set()
+def _written(plan: Plan) -> dict[str, Any]:
+    """The plan as study.yaml holds it."""
+    arms: dict[str, Any] = {}
     for run in plan.runs:
-        per_step = sequences_a_step(run.config, plan.processes)
-        config = dict(run.config)
-        if run.kind == SFT:
-            budget = next(sequences_a_step(one.config, plan.processes) for one in _grpo_like(plan, where))
-            steps = config["max_steps"]
-            total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
-            if total < plan.checkpoints:
-                raise ValueError(
-                    f"Expected batches small enough for {plan.checkpoints} steps of arm {run.arm} in {where}, got "
-                    f"{per_step} answers a step. Lower per_device_train_batch_size."
-                )
-            config["max_steps"] = total
-            # As many points of its curve as are kept.
-            config["logging_steps"] = max(1, total // POINTS)
-            run = replace(run, equivalent=steps / total)
-        config |= {
-            "save_strategy": "steps",
-            "save_steps": config["max_steps"] // plan.checkpoints,
-            "save_total_limit": None,
-        }
-        # Seeds differ in nothing that could be wrong.
-        key = fingerprint({**config, "seed": 0}, run.kind)
-        if key not in checked:
-            checked.add(key)
-            spelled = {**_without_none(config), "output_dir": "runs/study", "model_name_or_path": "start"}
-            check_config(run.kind, spelled, f"arm {run.arm} in {where}", elsewhere)
-        runs.append(replace(run, config=_without_none(config)))
-    for start in plan.starts.values():
-        if start.sft is not None:
-            spelled = {**start.sft, "output_dir": "runs/study", "model_name_or_path": "start"}
-            check_config(SFT, spelled, f"start {start.name} in {where}", elsewhere)
-    return replace(plan, runs=tuple(runs))
+        arm = arms.setdefault(f"{run.start}--{run.arm}", {"arm": run.arm, "start": run.start, "role": run.role})
+        arm |= {"kind": run.kind, "reward": run.reward}
+        arm["settings"] = {key: value for key, value in settings_of(run.config).items() if key != "seed"}
+    content = {
+        "schema": SCHEMA,
+        "name": plan.name,
+        "declared": {
+            "primary": [{"metric": one.metric, "set": one.on} for one in plan.primary],
+            "equivalence": plan.equivalence,
+            "reference": plan.reference,
+        },
+        "checkpoints": plan.checkpoints,
+        "sets": {one.name: {key: value for key, value in vars(one).items() if key != "name"} for one in plan.sets},
+        "starts": {
+            one.name: {"model": one.model, "sft": one.sft, "kind": one.kind, "fingerprint": fingerprint_of_start(one)}
+            for one in plan.starts.values()
+        },
+        "arms": list(arms.values()),
+        "runs": {run.name: fingerprint_of_run(plan, run) for run in plan.runs},
+    }
+    # As YAML will give it back.
+    return json.loads(json.dumps(content))
 
 
-def _grpo_like(plan: Plan, where: str) -> list[Run]:
-    found = [run for run in plan.runs if run.kind == GRPO]
-    if not found:
-        raise ValueError(f"Expected an arm with a reward in {where}, got supervised ones alone. Add one.")
-    return found
+def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    start, arm, _ = name.split("--")
 
+    def settings(content: Mapping[str, Any]) -> dict[str, Any]:
+        return next(one["settings"] for one in content["arms"] if (one["start"], one["arm"]) == (start, arm))
 
-def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if value is not None}
-
-
-def _processes(accelerate: str, where: str) -> int:
-    file = find_shipped(accelerate)
-    if not Path(file).is_file():
-        raise ValueError(
-            f"Expected a configuration of `accelerate launch` for accelerate in {where}, got {accelerate!r}, which is "
-            "no file. configs/accelerate/ has some."
-        )
-    return int(read_yaml(file).get("num_processes", 1))
-
-
-def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> ImageSet:
-    place = f"set {name} in {where}"
-    _known(one, _SET_KEYS, place, "a set")
-    found = one.get("dataset", dataset)
-    if found is None or one.get("split") is None:
-        raise ValueError(f"Expected dataset and split for {place}, got {dict(one)!r}. Name images not trained on.")
-    images = None if one.get("images") is None else _whole(one["images"], "images", place)
-    changes = one.get("changes") or {}
-    for kind, strength in _pairs(changes):
-        if kind not in CORRUPTIONS or strength not in STRENGTHS:
-            raise ValueError(
-                f"Expected strengths of {STRENGTHS[0]} to {STRENGTHS[-1]} of {', '.join(CORRUPTIONS)} for changes of "
-                f"{place}, got {changes!r}. Write {{window_level: 3, crop: 3}}."
-            )
-    return ImageSet(name, str(found), str(one["split"]), images, dict(changes))
-
-
-def _pairs(changes: Any) -> Iterable[tuple[Any, Any]]:
-    return changes.items() if isinstance(changes, Mapping) else [(changes, None)]
-
-
-def _starts(
-    kind: str, one: Mapping[str, Any], seeds: Sequence[int], given: Mapping[str, Any], where: str
-) -> Iterable[Start]:
-    place = f"start {kind} in {where}"
-    _known(one, _START_KEYS, place, "a start")
-    if not isinstance(one.get("model"), str):
-        raise ValueError(
-            f"Expected a folder, a name on the hub or {UNTRAINED} for model of {place}, got {one.get('model')!r}. "
-            "Name the weights that every arm starts from."
-        )
-    several = one.get("checkpoints", ONE)
-    _one_of(several, (ONE, EACH_SEED), f"checkpoints of {place}", where)
-    if one.get("sft") is None:
-        if several == EACH_SEED:
-            raise ValueError(f"Expected sft for {place}, got none. Only a checkpoint that is taught has a seed.")
-        yield Start(kind, one["model"], None, kind)
-        return
-    _refuse_ours({key: value for key, value in one["sft"].items() if key != "seed"}, place)
-    config = _without_none({**_settings(one["sft"], given, place), "save_strategy": "no"})
-    if several == ONE:
-        yield Start(kind, one["model"], config, kind)
-    else:
-        yield from (Start(f"{kind}.{seed}", one["model"], {**config, "seed": seed}, kind) for seed in seeds)
-
-
-def _settings(one: Any, given: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """What the file of `config` says, overridden by what stands beside it."""
-    if not isinstance(one, Mapping):
-        raise ValueError(f"Expected a mapping for the settings of {place}, got {one!r}. Write config: and options.")
-    base: dict[str, Any] = {}
-    if "config" in one:
-        base = read_config(one["config"])
-    beside = {name: value for name, value in one.items() if name != "config"}
-    named = {"dataset": given["dataset"]} if given.get("dataset") is not None else {}
-    # The study saves what it measures, where it wants it.
-    taken = {name: value for name, value in base.items() if name not in _OURS or name == "seed"}
-    return {**taken, **named, **beside}
-
-
-def _refuse_ours(own: Mapping[str, Any], place: str) -> None:
-    for name in _OURS:
-        if name in own:
-            raise ValueError(f"Expected no {name} in {place}, got {own[name]!r}. The study decides it: leave it out.")
-
-
-def _named(given: Mapping[str, Any], key: str, where: str) -> list[tuple[str, Mapping[str, Any]]]:
-    found = given[key]
-    if not isinstance(found, Mapping) or not all(isinstance(one or {}, Mapping) for one in found.values()):
-        raise ValueError(f"Expected names with a mapping each for {key} in {where}, got {found!r:.80}. {_KEYS[key]}.")
-    return [(_file_name(name, key, where), one or {}) for name, one in found.items()]
-
-
-def _seeds(given: Any, where: str) -> list[int]:
-    seeds = list(range(given)) if isinstance(given, int) and not isinstance(given, bool) else given
-    whole = isinstance(seeds, Sequence) and all(isinstance(one, int) and one >= 0 for one in seeds)
-    if not whole or len(set(seeds)) != len(seeds) or len(seeds) < FEWEST_SEEDS:
-        raise ValueError(
-            f"Expected at least {FEWEST_SEEDS} different seeds for seeds in {where}, got {given!r}. The unit of a "
-            "study is the training run: one run of an arm cannot be told from chance. Reviewers want 5 or more."
-        )
-    return list(seeds)
-
-
-def _known(given: Mapping[str, Any], keys: Collection[str], where: str, what: str) -> None:
-    if unknown := [str(key) for key in given if key not in keys]:
-        raise ValueError(f"Expected keys of {what} in {where}, got {', '.join(unknown)}. They are {', '.join(keys)}.")
-
-
-def _one_of(value: Any, known: Iterable[str], what: str, where: str) -> None:
-    if value not in (names := list(known)):
-        raise ValueError(f"Expected one of {', '.join(names)} for {what} in {where}, got {value!r}. Correct it.")
-
-
-def _whole(value: Any, what: str, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"Expected a whole number from 1 up for {what} in {where}, got {value!r}. Correct it.")
-    return value
-
-
-def _file_name(name: Any, what: str, where: str) -> str:
-    """A name that files can be called by: without two hyphens in a row, which part the name of a run."""
-    text = str(name)
-    plain = text.replace("_", "a").replace(".", "a").replace("-", "a")
-    if not plain.isascii() or not plain.isalnum() or "--" in text or text.startswith((".", "-")):
-        raise ValueError(
-            f"Expected a name of letters, digits, `_`, `.` and single hyphens for {what} in {where}, got {text!r}. "
-            "Files are called by it."
-        )
-    return text
+    had, have = settings(before), settings(now)
+    changed = [key for key in dict.fromkeys([*had, *have]) if had.get(key) != have.get(key)]
+    return ", ".join(f"{key} {have.get(key)!r} instead of {had.get(key)!r}" for key in changed) or "another start"
