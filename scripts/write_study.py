@@ -15,9 +15,9 @@ from pathlib import Path
 import yaml
 
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.study.findings import Findings, find
-from grounding_rewards.study.report import plots, render_markdown
-from grounding_rewards.study.results import read_study
+from grounding_rewards.study.findings import StudyResult, find
+from grounding_rewards.study.folder import read_study
+from grounding_rewards.study.report import plots, render_study_markdown
 
 _PAGE = """\
 # Which reward? Studies
@@ -68,9 +68,9 @@ def main() -> None:
     write_whole(arguments.output, _PAGE.format(studies="\n\n".join(parts), limits=limits))
 
 
-def study_part(found: Findings, folder: Path, beside: Path) -> str:
+def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
     """One study as a part of the page; its plots go into its folder."""
-    lines = [f"## {found.study.name}", render_markdown(found, level=3).rstrip()]
+    lines = [f"## {found.study.name}", render_study_markdown(found, level=3).rstrip()]
     for one in plots(found):
         file = folder / f"{one.name}.png"
         one.save(file, "png", dpi=150)

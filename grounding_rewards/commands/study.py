@@ -2,7 +2,7 @@
 cost, each measured on images never trained on, and on images from elsewhere.
 
 The YAML names starts, arms (a reward, its parameters, or any other option of `train`), controls, seeds, sets, and,
-before any run, the one metric that decides. configs/study/ has four; docs/run_a_study.md explains every key. The folder
+before any run, the metrics that decide. configs/study/ has some; docs/run_a_study.md explains every key. The folder
 --out then holds
 
   study.yaml, images.json   what was asked, and the references

@@ -247,6 +247,8 @@ def _set(name: str, one: Mapping[str, Any], dataset: str | None) -> ImageSet:
         changes,
         "Write {window_level: 3, crop: 3}.",
     )
+    if made.images is not None:
+        check_number(f"images of set {name}", made.images, Interval(1))
     _expect(made.dataset is not None, f"a dataset for set {name}", None, "Name images not trained on.")
     return made
 
@@ -417,8 +419,9 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
     finished = [path.stem for path in folder.result("").parent.glob("*.json")]
     then = f"Give the same again, or another folder than {str(folder.root)!r} with --out."
     if before or finished:
-        for key in ("name", "declared", "sets") if finished else ("name",):
-            what = f"the {key} that the study in the folder was begun with, {before.get(key)!r}"
+        settled = {"name": "name", "declared": "primary metrics, margin and reference", "sets": "sets"}
+        for key in settled if finished else ("name",):
+            what = f"the {settled[key]} that the study in the folder was begun with, {before.get(key)!r}"
             _expect(before.get(key) == now[key], what, now[key], then)
     for name in finished:
         had, have = ({**content["runs"]}.get(name) for content in (before, now))

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
+from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.study.results import ArmKey, read_study
-from grounding_rewards.study.rulers import RULERS, read_model
+from grounding_rewards.study.folder import ArmKey, read_study
+from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.conftest import REPOSITORY
 
 SAID = (
@@ -27,15 +28,15 @@ def runs(study: str, start: str, arm: str, on: str = "test", key: str = "mean_io
     """A metric of every run of an arm; of the start itself where none is named."""
     found = _read(study)
     of_arm = found.arms[ArmKey(start, arm)] if arm else ()
-    models = [run.checkpoints[-1] for run in of_arm] or [found.starts[start][start]]
+    models = [run.checkpoints[max(run.checkpoints)] for run in of_arm] or [found.starts[start][start]]
     values = []
     for model in models:
-        answers = read_model(found.sets[on], model.answers[on], found.box_format)
+        answers = read_model(found.sets[on], model[on], found.box_format)
         if key == "precision":
-            hits, boxes = (sum(map(len, part)) for part in _right(answers.images))
+            hits, boxes = (sum(map(len, part)) for part in _right(answers))
             values.append(hits / boxes)
         else:
-            values.append(RULERS[key].value(answers))
+            values.append(ratios(ruler_sums(answers)[key].sum(axis=0)))
     return np.array(values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from grounding_rewards.study.plan import CONTROL, GRPO, SFT, make_plan, read_plan
+from grounding_rewards.study.plan import CONTROL, GRPO, SFT, read_plan
 from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
@@ -15,10 +15,6 @@ STUDIES = sorted(
     for path in (REPOSITORY / "configs" / "study").glob("*.yaml")
     if "arms" in yaml.safe_load(path.read_text(encoding="utf-8"))
 )
-
-
-def plan_of(content):
-    return make_plan(content, "study.yaml", False)
 
 
 def test_there_are_studies():
@@ -43,7 +39,7 @@ def test_each_seed_begins_from_a_checkpoint_that_was_taught_with_it(small):
         "sft": {"config": "configs/demo/sft.yaml"},
         "checkpoints": "each_seed",
     }
-    plan = plan_of(small)
+    plan = read_plan(small)
     begun = {run.seed: run.start for run in plan.runs if run.start.startswith("own")}
     assert begun == {seed: f"own.{seed}" for seed in begun}
     assert [plan.starts[name].sft["seed"] for name in begun.values()] == list(begun)
@@ -53,14 +49,14 @@ def test_each_seed_begins_from_a_checkpoint_that_was_taught_with_it(small):
 def test_seeds_come_one_after_another(small):
     """A study that is stopped half way has something of every arm."""
     small["starts"]["again"] = {"model": "assets/tiny_vlm"}
-    assert [run.name for run in plan_of(small).runs][:5] == [
+    assert [run.name for run in read_plan(small).runs][:5] == [
         *("strong--R3--seed0", "again--R3--seed0", "strong--sft--seed0", "again--sft--seed0", "strong--R3--seed1")
     ]
 
 
 def test_an_arm_overrides_any_option_of_train(small):
     small["arms"]["slow"] = {"reward": "R3", "learning_rate": 1e-6}
-    runs = {run.arm: run for run in plan_of(small).runs}
+    runs = {run.arm: run for run in read_plan(small).runs}
     assert runs["slow"].config["learning_rate"] == 1e-6
     assert runs["R3"].config["learning_rate"] == 1.5e-4
     assert runs["R3"].config["dataset"] == "synthetic"
@@ -69,7 +65,7 @@ def test_an_arm_overrides_any_option_of_train(small):
 def test_parameters_of_another_reward_are_not_inherited(small):
     """configs/demo/grpo.yaml has no_box_bonus for its own reward."""
     small["arms"]["constant"] = {"control": True, "reward": "constant"}
-    runs = {run.arm: run for run in plan_of(small).runs}
+    runs = {run.arm: run for run in read_plan(small).runs}
     assert runs["constant"].reward == {"name": "constant", "kwargs": {}}
     assert runs["constant"].role == CONTROL
 
@@ -77,7 +73,7 @@ def test_parameters_of_another_reward_are_not_inherited(small):
 def test_supervised_runs_learn_from_as_many_answers(small):
     """6 steps of 16 completions are 96 answers; in batches of 4 that is 24 steps, each worth a quarter of one."""
     small["arms"]["sft"]["sft"]["per_device_train_batch_size"] = 4
-    grpo, sft = plan_of(small).runs[:2]
+    grpo, sft = read_plan(small).runs[:2]
     assert (grpo.kind, grpo.config["max_steps"], grpo.config["save_steps"]) == (GRPO, 6, 3)
     assert (sft.kind, sft.config["max_steps"], sft.config["save_steps"]) == (SFT, 24, 12)
     assert sft.equivalent == 0.25
@@ -95,73 +91,79 @@ def test_a_folder_can_be_named_for_all(tmp_path, small):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"arm": {}}, "Expected keys of a study in study.yaml, got arm. They are name"),
-        ({"primary": None}, "Expected `primary` in study.yaml, got none"),
+        ({"arm": {}}, "Expected keys of the study, got 'arm'"),
+        ({"primary": None}, "Expected metrics with their sets for primary, got None"),
         ({"primary": {"metric": "mean_iou"}}, "declared before the runs"),
-        ({"primary": {"metric": "mean_iou", "set": "tset"}}, "Expected one of test, other for the set of primary"),
-        ({"reference": "R4"}, "Expected one of R3, sft for reference"),
-        ({"seeds": 1}, "Expected at least 2 different seeds .* got 1. The unit of a study is the training run"),
+        (
+            {"primary": {"metric": "mean_iou", "set": "tset"}},
+            "Expected a known word for `set`, got 'tset'. Use one of: test, other",
+        ),
+        ({"reference": "R4"}, "Expected a known word for `reference`, got 'R4'. Use one of: R3, sft"),
+        ({"seeds": 1}, "Expected at least 2 different seeds, got 1. The unit of a study is the training run"),
         ({"seeds": [1, 1]}, "Expected at least 2 different seeds"),
         ({"seeds": "many"}, "Expected at least 2 different seeds"),
         ({"checkpoints": 4}, "Expected a multiple of checkpoints, 4, for max_steps .* got 6"),
-        ({"accelerate": "no.yaml"}, "Expected a configuration of `accelerate launch`"),
+        ({"accelerate": "no.yaml"}, "no.yaml"),
         ({"arms": ["R3"]}, "Expected names with a mapping each for arms"),
         ({"name": "a--b"}, "Expected a name of letters"),
     ],
 )
 def test_a_wrong_study_is_refused(small, change, message):
     with pytest.raises(ValueError, match=message):
-        plan_of({**small, **change})
+        read_plan({**small, **change})
 
 
 @pytest.mark.parametrize(
     ("arm", "message"),
     [
-        ({"reward": "R9"}, "arm bad in study.yaml: Expected a known name .* got 'R9'"),
-        ({"reward": "R2", "reward_kwargs": {"bet": 2}}, "arm bad in study.yaml: Expected known parameters .* 'bet'"),
+        ({"reward": "R9"}, "the study: arm bad: Expected a known name .* got 'R9'"),
+        ({"reward": "R2", "reward_kwargs": {"bet": 2}}, "arm bad: Expected known parameters .* 'bet'"),
         (
             {"reward": "R2", "iou_threshold": 0.3},
-            "arm bad .* Expected options of `grounding-rewards train`, got iou_threshold",
+            "arm bad: Expected options of `grounding-rewards train`, got iou_threshold",
         ),
-        ({"reward": "R2", "learning_rate": "fast"}, "arm bad in study.yaml: .*learning_rate"),
-        ({"reward": "R2", "seed": 3}, "Expected no seed in arm bad .* The study decides it"),
-        ({"reward": "R2", "max_steps": 12}, "Expected the budget of all arms, 6 steps"),
-        ({"reward": "R2", "starts": ["weak"]}, "Expected one of strong for starts of arm bad"),
+        ({"reward": "R2", "learning_rate": "fast"}, "arm bad: .*learning_rate"),
+        ({"reward": "R2", "seed": 3}, "Expected no seed in arm bad.* The study decides it"),
+        ({"reward": "R2", "max_steps": 12}, "Expected no max_steps in arm bad"),
+        (
+            {"reward": "R2", "starts": ["weak"]},
+            "Expected a known word for `starts of arm bad`, got 'weak'. Use one of: strong",
+        ),
         ({"reward": "R2", "sft": {}}, "Expected nothing beside sft in arm bad"),
-        ({"sft": {"max_steps": 12}}, "Expected no max_steps in sft of arm bad"),
+        ({"sft": {"max_steps": 12}}, "Expected no max_steps in arm bad"),
         ({"sft": {"per_device_train_batch_size": 4000}}, "Expected batches small enough for 2 steps of arm bad"),
     ],
 )
 def test_a_wrong_arm_is_refused(small, arm, message):
     small["arms"]["bad"] = arm
     with pytest.raises(ValueError, match=message):
-        plan_of(small)
+        read_plan(small)
 
 
 def test_several_files_of_options(small, tmp_path):
     over = tmp_path / "over.yaml"
     over.write_text("learning_rate: 0.125", encoding="utf-8")
     small["train"]["config"] = [small["train"]["config"], str(over)]
-    assert {run.config["learning_rate"] for run in plan_of(small).runs if run.kind == "train"} == {0.125}
+    assert {run.config["learning_rate"] for run in read_plan(small).runs if run.kind == "train"} == {0.125}
 
 
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
-        ("sets", {"split": "test", "image": 3}, "Expected keys of a set in set bad"),
-        ("sets", {"images": 3}, "Expected dataset and split for set bad"),
+        ("sets", {"split": "test", "image": 3}, "Expected keys of set bad, got 'image'"),
+        ("sets", {"images": 3}, "set bad: .*'split'"),
         ("sets", {"split": "test", "changes": {"colour": 3}}, "Expected strengths of 1 to 5 of window_level"),
         ("sets", {"split": "test", "changes": {"crop": 9}}, "Expected strengths of 1 to 5"),
-        ("sets", {"split": "test", "images": 0}, "Expected a whole number from 1 up for images"),
-        ("starts", {}, "Expected a folder, a name on the hub or untrained_tiny_vlm for model of start bad"),
+        ("sets", {"split": "test", "images": 0}, "Expected a number from 1 up for `images of set bad`, got 0"),
+        ("starts", {}, "start bad: .*'model'"),
         (
             "starts",
             {"model": "m", "sft": {"config": "configs/demo/sft.yaml", "lerning_rate": 1}},
-            "start bad in .* options of `grounding-rewards sft`, got lerning_rate. Did you mean learning_rate",
+            "start bad: Expected options of `grounding-rewards sft`, got lerning_rate. Did you mean learning_rate",
         ),
     ],
 )
 def test_a_wrong_set_or_start_is_refused(small, part, entry, message):
     small[part]["bad"] = entry
     with pytest.raises(ValueError, match=message):
-        plan_of(small)
+        read_plan(small)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -14,12 +15,12 @@ import psutil
 import pytest
 import yaml
 
+import grounding_rewards.study
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study import run
-from grounding_rewards.study.folder import at_work
-from grounding_rewards.study.run import Children
+from grounding_rewards.study import trainings
+from grounding_rewards.study.trainings import Children, _at_work, compute_of, thin_curve
 from tests.study.conftest import SMALL, called, called_here
 from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
@@ -92,6 +93,18 @@ def test_finished_runs_are_never_made_again(made_study, capsys):
     assert {path: path.stat().st_mtime_ns for path in (made_study / "results").iterdir()} == before
 
 
+def test_a_notebook_gets_what_a_whole_study_found(made_study, tmp_path):
+    """The runs of the second seed are those of the first; nothing is left to be trained."""
+    folder = shutil.copytree(made_study, tmp_path / "out")
+    for path in list((folder / "results").glob("*seed0.json")):
+        (folder / "results" / path.name.replace("seed0", "seed1")).write_text(json.dumps({**read(path), "seed": 1}))
+    found = grounding_rewards.study.run(made_study.parent / "small.yaml", out=folder)
+    assert [row["arm"] for row in found.to_dict()["rows"][:3]] == [None, "R3", "sft"]
+    assert read(folder / "report" / "findings.json") == found.to_dict()
+    with pytest.raises(ValueError, match="the name that the study in the folder was begun with, 'small', got 'other'"):
+        grounding_rewards.study.run({**SMALL, "name": "other"}, out=folder)
+
+
 def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
     """Killed with all that it started when the first checkpoint stands, the same command gives the same file."""
     words = ["study", begun.parent / "small.yaml", "--out", begun, "--index", "0"]
@@ -121,7 +134,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
 
     # The programs of the test above are started anew.
     replaced = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(run, "subprocess", replaced)
+    monkeypatch.setattr(trainings, "subprocess", replaced)
     (begun / "results").mkdir()
     shutil.copy(made_study / "results" / "strong--sft--seed0.json", begun / "results")
     content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/images"}, **SMALL["arms"]}}
@@ -164,7 +177,7 @@ time.sleep(60)
     children, ended = Children(), []
 
     def call():
-        with at_work(tmp_path / "lock") as lock:
+        with _at_work(tmp_path / "lock") as lock:
             with pytest.raises(ValueError, match="exit code"):
                 children.call(["-c", launcher], tmp_path / "log", lock)
             ended.append(saved.read_text())
@@ -176,3 +189,60 @@ time.sleep(60)
     children.stop()
     thread.join()
     assert ended == ["whole"]
+
+
+def test_a_run_is_made_by_one_process_at_a_time(tmp_path):
+    """A program that inherited the lock holds it on when the study that started it is gone."""
+    file = tmp_path / "locks" / "run"
+    with _at_work(file) as lock:
+        assert lock is not None
+        with _at_work(file) as second:
+            assert second is None
+        waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+        child = subprocess.Popen(waits, stdin=subprocess.PIPE, pass_fds=[lock.fileno()])
+    with _at_work(file) as while_it_runs:
+        assert while_it_runs is None
+    child.communicate()
+    with _at_work(file) as afterwards:
+        assert afterwards is not None
+
+
+ROWS = [
+    {"step": 1, "reward": 0.1, "R3/mean_iou": 0.2, "R3/hallucination_rate": None, "num_tokens": 100, "step_time": 2.0},
+    {"step": 2, "reward": 0.3, "R3/mean_iou": 0.4, "R3/hallucination_rate": 0.5, "num_tokens": 210, "step_time": 1.0},
+    {"step": 3, "reward": 0.5, "R3/mean_iou": 0.6, "R3/hallucination_rate": None, "num_tokens": 300, "step_time": 1.5},
+]
+CLOSING = {"train_runtime": 9.0, "step": 3}
+
+
+def test_points_of_a_curve_are_means_of_steps():
+    assert thin_curve(ROWS, points=2) == {
+        "step": [2, 3],
+        "reward": [0.2, 0.5],
+        "mean_iou": [0.3, 0.6],
+        # a step without a negative image says nothing
+        "hallucination_rate": [0.5, None],
+    }
+
+
+def test_short_curves_stay_as_they_are():
+    assert thin_curve(ROWS)["step"] == [1, 2, 3]
+
+
+def test_steps_of_equal_cost():
+    assert thin_curve([{"step": 4, "loss": 1.0}, {"step": 8, "loss": 0.5}], 0.25)["step"] == [1, 2]
+
+
+def test_the_whole_run_is_no_point():
+    assert thin_curve([*ROWS, CLOSING])["step"] == [1, 2, 3]
+
+
+def test_compute():
+    found = compute_of([*ROWS, CLOSING], 16, 0)
+    assert found == {"seconds": 4.5, "steps": 3, "completions": 48, "sequences": 48, "tokens": 300}
+
+
+def test_seconds_of_a_supervised_run_that_went_on():
+    """Its last attempt made two of three steps in 9 seconds."""
+    found = compute_of([{"step": 3, "loss": 1.0, "num_tokens": 40}, CLOSING], 16, 1)
+    assert found == {"seconds": 13.5, "steps": 3, "completions": 0, "sequences": 48, "tokens": 40}

@@ -1,0 +1,99 @@
+"""A folder belongs to one study; arms and seeds may be added to it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from grounding_rewards.study.folder import Folder
+from grounding_rewards.study.plan import (
+    InitialCheckpoint,
+    claim_folder,
+    fingerprint_of_run,
+    fingerprint_of_start,
+    read_plan,
+)
+from tests.conftest import REPOSITORY
+
+pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
+
+
+@pytest.fixture
+def begun(small, tmp_path):
+    """The folder of the small study, with a result of its first run."""
+    folder, plan = Folder(tmp_path), read_plan(small)
+    claim_folder(folder, plan)
+    folder.result(plan.runs[0].name).parent.mkdir()
+    folder.result(plan.runs[0].name).write_text("{}")
+    return folder
+
+
+def prints(plan):
+    return {run.name: fingerprint_of_run(plan, run) for run in plan.runs}
+
+
+def test_arms_seeds_and_starts_may_be_added(begun, small):
+    before = prints(read_plan(small))
+    small["arms"]["R4"] = {"reward": "R4"}
+    small["seeds"] = 3
+    small["starts"]["again"] = {"model": "assets/tiny_vlm"}
+    plan = read_plan(small)
+    claim_folder(begun, plan)
+    assert before.items() <= prints(plan).items()
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("name", "other", "Expected the name that the study in the folder was begun with, 'small', got 'other'"),
+        ("reference", "sft", "Expected the primary metrics, margin and reference that"),
+        ("primary", {"metric": "f1_50", "set": "test"}, "Expected the primary metrics, margin and reference that"),
+        ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets that the study in the folder"),
+        ("seeds", [1, 2], "Expected every run .* strong--R3--seed0 among them"),
+        ("train", {"learning_rate": 1e-6}, "Expected the settings that strong--R3--seed0 .* got learning_rate 1e-06"),
+        ("starts", {"strong": {"model": "somewhere/else"}}, "got another start"),
+    ],
+)
+def test_another_study_is_refused_and_nothing_changes(begun, small, part, change, message):
+    before = begun.plan.read_bytes()
+    small[part] = {**small[part], **change} if part == "train" else change
+    with pytest.raises(ValueError, match=message):
+        claim_folder(begun, read_plan(small))
+    assert begun.plan.read_bytes() == before
+
+
+def test_what_is_no_setting_may_change(begun, small):
+    small["train"]["logging_steps"] = 2
+    small["keep"] = True
+    claim_folder(begun, read_plan(small))
+
+
+def test_before_the_first_result_anything_may_change(small, tmp_path):
+    claim_folder(Folder(tmp_path), read_plan(small))
+    small["train"]["learning_rate"] = 1e-6
+    small["reference"] = "sft"
+    claim_folder(Folder(tmp_path), read_plan(small))
+
+
+def test_results_without_a_plan_are_not_ours(small, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "x.json").write_text("{}")
+    with pytest.raises(ValueError, match="Expected the name that"):
+        claim_folder(Folder(tmp_path), read_plan(small))
+
+
+def test_models_that_differ_in_one_weight_are_two(tmp_path):
+    """Also where it stands in the middle of a file."""
+    from safetensors.torch import load_file, save_file
+
+    prints = []
+    for name in ("one", "two"):
+        folder = shutil.copytree(REPOSITORY / "assets" / "tiny_vlm", tmp_path / name)
+        [file] = folder.glob("*.safetensors")
+        weights = load_file(file)
+        middle = sorted(weights)[len(weights) // 2]
+        weights[middle] = weights[middle] + (name == "two")
+        save_file(weights, file, {"format": "pt"})
+        prints.append(fingerprint_of_start(InitialCheckpoint("strong", str(folder), None, "strong")))
+    assert prints[0] != prints[1]
