@@ -2,25 +2,37 @@
 
     python scripts/write_study.py
 
-Every folder of docs/study/ that has a study.yaml becomes a part of the page. To add a study, copy study.yaml,
-images.json, starts/ and results/ of its folder there.
+Every folder of docs/study/ that has a study.yaml becomes a part of the page; FIRST also becomes its first screen. To
+add a study, copy study.yaml, images.json, starts/ and results/ of its folder there.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import yaml
 
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.study.findings import StudyResult, find
-from grounding_rewards.study.folder import read_study
+from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
+from grounding_rewards.metrics.estimates import format_estimate, format_value
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.study.findings import REFERENCE, START, ArmFound, StudyResult, find
+from grounding_rewards.study.folder import Measure, Study, read_study
 from grounding_rewards.study.report import plots, render_study_markdown
+from grounding_rewards.study.rulers import RULERS
+from grounding_rewards.study.statistics import ALPHA
 
 _PAGE = """\
 # Which reward? Studies
+
+{first}
+
+## What to choose
 
 R3. In small studies (1.2 million parameters, 5 seeds, one initial checkpoint a kind) R2, R4, R5 and soft_f1 were within
 0.02 mean IoU of R3 from a good checkpoint; R1 was worse. If few boxes reach IoU 0.5, run `signal` first: R3 then
@@ -33,7 +45,8 @@ controls that nobody expects to teach. What follows is written by a script from 
     python scripts/write_study.py
 
 and the results by `grounding-rewards study` with the YAML that is named. How often such intervals hold what they should
-is in [simulated_study.md](simulated_study.md).
+is in [simulated_study.md](simulated_study.md). After the first runs of placed_lungs, whose checkpoints are few, the
+degrees of freedom of all intervals were limited to twice those of the runs, which widens them.
 
 {studies}
 
@@ -49,9 +62,17 @@ _LIMITS = (
     "about the references. Lungs are large, are there on nearly every image and in nearly the same place.",
     "Hyper-parameters other than the reward were not tuned for each arm: learning rate, β of the KL term, and "
     "temperature may suit one reward better than another.",
-    "The declared metric decides; all else is for looking at. What is not shown is not shown to be equal: see what the "
-    "seeds can find.",
+    "The declared metrics decide; all else is for looking at. What is not shown to differ is not shown to be equal, "
+    "unless its interval lies within the margin.",
 )
+#: The study of the first screen, and its arms there.
+FIRST = "placed_lungs"
+_COMPARED = {
+    "sft": "more SFT at the same cost changed them",
+    "R3": "R3",
+    "blank": "R3 on images that are all replaced by their mean grey",
+}
+_SHOWN = ("sft", "R3", "soft_f1", "R3_low", "R1", "blank", "consensus")
 
 
 def main() -> None:
@@ -60,20 +81,94 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("docs/study.md"))
     arguments = parser.parse_args()
     folders = sorted(path.parent for path in arguments.studies.glob("*/study.yaml"))
-    parts = []
+    parts: list[str] = []
+    first = ""
     for folder in folders:
-        found = find(read_study(folder), on_progress=lambda what, name=folder.name: print(f"{name}: {what}"))
-        parts.append(study_part(found, folder, arguments.output.parent))
+        found = find(read_study(folder), on_progress=print)
+        part = study_part(found, folder, arguments.output.parent)
+        if folder.name == FIRST:
+            first = first_screen(found, folder.relative_to(arguments.output.parent).as_posix())
+            parts.insert(0, part)
+        else:
+            parts.append(part)
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
-    write_whole(arguments.output, _PAGE.format(studies="\n\n".join(parts), limits=limits))
+    write_whole(arguments.output, _PAGE.format(first=first, studies="\n\n".join(parts), limits=limits))
+
+
+def first_screen(found: StudyResult, folder: str) -> str:
+    """One paragraph, one plot, and one table of at most eight rows."""
+    study, primary = found.study, found.study.primary
+    names = " and ".join(RULERS[one.metric].heading for one in primary)
+    checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
+    said = [
+        "**Does GRPO add anything to a model that already looks?** A pilot, which can show large differences alone: "
+        f"{sum(len(arm.seeds) for arm in found.arms)} runs of a model of {parameters()} parameters on real lungs at "
+        f"random places, one run of an arm from each of {checkpoints} checkpoints."
+    ]
+    for kind, metrics in found.starts.items():
+        arms = {arm.key.arm: arm for arm in found.of_start(kind)}
+        gained = [name for name, arm in arms.items() if not arm.is_control and gains(arm, primary)]
+        values = " and ".join(format_value(metrics[one].value) for one in primary)
+        changes = []
+        for name in (name for name in _COMPARED if name in arms):
+            since = (format_value(arms[name].against[START][one].value, signed=True) for one in primary)
+            changes.append(f"{_COMPARED[name]} by {' and '.join(since)}")
+        said.append(
+            f"From the {kind} checkpoints ({names}: {values}) {' and '.join(gained) or 'no reward'} is shown to gain "
+            f"in both; {', '.join(changes)}."
+        )
+    readers, constant = ceiling_and_constant(study)
+    said.append(
+        f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
+        f"learned from, and the median boxes of the test images, which never move, {format_value(constant)}."
+    )
+    header = ["", *(f"{kind}: {RULERS[one.metric].heading}" for kind in found.starts for one in primary)]
+    rows = [["checkpoint", *(format_value(metrics[one].value) for metrics in found.starts.values() for one in primary)]]
+    for name in _SHOWN:
+        of_kind = [next((arm for arm in found.of_start(kind) if arm.key.arm == name), None) for kind in found.starts]
+        if any(of_kind):
+            rows.append([name, *("" if arm is None else change(arm, one) for arm in of_kind for one in primary)])
+    note = (
+        f"Changes since the checkpoint, with 95 % intervals over checkpoints with their seeds and patients. \\*: "
+        f"differs from {study.reference}, p < {ALPHA:g} after Holm for {found.family} comparisons."
+    )
+    plot = f"![Differences from {study.reference}]({folder}/differences.svg)"
+    return "\n\n".join([" ".join(said), plot, markdown_table(header, rows), note])
+
+
+def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
+    """Whether an arm is shown to be better than its checkpoint by every primary metric."""
+    return all(arm.holm[START][one] < ALPHA and arm.against[START][one].value > 0 for one in primary)
+
+
+def change(arm: ArmFound, measure: Measure) -> str:
+    """Since the checkpoint, marked where the arm differs from the reference."""
+    found = format_estimate(arm.against[START][measure].estimate, signed=True).replace("[", "\\[")
+    return f"{found} \\*" if arm.holm.get(REFERENCE, {}).get(measure, 1.0) < ALPHA else found
+
+
+def ceiling_and_constant(study: Study) -> tuple[float, float]:
+    """Mean IoU of the second readers' boxes with those of the set test, and of the median boxes of that very set."""
+    test = {row["id"]: row for row in study.sets["test"]}
+    readers = [
+        pairwise_iou(row["boxes"], test[row["id"].removesuffix("_second")]["boxes"]).max(axis=0)
+        for row in study.sets["second_reader"]
+    ]
+    boxes = constant_boxes(study.sets["test"])
+    never = [
+        pairwise_iou(constant_answer(boxes, width=row["width"], height=row["height"])[0], row["boxes"]).max(axis=0)
+        for row in study.sets["test"]
+        if row["boxes"]
+    ]
+    return float(np.concatenate(readers).mean()), float(np.concatenate(never).mean())
 
 
 def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
     """One study as a part of the page; its plots go into its folder."""
     lines = [f"## {found.study.name}", render_study_markdown(found, level=3).rstrip()]
     for one in plots(found):
-        file = folder / f"{one.name}.png"
-        one.save(file, "png", dpi=150)
+        file = folder / f"{one.name}.svg"
+        one.save(file, "svg")
         lines.append(f"![{one.title}]({file.relative_to(beside).as_posix()})\n\n{one.note}")
     settings = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
     lines.append(f"Images: {', '.join(map(str, dict.fromkeys(one['dataset'] for one in settings['sets'].values())))}.")

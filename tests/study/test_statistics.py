@@ -102,6 +102,16 @@ def test_pairs_take_out_what_both_runs_began_with():
     assert paired.p < 0.05 < apart.p
 
 
+def test_few_pairs_seldom_have_a_small_p_by_chance():
+    """Holm asks for small p: two runs whose variance happens to be small must not give them."""
+    rng, small = np.random.default_rng(0), 0
+    weights = patient_weights(128, resamples=100) / 128
+    for _ in range(300):
+        own, other = (weights @ (rng.normal(0, 0.06, (2, 1)) + rng.normal(0, 0.2, (2, 128))).T for _ in range(2))
+        small += paired_difference(own, other, patients=128).p < 0.01
+    assert small <= 6
+
+
 def test_intervals_hold_as_often_as_they_say():
     # A few hundred draws; docs/simulated_study.md has more.
     held = []
