@@ -32,8 +32,8 @@ small model. Each line: {draws:,} drawn studies, {resamples} draws of patients i
 Of 95 % intervals of the difference of two arms, 95 of 100 should hold it; one standard error of a share of 0.95 among
 {draws:,} is {error:.3f}. *Report*: what a study reports. *Crossed percentiles*: of the crossed bootstrap as it is, of
 seeds and patients. *Patients alone*: one run an arm, and a bootstrap of the patients, as most papers have it: it says
-how these two models compare, not how their rewards do. *Seeds alone*: Welch's test of the runs on these very images. Pairs
-of runs begin from the same checkpoint, checkpoints differ by {checkpoint_sd}.
+how these two models compare, not how their rewards do. *Seeds alone*: Welch's test of the runs on these very images.
+Pairs of runs begin from the same checkpoint, checkpoints differ by {checkpoint_sd}.
 
 {coverage}
 
