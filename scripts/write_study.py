@@ -45,9 +45,9 @@ controls that nobody expects to teach. What follows is written by a script from 
     python scripts/write_study.py
 
 and the results by `grounding-rewards study` with the YAML that is named. How often such intervals hold what they should
-is in [simulated_study.md](simulated_study.md). Two things about placed_lungs were settled after its first results: arms
-beside R3, soft_f1, R3_low, sft and blank were added, and so was the early kind of checkpoint; and the degrees of freedom
-of all intervals were limited to twice those of the runs, which widens them.
+is in [simulated_study.md](simulated_study.md). Of placed_lungs two things were settled after its first results: arms
+beside R3, soft_f1, R3_low, sft and blank were added, and so was the early kind of checkpoint; and the degrees of
+freedom of all intervals were limited to twice those of the runs, which widens them.
 
 {studies}
 
