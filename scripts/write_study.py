@@ -1,17 +1,19 @@
 """Write docs/study.md, with its plots, from the results that are kept beside it; nothing is trained.
 
     python scripts/write_study.py
+    python scripts/write_study.py --add runs/study/placed_lungs        # keep the results of a study there first
 
-Every folder of docs/study/ that has a study.yaml becomes a part of the page; FIRST also becomes its first screen. To
-add a study, copy study.yaml, images.json, starts/ and results/ of its folder there.
+Every folder of docs/study/ that has a study.yaml becomes a part of the page; FIRST also becomes its first screen.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import yaml
@@ -21,8 +23,8 @@ from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.metrics.estimates import format_estimate, format_value
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import markdown_table
-from grounding_rewards.study.findings import REFERENCE, START, ArmFound, StudyResult, find
-from grounding_rewards.study.folder import Measure, Study, read_study
+from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
+from grounding_rewards.study.folder import Measure, read_study
 from grounding_rewards.study.report import plots, render_study_markdown
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import ALPHA
@@ -80,7 +82,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--studies", type=Path, default=Path("docs/study"), help="folder of studies")
     parser.add_argument("--output", type=Path, default=Path("docs/study.md"))
+    parser.add_argument("--add", type=Path, help="folder of a study whose results are to be kept")
+    parser.add_argument("--arms", nargs="+", help="of it, these arms alone")
     arguments = parser.parse_args()
+    if arguments.add is not None:
+        keep(arguments.add, arguments.studies / arguments.add.name, arguments.arms)
     folders = sorted(path.parent for path in arguments.studies.glob("*/study.yaml"))
     parts: list[str] = []
     first = ""
@@ -88,7 +94,8 @@ def main() -> None:
         found = find(read_study(folder), on_progress=print)
         part = study_part(found, folder, arguments.output.parent)
         if folder.name == FIRST:
-            first = first_screen(found, folder.relative_to(arguments.output.parent).as_posix())
+            others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
+            first = first_screen(found, folder.relative_to(arguments.output.parent).as_posix(), others)
             parts.insert(0, part)
         else:
             parts.append(part)
@@ -96,29 +103,56 @@ def main() -> None:
     write_whole(arguments.output, _PAGE.format(first=first, studies="\n\n".join(parts), limits=limits))
 
 
-def first_screen(found: StudyResult, folder: str) -> str:
+def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
+    """Copy what a report is made of: last answers to the sets of primary metrics, and the curves that are shown."""
+    plan = yaml.safe_load((study / "study.yaml").read_text(encoding="utf-8"))
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((study / "results").glob("*.json"))]
+    results = [one for one in results if arms is None or one["arm"] in arms]
+    # Settings of arms that nobody ran are in the YAML of the study.
+    there = {(one["start"], one["arm"]) for one in results}
+    plan["arms"] = [one for one in plan["arms"] if (one["start"], one["arm"]) in there]
+    write_whole(into / "study.yaml", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True))
+    decide = {one["set"] for one in plan["declared"]["primary"]}
+    images = json.loads((study / "images.json").read_text(encoding="utf-8"))["sets"]
+    parted = {"sets": {name: rows for name, rows in images.items() if name in decide}, "others": images}
+    for name in decide:
+        del images[name]
+    write_whole(into / "images.json", json.dumps(parted, separators=(",", ":")) + "\n")
+
+    def answered(one: dict[str, Any]) -> dict[str, Any]:
+        return {**one, "sets": {name: of for name, of in one["sets"].items() if name in decide}}
+
+    for path in (study / "starts").glob("*.json"):
+        start = answered(json.loads(path.read_text(encoding="utf-8")))
+        write_whole(into / "starts" / path.name, json.dumps(start, separators=(",", ":")) + "\n")
+    for one in results:
+        curve = {name: one["curve"][name] for name in ("step", "reward", "loss", NO_SPREAD) if name in one["curve"]}
+        kept = {**one, "checkpoints": [answered(one["checkpoints"][-1])], "curve": curve}
+        file = into / "results" / f"{one['start']}--{one['arm']}--seed{one['seed']}.json"
+        write_whole(file, json.dumps(kept, separators=(",", ":")) + "\n")
+
+
+def first_screen(found: StudyResult, folder: str, others: Sequence[Mapping[str, Any]]) -> str:
     """One paragraph, one plot, and one table of at most eight rows."""
     study, primary = found.study, found.study.primary
     names = " and ".join(RULERS[one.metric].heading for one in primary)
     checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
+    gained = dict.fromkeys(arm.key.arm for arm in found.arms if gains(arm, primary))
     said = [
-        "**Does GRPO add anything to a model that already looks?** A pilot, which can show large differences alone: "
+        f"**To a model that already looks, {' and '.join(gained) or 'no reward'} is shown to add anything.** A pilot, "
+        "which can show large differences alone: "
         f"{sum(len(arm.seeds) for arm in found.arms)} runs of a model of {parameters()} parameters on real lungs at "
         f"random places, one run of an arm from each of {checkpoints} checkpoints."
     ]
     for kind, metrics in found.starts.items():
         arms = {arm.key.arm: arm for arm in found.of_start(kind)}
-        gained = [name for name, arm in arms.items() if not arm.is_control and gains(arm, primary)]
         values = " and ".join(format_value(metrics[one].value) for one in primary)
         changes = []
         for name in (name for name in _COMPARED if name in arms):
             since = (format_value(arms[name].against[START][one].value, signed=True) for one in primary)
             changes.append(f"{_COMPARED[name]} by {' and '.join(since)}")
-        said.append(
-            f"From the {kind} checkpoints ({names}: {values}) {' and '.join(gained) or 'no reward'} is shown to gain "
-            f"in both; {', '.join(changes)}."
-        )
-    readers, constant = ceiling_and_constant(study)
+        said.append(f"From the {kind} checkpoints ({names}: {values}) {', '.join(changes)}.")
+    readers, constant = ceiling_and_constant(study.sets["test"], others)
     said.append(
         f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
         f"learned from, and the median boxes of the test images, which never move, {format_value(constant)}."
@@ -138,8 +172,10 @@ def first_screen(found: StudyResult, folder: str) -> str:
 
 
 def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
-    """Whether an arm is shown to be better than its checkpoint by every primary metric."""
-    return all(arm.holm[START][one] < ALPHA and arm.against[START][one].value > 0 for one in primary)
+    """Whether a reward is shown to be better than its checkpoint by every primary metric."""
+    return not arm.is_control and all(
+        arm.holm[START][one] < ALPHA and arm.against[START][one].value > 0 for one in primary
+    )
 
 
 def change(arm: ArmFound, measure: Measure) -> str:
@@ -148,17 +184,16 @@ def change(arm: ArmFound, measure: Measure) -> str:
     return f"{found} \\*" if arm.holm.get(REFERENCE, {}).get(measure, 1.0) < ALPHA else found
 
 
-def ceiling_and_constant(study: Study) -> tuple[float, float]:
-    """Mean IoU of the second readers' boxes with those of the set test, and of the median boxes of that very set."""
-    test = {row["id"]: row for row in study.sets["test"]}
+def ceiling_and_constant(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Mean IoU of other readers' boxes with those of the rows, and of the rows' own median boxes."""
+    test = {row["id"]: row for row in rows}
     readers = [
-        pairwise_iou(row["boxes"], test[row["id"].removesuffix("_second")]["boxes"]).max(axis=0)
-        for row in study.sets["second_reader"]
+        pairwise_iou(row["boxes"], test[row["id"].removesuffix("_second")]["boxes"]).max(axis=0) for row in others
     ]
-    boxes = constant_boxes(study.sets["test"])
+    boxes = constant_boxes(rows)
     never = [
         pairwise_iou(constant_answer(boxes, width=row["width"], height=row["height"])[0], row["boxes"]).max(axis=0)
-        for row in study.sets["test"]
+        for row in rows
         if row["boxes"]
     ]
     return float(np.concatenate(readers).mean()), float(np.concatenate(never).mean())

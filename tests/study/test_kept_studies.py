@@ -54,6 +54,18 @@ def test_the_page_has_the_metrics_of_the_answers(study):
         assert rows[arm].split()[0] == f"{runs(study, 'strong', arm.split()[0]).mean():.3f}"
 
 
+def test_the_first_screen_has_the_metrics_of_the_answers():
+    study = _read("placed_lungs")
+    page = (REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8")
+    row = page.partition("| checkpoint | ")[2].partition(" |\n")[0].split(" | ")
+    means = []
+    for of_kind in study.starts.values():
+        for one in study.primary:
+            read = (read_model(study.sets[one.on], answers[one.on], study.box_format) for answers in of_kind.values())
+            means.append(np.mean([ratios(ruler_sums(images)[one.metric].sum(axis=0)) for images in read]))
+    assert row == [f"{mean:.3f}" for mean in means]
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
 def test_the_advice_is_in_both_pages(page):
     assert SAID in " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
