@@ -56,6 +56,10 @@ freedom of all intervals were limited to twice those of the runs, which widens t
 ## What this does not show
 
 {limits}
+
+The reference boxes of lungs and placed_lungs that are kept here are by General Blockchain Inc. (Dr. Ayoub El Hajjami,
+Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub), those of others
+at V7 Labs (v7labs/covid-19-xray-dataset). Both are CC BY 4.0, and were scaled and moved with the images.
 """
 
 _LIMITS = (
