@@ -10,15 +10,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import RepeatSampler, print_prompt_completions_sample
+from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
@@ -98,8 +100,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
     method = "GRPO"
 
-    num_completions_to_print: int | None
-
     def __init__(
         self,
         model: Any,
@@ -170,8 +170,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             **kwargs,
         )
         self._forbid_image_tokens()
-        # TRL itself prints none: `log` does, without what names images.
-        self.num_completions_to_print = 0
+        if type(self.args) is GRPOConfig:
+            # TRL's default would give patients' images to trackers; nobody asked for that here.
+            self.log_multimodal = False
         # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
         opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
@@ -329,28 +330,24 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all. What
-        is printed of the completions lacks the rows that rewards log beside them, which name images and patients.
+        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all. The
+        rows that rewards log beside the completions name images and patients: they are neither printed nor given to
+        trackers, and are added to the table in the folder of the run.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name in self.reward_func_names:
             if negatives := metrics.get(f"{name}/negatives"):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
-        super().log(logs, start_time)
-        if self.accelerator.is_main_process and self.log_completions:
-            self._print_completions()
-
-    def _print_completions(self) -> None:
-        """Print the completions as TRL does, without the rows, which are for the table in the folder of the run."""
-        logs = self._logs
-        extra = {name: values for name, values in logs["extra"].items() if not name.endswith(f"/{ROW_COLUMN}")}
-        print_prompt_completions_sample(
-            *(logs[name] for name in ("prompt", "completion", "rewards", "advantages")),
-            self.state.global_step,
-            self.args.num_completions_to_print,
-            extra=extra,
-        )
+        extra = self._logs["extra"]
+        rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
+        try:
+            super().log(logs, start_time)
+        finally:
+            extra.update(rows)
+        if rows and self.accelerator.is_main_process and self.log_completions:
+            table = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
+            pandas.read_parquet(table).assign(**{name: list(rows[name]) for name in rows}).to_parquet(table)
 
 
 class EpochSampler(RepeatSampler):

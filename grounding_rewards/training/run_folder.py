@@ -112,9 +112,9 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
         processes: how many processes the run has.
 
     Raises:
-        ValueError: the folder cannot be written; it holds a run and is neither to be resumed nor overwritten; there is
-            no such checkpoint, it is not whole, or not the last one; or it comes from another configuration, of which
-            the differing values are named.
+        ValueError: the folder cannot be written; it holds files of somebody else; it holds a run and is neither to be
+            resumed nor overwritten; there is no such checkpoint, it is not whole, or not the last one; or it comes from
+            another configuration, of which the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -123,6 +123,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     """
     folder, asked = Path(config["output_dir"]), _asked(config.get("resume_from_checkpoint"))
     _check_writable(folder)
+    _refuse_foreign(folder)
     if asked is None:
         if not config.get("overwrite"):
             _refuse_held(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
@@ -160,8 +161,9 @@ def claim(config: Mapping[str, Any]) -> None:
     # A run that is started from this file with --config is a new one.
     kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
     kept["overwrite"] = False
-    write_whole(folder / CONFIG, yaml.safe_dump(kept, sort_keys=True))
+    # First what says that the folder is a run's.
     write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
+    write_whole(folder / CONFIG, yaml.safe_dump(kept, sort_keys=True))
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
@@ -232,6 +234,15 @@ def _refuse_held(folder: Path, remedy: str) -> None:
         raise ValueError(
             f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(held)}. "
             f"Give another folder, {remedy}."
+        )
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse a folder whose files a run would write over, or remove, although no run wrote them."""
+    if not (folder / VERSIONS).exists() and (theirs := [name for name in (CARD, CONFIG) if (folder / name).exists()]):
+        raise ValueError(
+            f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds {' and '.join(theirs)} "
+            f"without a run's {VERSIONS}. Give another folder, or move them away."
         )
 
 

@@ -64,7 +64,7 @@ def test_every_option_that_is_checked_exists(config, names):
         # training/grpo.py and training/resume.py: what is bought, logged and decoded, and how far a run has come
         (GRPOTrainer, ["_buffered_inputs", "_step", "_metrics", "_tokenizer", "_logs", "_pending_extra_logs"]),
         # assigned to: TRL would go on without a word if it read another name
-        (GRPOTrainer, ["num_completions_to_print", "_total_train_tokens"]),
+        (GRPOTrainer, ["log_multimodal", "_total_train_tokens"]),
         (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
         (SFTTrainer, ["_metrics", "_total_train_tokens"]),
     ],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+from types import SimpleNamespace
 
 import datasets
+import pandas
 import pytest
 import torch
 from PIL import Image
@@ -367,3 +369,24 @@ class TestImageGroups:
         for step, of_source in zip(steps, sources, strict=True):
             if None not in of_source:
                 assert sum(of_source) / 2 == pytest.approx(step["reward"], abs=1e-6)
+
+
+def test_trackers_get_neither_rows_nor_images_and_the_folder_has_the_rows(tiny_vlm, images, tmp_path, monkeypatch):
+    """`report_to: wandb` with TRL's own configuration, whose default shows images."""
+    given = []
+    tracker = SimpleNamespace(
+        run=object(), Table=lambda dataframe: dataframe, Image=lambda image: image, log=given.append
+    )
+    monkeypatch.setattr("trl.trainer.grpo_trainer.wandb", tracker, raising=False)
+    named = images.map(lambda row: {"patient_id": f"DOE_JANE_{row['id']}"})
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path, log_completions=True), named)
+    trainer.args.report_to = ["wandb"]
+    trainer.train()
+    assert given
+    for told in given:
+        assert {"prompt", "completion", "R4", "R4/reason"} <= {*told["completions"].columns}
+        assert not {"R4/row", "image"} & {*told["completions"].columns}
+        assert "DOE_JANE" not in told["completions"].to_csv()
+    (table,) = (tmp_path / "completions").glob("*.parquet")
+    kept = pandas.read_parquet(table)
+    assert all("DOE_JANE" in row for row in kept["R4/row"])

@@ -62,10 +62,18 @@ class TestAnotherRun:
         with pytest.raises(ValueError, match=f"which holds {what}. Give another folder, go on .* --overwrite"):
             start(tmp_path)
 
-    @pytest.mark.parametrize("what", ["config.yaml", "evaluation", "log.jsonl", "checkpoints.txt"])
+    @pytest.mark.parametrize("what", ["versions.json", "evaluation", "log.jsonl", "checkpoints.txt"])
     def test_that_made_no_step_is_none(self, tmp_path, what):
         (tmp_path / what).mkdir() if what == "evaluation" else (tmp_path / what).write_text("")
         assert start(tmp_path).checkpoint is None
+
+    @pytest.mark.parametrize("overwrite", [False, True])
+    @pytest.mark.parametrize("name", ["README.md", "config.yaml"])
+    def test_what_no_run_wrote_is_neither_written_over_nor_removed(self, tmp_path, name, overwrite):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(ValueError, match=f"a folder of its own for output_dir, .* holds {name} without a run's"):
+            start(tmp_path, overwrite=overwrite)
+        assert (tmp_path / name).read_text() == "mine"
 
     def test_nothing_is_touched_by_a_look(self, tmp_path):
         folder = left(tmp_path / "run", 5)
