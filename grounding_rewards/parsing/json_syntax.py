@@ -350,6 +350,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
 
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
     """
+    if not node.members:
+        # "{}" over and over is as quick to read as anything else.
+        return
     keys = _folded(fmt.keys)
     members = _joined_corners(node.members)
     has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
