@@ -10,15 +10,20 @@ import pytest
 from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.study.findings import NO_SPREAD, START, find
 from grounding_rewards.study.folder import ArmKey, read_study
 from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.conftest import REPOSITORY
 
 SAID = (
-    "R3. In small studies (1.2 million parameters, 5 seeds, one initial checkpoint a kind) R2, R4, R5 and soft_f1 were "
-    "within 0.02 mean IoU of R3 from a good checkpoint; R1 was worse. If few boxes reach IoU 0.5, run `signal` first: "
-    "R3 then favours precision, soft_f1 recall. SFT gained more in distribution and lost 0.11 under image shift, where "
-    "R3 lost nothing. On the lungs, from the weak start, no run beat a constant box. Untested at 3B."
+    "R4, the default: in three small studies (1.2 million parameters, real lungs and drawn images) R2, R3, R5 and "
+    "soft_f1 were within 0.02 mean IoU of it from a good checkpoint, and R1 with tied ranks was worse on the drawn "
+    "ones. First teach with SFT until its validation metric is flat: from early checkpoints on real lungs at random "
+    "places more SFT gained 0.15 F1@0.5 and 0.09 image dependence, and GRPO gained neither with R3, with R3 at τ 0.3 "
+    "or with soft_f1. From saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown to change "
+    "F1@0.5 or image dependence. If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 leaves "
+    "fewer groups without spread. SFT lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; "
+    "nothing ran at 3B."
 )
 _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name))
 
@@ -71,23 +76,33 @@ def test_the_advice_is_in_both_pages(page):
     assert SAID in " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
 
 
-@pytest.mark.parametrize("study", ["drawn", "lungs"])
-def test_rewards_differ_little_from_a_good_checkpoint(study):
-    reference = runs(study, "strong", "R3").mean()
-    assert len(runs(study, "strong", "R3")) == 5
-    for arm in ("R2", "R4", "R5", "soft_f1"):
-        assert abs(runs(study, "strong", arm).mean() - reference) < 0.02, arm
-    assert runs(study, "strong", "R1").mean() < reference - 0.01
+@pytest.mark.parametrize(("study", "start"), [("drawn", "strong"), ("lungs", "strong"), ("placed_lungs", "saturated")])
+def test_rewards_differ_little_from_a_good_checkpoint(study, start):
+    default = runs(study, start, "R4").mean()
+    for arm in ("R2", "R3", "R5", "soft_f1"):
+        assert abs(runs(study, start, arm).mean() - default) < 0.02, arm
 
 
-def test_from_a_weak_checkpoint_one_favours_precision_and_one_recall():
-    assert runs("drawn", "weak", "", key="recall_50")[0] < 0.3
-    assert (
-        runs("drawn", "weak", "R3", key="precision").mean() > runs("drawn", "weak", "soft_f1", key="precision").mean()
-    )
-    assert (
-        runs("drawn", "weak", "R3", key="recall_50").mean() < runs("drawn", "weak", "soft_f1", key="recall_50").mean()
-    )
+def test_r1_is_worse_on_the_drawn_images():
+    assert _read("drawn").arms[ArmKey("strong", "R1")][0].reward["kwargs"] == {"ranking": "tied"}
+    assert runs("drawn", "strong", "R1").mean() < runs("drawn", "strong", "R4").mean() - 0.02
+
+
+def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
+    found = find(_read("placed_lungs"))
+    measures = found.study.primary
+    assert [one.metric for one in measures] == ["f1_50", "image_dependence"]
+    (sft,) = [arm for arm in found.of_start("early") if arm.key.arm == "sft"]
+    assert [sft.against[START][one].value for one in measures] == pytest.approx([0.15, 0.09], abs=0.005)
+    trained = {arm.key.arm: arm for arm in found.of_start("early") if not arm.is_control}
+    assert set(trained) == {"R3", "R3_low", "soft_f1"}
+    assert all(arm.against[START][one].value < 0 for arm in trained.values() for one in measures)
+    without = {name: arm.curves[NO_SPREAD].y.mean() for name, arm in trained.items()}
+    assert without["R3"] > 0.1 > max(without["R3_low"], without["soft_f1"])
+
+    trained = [arm for arm in found.of_start("saturated") if not arm.is_control or arm.key.arm == "sft"]
+    assert {"R1", "R2", "R3", "R4", "R5", "soft_f1", "sft"} <= {arm.key.arm for arm in trained}
+    assert all(arm.holm[START][one] > 0.05 for arm in trained for one in measures)
 
 
 def test_sft_gains_more_and_loses_more_elsewhere():
