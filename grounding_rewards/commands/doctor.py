@@ -69,7 +69,8 @@ def run(
             an answer has; without it both are assumed, and the report says how
         max_completion_length: tokens that a completion may have in training, as in TRL
         out: write a report in HTML, with images and histograms
-        no_images: leave the images out of the report: they are patients'
+        no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
+            numbers
         seed: of the sample of images in the report
         quick: read only the headers of images; what then is not looked for is listed: images that break off, deep or
             empty ones, and copies under other names
@@ -99,6 +100,7 @@ def run(
         splits=split,
         allow_outside=allow_outside,
         thumbnails=LONGEST_SIDE if out is not None and not no_images else 0,
+        names=not no_images,
         seed=seed,
         quick=quick,
         processes=processes,

@@ -20,6 +20,7 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
@@ -183,6 +184,35 @@ def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
 
 def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
     return [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in sorted(problems.items())]
+
+
+def check_patients_apart(train: Dataset, held_out: Dataset) -> None:
+    """Refuse images to evaluate on of patients who are trained on.
+
+    Raises:
+        ValueError: a patient is in both, by the columns `patient_id` and `file`; how many are.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> train, held_out = (Dataset.from_dict({"patient_id": ids}) for ids in (["3", "7"], ["0007", "9"]))
+        >>> check_patients_apart(train, held_out)
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected other patients in eval_split than in train_split, got 1 of 2 in both. Draw the splits by \
+patient: `grounding-rewards prepare` does.
+    """
+    trained, evaluated = (_patients(images) for images in (train, held_out))
+    if both := trained & evaluated:
+        raise ValueError(
+            f"Expected other patients in eval_split than in train_split, got {len(both)} of {len(evaluated)} in both. "
+            "Draw the splits by patient: `grounding-rewards prepare` does."
+        )
+
+
+def _patients(images: Dataset) -> set[str]:
+    named = [name for name in ("patient_id", "file") if name in images.column_names]
+    plain = images.with_format(None).select_columns(named) if named else []
+    return {patient for row in plain if (patient := patient_of_row(row)) is not None}
 
 
 def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:

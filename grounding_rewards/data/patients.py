@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_key, patient_of
@@ -20,6 +20,22 @@ _IN_NAMES = (
     # NIH ChestX-ray14: 00000013_005.png
     re.compile(r"(?:^|/)(\d{8})_\d{3}\.\w+$"),
 )
+
+# Without what parts their words; what follows `id`, such as `_hash`, makes another column of it.
+_COLUMNS = {f"{who}{what}" for who in ("patient", "subject", "person", "participant") for what in ("", "id", "key")}
+_COLUMNS |= {"pid", "mrn", "patientname", "patientnumber", "empi", "empianon"}
+
+
+def patient_column(columns: Iterable[str]) -> str | None:
+    """The column that looks like the patient, by its name, where none is called `patient_id`; None without one.
+
+    Example:
+        >>> patient_column(["image", "Subject-ID", "age"]), patient_column(["patient_id", "PatientID"])
+        ('Subject-ID', None)
+    """
+    columns = list(columns)
+    alike = (name for name in columns if re.sub(r"[\W_]", "", name).casefold() in _COLUMNS)
+    return None if "patient_id" in columns else next(alike, None)
 
 
 def patient_in_name(file: str) -> str | None:

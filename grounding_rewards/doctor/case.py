@@ -70,6 +70,8 @@ class Case:
 
     def example(self, row: ImageRow, detail: str) -> Example:
         """A row as an example, with its image if images are kept."""
+        for name in row.hidden:
+            detail = detail.replace(name, "…")
         return Example(row.split, row.number, row.id, detail, self.picture(row) if self.thumbnails else None)
 
     def picture(self, row: ImageRow) -> ImagePicture:

@@ -17,7 +17,7 @@ from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.pixels import rows_with_pixels
-from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, open_rows
+from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
 from grounding_rewards.doctor.split_checks import SplitExaminer
@@ -83,6 +83,7 @@ def examine(
     splits: Sequence[str] = (),
     allow_outside: bool = False,
     thumbnails: int = 0,
+    names: bool = True,
     seed: int = 0,
     quick: bool = False,
     processes: int = 1,
@@ -96,6 +97,7 @@ def examine(
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
+        names: whether ids, patients and files are named; else they have numbers.
         seed: of the sample of images.
         quick: whether to read only the headers of images.
         processes: how many decode images.
@@ -118,6 +120,7 @@ def examine(
     stages = [[make(case) for make in stage] for stage in STAGES]
     sample: list[ImagePicture] = []
     rows = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
+    rows = rows if names else numbered(rows)
     for done, row in enumerate(track(rows, source.total) if track else rows, start=1):
         case.metrics.images[row.split] += 1
         case.totals["images"] = done

@@ -6,17 +6,19 @@ Training loads its images with `grounding_rewards.prepare.load`, which refuses w
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
-from grounding_rewards.data.patients import patient_of_row
+from grounding_rewards.data.patients import patient_column, patient_in_name, patient_of_row
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
@@ -83,6 +85,7 @@ class ImageRow:
         expects_image: whether other rows of the dataset have images.
         outside: why the image that the row names may not be opened; empty where it may.
         pixels: what its decoded image says; None where it was not decoded, or is missing.
+        hidden: names that no report may hold.
     """
 
     split: str
@@ -93,6 +96,7 @@ class ImageRow:
     expects_image: bool = False
     outside: str = ""
     pixels: Pixels | None = None
+    hidden: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -108,8 +112,9 @@ class ImageRow:
 
     @property
     def patient_id(self) -> str | None:
-        """The row's patient; None where it has none."""
-        return patient_of(self.columns)
+        """The row's patient, by `patient_id`, else by a column that looks like it; None where it has none."""
+        stated = {name: value for name, value in self.columns.items() if value is not None}
+        return patient_of({"patient_id": stated.get(patient_column(stated) or "patient_id")})
 
     @cached_property
     def image_bytes(self) -> bytes | None:
@@ -264,6 +269,37 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
     if shards := parquet_shards(path):
         return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
     return RowSource(dataset, lambda: iter(()), 0, unfinished) if unfinished else _datasets_source(dataset, splits)
+
+
+def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
+    """The rows with numbers in the place of ids, patients and names of files, the same for the same name.
+
+    Example:
+        >>> rows = [ImageRow("train", n, {"id": f"DOE^JANE {n}", "patient_id": "DOE^JANE"}) for n in (0, 1)]
+        >>> [(row.id, row.patient_id) for row in numbered(rows)]
+        [('image 1', '1'), ('image 2', '1')]
+    """
+    patients, ids, files = count(1), count(1), count(1)
+    of_patient: defaultdict[str, int] = defaultdict(partial(next, patients))
+    of_id: defaultdict[str, int] = defaultdict(partial(next, ids))
+    of_file: defaultdict[str, int] = defaultdict(partial(next, files))
+    for row in rows:
+        columns = dict(row.columns)
+        column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
+        told, path = columns.get(column), (row.image or {}).get("path")
+        by_name = patient_in_name(row.file)
+        hidden = {str(columns.get("id", "")), str(told), row.file, Path(row.file).name, str(path), Path(str(path)).name}
+        if row.id != "-":
+            columns["id"] = f"image {of_id[row.id]}"
+        if row.patient_id is not None:
+            columns[column] = str(of_patient[row.patient_id])
+        if row.file:
+            # A name that tells the patient still does.
+            whose = f"patient{of_patient[by_name]}_" if by_name is not None else ""
+            columns["file"] = f"{whose}{of_file[row.file]}.image"
+        # Numbers of boxes are no names.
+        names = sorted((name for name in hidden if len(name) > (5 if name.isdigit() else 3)), key=len, reverse=True)
+        yield replace(row, columns=columns, hidden=tuple(names))
 
 
 def _texts(given: Any) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.copies import find_copies
-from grounding_rewards.data.patients import patient_in_name
+from grounding_rewards.data.patients import patient_column, patient_in_name
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import QUICK, Case, Examiner
@@ -35,7 +36,8 @@ class RepeatExaminer(Examiner):
 
     checks = named(
         *("duplicate-boxes", "near-duplicate-boxes", "repeated-id", "repeated-image", "image-leak", "image-copy"),
-        *("copy-leak", "patient-leak", "patient-name-leak"),
+        *("copy-leak", "patient-leak", "patient-name-leak", "patient-spelling"),
+        "patient-column",
     )
 
     def __init__(self, case: Case) -> None:
@@ -46,6 +48,8 @@ class RepeatExaminer(Examiner):
         self._of_patient: dict[str, tuple[str, str]] = {}
         self._of_name: dict[str, tuple[str, str]] = {}
         self._leaked: set[str] = set()
+        # The first split and spelling of what is read the same without zeros and marks.
+        self._read_alike: dict[tuple[str, ...], tuple[str, str]] = {}
         self._first: list[Example] = []
         self._signatures: list[bytes | None] = []
 
@@ -73,12 +77,15 @@ class RepeatExaminer(Examiner):
             if before.prompt == this.prompt:
                 yield Problem("repeated-image" if how == "image" else "repeated-id", where)
                 break
+        stated = [name for name, value in row.columns.items() if value is not None]
+        if not self.met["patient-column"] and (column := patient_column(stated)) is not None:
+            yield Problem("patient-column", f"column {column}")
         patient, known = row.patient_id, self._of_patient
         if patient is None:
             patient, known = patient_in_name(row.file), self._of_name
         if patient is None:
             return
-        spelling = str(row.columns.get("patient_id") or row.file)
+        spelling = str(row.columns.get(patient_column(stated) or "patient_id") or row.file)
         split, other = known.setdefault(patient, (row.split, spelling))
         self.case.totals["patients"] = len(self._of_patient) + len(self._of_name)
         if split != row.split and not is_leak and patient not in self._leaked:
@@ -88,6 +95,11 @@ class RepeatExaminer(Examiner):
                 yield Problem("patient-name-leak", f"{spelling} is by its name of patient {patient}, who {also}")
             else:
                 yield Problem("patient-leak", f"patient {spelling} {also}")
+        alike = tuple(part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", patient))
+        split, other = self._read_alike.setdefault(alike, (row.split, patient))
+        if known is self._of_patient and split != row.split and other != patient and patient not in self._leaked:
+            self._leaked.add(patient)
+            yield Problem("patient-spelling", f"patient {spelling}, in {split} one is called {other}")
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()

@@ -13,7 +13,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.merging import check_readers, image_readers
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.patients import patient_column, patient_of_image
 from grounding_rewards.data.prompts import prompt_order
 from grounding_rewards.prepare.copied_images import CopiedImages
 from grounding_rewards.prepare.settings import PrepareSettings
@@ -107,6 +107,7 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
+    meant: str | None = None
     carried, names, patients = CarriedColumns(), set[str](), set[str]()
     # Images with a finding, and other images that are no negatives for it. Images with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
@@ -134,6 +135,8 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
         patient = patient_of_image(record)
         if patient is not None:
             patients.add(patient)
+        elif meant is None:
+            meant = patient_column(record.extra)
         is_unknown = patient is None
         without_patient += is_unknown
         without_split += record.split is None
@@ -144,6 +147,12 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
         has_phrases = has_phrases or bool(record.phrases)
     if not images:
         raise ValueError("Expected at least one image, got none. Check the root and the split.")
+    if meant is not None:
+        warnings.warn(
+            f"The column {meant!r} of {settings.dataset} looks like the patient, and is not read as such: images of one "
+            "may be in several splits. Rename it to patient_id.",
+            stacklevel=3,
+        )
     if settings.splits_from == "dataset":
         splits.check()
     if settings.task == "phrase" and not has_phrases:

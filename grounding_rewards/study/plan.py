@@ -22,6 +22,7 @@ from grounding_rewards.common.legal import SHARE, Interval, check_number, check_
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.data.held_out import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.study.folder import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
 from grounding_rewards.study.rulers import RULERS
@@ -235,6 +236,15 @@ def _resolve(given: Any, elsewhere: bool) -> Plan:
     )
     runs = tuple(run for seed in seeds for name, arm in plan.arms.items() for run in _runs(name, arm, seed, plan))
     _check_configs(runs, plan, elsewhere)
+    taught = [*(run.config for run in runs), *(one.sft for one in plan.starts.values() if one.sft is not None)]
+    for dataset, split in {(one.get("dataset"), one.get("train_split", TRAIN)) for one in taught}:
+        for one in plan.sets:
+            _expect(
+                one.dataset != dataset or one.split not in (split, ALL),
+                f"a split that no run is trained on for set {one.name}",
+                one.split,
+                "Measure on another one.",
+            )
     return replace(plan, runs=runs)
 
 

@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
+from grounding_rewards.data.checks import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
@@ -178,6 +179,8 @@ def _load(
             eval_dataset = load(arguments.eval_split, max_images=arguments.eval_images)
         elif show_images is not None:
             eval_dataset = load(arguments.eval_split, max_images=show_images)
+        if eval_dataset is not None:
+            check_patients_apart(train_dataset, eval_dataset)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     return processor, train_dataset, eval_dataset

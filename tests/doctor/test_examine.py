@@ -981,6 +981,8 @@ def test_every_check_says_what_to_do():
         "label-not-in-train",
         "negative-placeholder",
         "null-label",
+        "patient-column",
+        "patient-spelling",
         "split-without-findings",
         "split-without-negatives",
         "unmerged-readers",

@@ -350,6 +350,18 @@ def a_image_in_two_splits(rows):
     rows.append({**rows[3], "split": "test", "patient_id": "p159"})
 
 
+def a_patient_spelt_otherwise(rows: list[Row]) -> None:
+    rows[0]["patient_id"] = "P-0150"
+
+
+def patient_under(column: str) -> Callable[[list[Row]], None]:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row[column] = row.pop("patient_id")
+
+    return plant
+
+
 def a_patient_in_two_splits(rows):
     rows[300]["patient_id"] = "p3"
 
@@ -535,6 +547,9 @@ DEFECTS = [
     ("hardly a finding", nearly_all_normal, "negatives", ""),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
+    ("a patient spelt in two ways", a_patient_spelt_otherwise, "patient-spelling", "patient p150, in train one is called p-0150"),
+    ("a column PatientID", patient_under("PatientID"), "patient-column", "PatientID"),
+    ("a column subject_id", patient_under("subject_id"), "patient-column", "subject_id"),
     # Prompts.
     ("pixels in the prompt", prompts_say(in_pixels), "answer-in-prompt", ""),
     ("thousandths in the prompt", prompts_say(in_units(1000)), "answer-in-prompt", ""),

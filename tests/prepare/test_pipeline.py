@@ -517,6 +517,13 @@ def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_images
     assert set(kept["splits"]) == {"train"}
 
 
+def test_a_patient_under_another_name_is_said(make_images, tmp_path):
+    root, records = make_images(4, split="train")
+    records = [record._replace(patient_id=None, extra={"PatientID": "p1"}) for record in records]
+    with pytest.warns(UserWarning, match=r"'PatientID' of jsonl looks like the patient.* Rename it to patient_id"):
+        prepare_images(lambda: records, root, tmp_path / "out", options(split="train"))
+
+
 def test_an_image_without_a_split_is_trained_on_where_others_are_held_out(make_images, tmp_path):
     root, records = make_images(30, split="test")
     records = [record._replace(split=None, patient_id=None) if k else record for k, record in enumerate(records)]

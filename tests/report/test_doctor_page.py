@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -147,6 +148,26 @@ def test_images_are_left_out_when_asked(write, tmp_path):
     assert "train, row 1" in out.read_text()
     command(root, "--out", str(out))
     assert "image/jpeg" in out.read_text()
+
+
+def test_without_images_nobody_is_named(write, tmp_path, capsys):
+    made = images(**OFF_IMAGE)
+    for k, one in enumerate(made):
+        one |= {"id": f"DOE_JANE_1950010{k}", "patient_id": "DOE^JANE" if k < 2 else f"ROE^{k}", "split": "train"}
+    made[1]["split"] = "test"
+    # Copies, files that are missing, and patients in several splits are named in sentences.
+    made.append({**made[3], "file": "DOE_JANE.png"})
+    out, told = tmp_path / "report.html", tmp_path / "told.json"
+    root = Path(write(made))
+    (root / "DOE_JANE.png").unlink(missing_ok=True)
+    made[2]["file"] = "../DOE_JANE.png"
+    (root / "annotations.jsonl").write_text("".join(json.dumps(one) + "\n" for one in made))
+    command(root, "--out", str(out), "--json", str(told), "--no-images")
+    found = {one["name"]: one for one in json.loads(told.read_text())["defects"]}
+    assert {"patient-leak", "outside-image", "missing-image"} <= set(found)
+    for text in (out.read_text(), told.read_text(), capsys.readouterr().out):
+        assert not re.search("DOE|JANE|ROE", text)
+    assert found["patient-leak"]["examples"][0]["detail"].startswith("patient 1 is also in ")
 
 
 def test_the_sample_depends_on_the_seed_alone(write):

@@ -155,6 +155,9 @@ def test_several_files_of_options(small, tmp_path):
         ("sets", {"split": "test", "changes": {"colour": 3}}, "Expected strengths of 1 to 5 of window_level"),
         ("sets", {"split": "test", "changes": {"crop": 9}}, "Expected strengths of 1 to 5"),
         ("sets", {"split": "test", "images": 0}, "Expected a number from 1 up for `images of set bad`, got 0"),
+        # Images that every run is trained on, by themselves and among all.
+        ("sets", {"split": "train"}, "Expected a split that no run is trained on for set bad, got 'train'"),
+        ("sets", {"split": "all"}, "Expected a split that no run is trained on for set bad, got 'all'"),
         ("starts", {}, "start bad: .*'model'"),
         (
             "starts",
