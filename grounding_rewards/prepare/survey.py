@@ -149,7 +149,7 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
         raise ValueError("Expected at least one image, got none. Check the root and the split.")
     if meant is not None:
         warnings.warn(
-            f"The column {meant!r} of {settings.dataset} looks like the patient, and is not read as such: images of one "
+            f"The column {meant!r} of {settings.dataset} looks like the patient, but is not read: images of one "
             "may be in several splits. Rename it to patient_id.",
             stacklevel=3,
         )

@@ -73,7 +73,8 @@ def places(no_weights, tmp_path_factory):
         "unreadable": images("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
         "missing": images("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
         "leaky": images(
-            "leaky", [{"split": split, "patient_id": patient} for split, patient in (("train", 7), ("validation", "007"))]
+            "leaky",
+            [{"split": split, "patient_id": patient} for split, patient in (("train", 7), ("validation", "007"))],
         ),
         "few": images("few", [{"split": "train"}]),
     }
@@ -101,7 +102,10 @@ TRAIN = [
     ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
     ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),
     ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
-    ({"dataset": "{root}/leaky", "eval_strategy": "steps"}, "Expected other patients in eval_split than in train_split"),
+    (
+        {"dataset": "{root}/leaky", "eval_strategy": "steps"},
+        "Expected other patients in eval_split than in train_split",
+    ),
     ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),

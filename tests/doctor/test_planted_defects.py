@@ -547,7 +547,12 @@ DEFECTS = [
     ("hardly a finding", nearly_all_normal, "negatives", ""),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
-    ("a patient spelt in two ways", a_patient_spelt_otherwise, "patient-spelling", "patient p150, in train one is called p-0150"),
+    (
+        "a patient spelt in two ways",
+        a_patient_spelt_otherwise,
+        "patient-spelling",
+        "patient p150, in train one is called p-0150",
+    ),
     ("a column PatientID", patient_under("PatientID"), "patient-column", "PatientID"),
     ("a column subject_id", patient_under("subject_id"), "patient-column", "subject_id"),
     # Prompts.
