@@ -31,7 +31,7 @@ from grounding_rewards.commands.evaluate_subject import Subject, ask_model, read
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
-from grounding_rewards.metrics.answers import confidence_notes, read_answers
+from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
 from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
@@ -76,7 +76,7 @@ def run(options: EvaluateOptions) -> int:
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
         answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        for note in (*subject.answers.notes, *confidence_notes(answered)):
+        for note in (*subject.answers.notes, *reading_notes(answered), *confidence_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)

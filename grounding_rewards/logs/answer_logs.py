@@ -191,10 +191,14 @@ def image_problems(
             )
     # Without any format there is one thing to say, not one for each row: the reward says it.
     knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
+    compared = f"--label-matching {label_matching} compares"
+    if label_matching == "ignore":
+        # Such boxes would be a label of their own, which no answer gives: its average precision is 0.
+        compared = "other images have" if any(not is_blank(one) for row in rows for one in row.get("labels") or ()) else ""
     return {
         k: found
         for k, row in enumerate(rows)
-        if (found := [*row_problems(row, reward if knows_format else None), *_unnamed_boxes(row, label_matching)])
+        if (found := [*row_problems(row, reward if knows_format else None), *_unnamed_boxes(row, compared)])
     }
 
 
@@ -202,11 +206,11 @@ def _named(rows: Sequence[Mapping[str, Any]], places: Sequence[str], k: int) -> 
     return f"{places[k]} (id {rows[k].get('id', '-')})"
 
 
-def _unnamed_boxes(row: Mapping[str, Any], label_matching: str) -> Iterator[str]:
-    """Whether labels are compared and a box has none: no predicted box could match it."""
+def _unnamed_boxes(row: Mapping[str, Any], compared: str) -> Iterator[str]:
+    """Whether a box has no label although labels are measured, and by what they are."""
     labels, boxes = row.get("labels"), row["boxes"]
-    if label_matching != "ignore" and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
-        yield f"a box without a label, which --label-matching {label_matching} compares"
+    if compared and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
+        yield f"a box without a label, which {compared}"
 
 
 def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]:

@@ -26,6 +26,8 @@ from grounding_rewards.rewards.scored_batch import ScoredCompletion
 #: What every image is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
+# Of the answers; more is likelier a wrong box format or a broken log than a model's failures.
+_MOST_UNREAD = 0.1
 # A member of an object that is read as a confidence.
 _STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that play no part in scoring, or are large.
@@ -196,6 +198,24 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
         for name in names
         if name in BOX_COLUMNS[2:] or all(row.get(name) is not None for row in rows)
     }
+
+
+def reading_notes(images: Sequence[AnsweredImage]) -> list[str]:
+    """A sentence where more than one answer in ten has neither a box nor a statement that there is none.
+
+    Example:
+        >>> print(*reading_notes([AnsweredImage("a", 9, 9, text="?", status="unparseable")]))
+        1 of 1 answers cannot be read, as if they had no boxes: unparseable 1. The first is to 'a'. Is the \
+box format the model's? `grounding-rewards inspect` shows what was read.
+    """
+    unread = [image for image in images if not is_read(image.pred, image.status)]
+    if len(unread) <= _MOST_UNREAD * len(images):
+        return []
+    why = ", ".join(f"{name} {n}" for name, n in Counter(image.status for image in unread).most_common())
+    return [
+        f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {why}. The first is to {unread[0].id!r}. Is the box format the model's? `grounding-rewards "
+        "inspect` shows what was read."
+    ]
 
 
 def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:

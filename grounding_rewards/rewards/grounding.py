@@ -429,6 +429,7 @@ def _each_one_image(*parts: Any) -> list[Any]:
 def get_reward(
     name: str,
     *,
+    log_as: str | None = None,
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
     on_unparseable: str = "zero",
     on_truncated: str = "keep",
@@ -443,6 +444,8 @@ def get_reward(
         name: of :func:`grounding_rewards.list_rewards`, among them what was given to
             :func:`grounding_rewards.register_reward`; or the dotted path of a class, a factory, or an object with
             ``score(pred, gt)``.
+        log_as: the `__name__` under which a trainer logs it, where one reward is taken twice with other parameters;
+            None takes the name.
         box_format: how the model writes boxes: a name, see :func:`grounding_rewards.list_box_formats`, or a format of
             your own as a mapping, see :func:`grounding_rewards.parsing.get_box_format`. None takes the name from the
             ``box_format`` column of the dataset.
@@ -477,10 +480,14 @@ def get_reward(
         >>> reward = get_reward("R4", beta=1.0, box_format="qwen2.5-vl")
         >>> reward.__name__
         'R4'
+        >>> get_reward("R3", iou_threshold=0.3, log_as="R3_low").__name__
+        'R3_low'
         >>> get_reward("R6")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ValueError: Expected a known name for `name`, got 'R6'. Use one of: R1, R2, ...; or a dotted path.
     """
+    if not (log_as is None or (isinstance(log_as, str) and log_as)):
+        raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
     final, schedules = split_schedules(params)
     with naming_schedules(schedules):
         made = make_box_reward(name, final)
@@ -497,7 +504,7 @@ def get_reward(
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(
-        name.rpartition(".")[2],
+        name.rpartition(".")[2] if log_as is None else log_as,
         made,
         given,
         on_unparseable,

@@ -54,7 +54,7 @@ def build_rewards(
     if len(set(names)) < len(names):
         raise ValueError(
             f"Expected different names for reward, got {', '.join(names)}. TRL logs rewards by name; "
-            "register the second setting under a name of its own."
+            "give the second one a name of its own in its reward_kwargs, such as log_as: R3_low."
         )
     return built
 

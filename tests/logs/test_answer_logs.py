@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.logs.answer_logs import check_images, read_log
+from grounding_rewards.logs.answer_logs import check_images, image_problems, read_log
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -263,3 +263,20 @@ def test_a_size_of_another_name_is_refused(tmp_path):
     log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": []})
     with pytest.raises(ValueError, match="got 'depth'"):
         read_log(log, sizes={"depth": 4})
+
+
+@pytest.mark.parametrize(
+    ("labels", "problems"),
+    [
+        # No row has labels: there are no classes.
+        ([None, None], {}),
+        # It would be a class of its own, whose average precision is 0.
+        (["mass", None], {1: ["a box without a label, which other images have"]}),
+        (["mass", " "], {1: ["a box without a label, which other images have"]}),
+        (["mass", "cyst"], {}),
+    ],
+)
+def test_either_every_box_has_a_label_or_none(labels, problems):
+    rows = [{"boxes": [[0, 0, 9, 9]], "labels": label and [label], "width": 50, "height": 50} for label in labels]
+    rows.append({"boxes": [], "labels": None, "width": 50, "height": 50})
+    assert image_problems(rows) == problems

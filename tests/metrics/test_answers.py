@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_references
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_each, read_references, reading_notes
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.parsing.space_check import SpaceWarning
 
@@ -108,3 +108,11 @@ def test_the_reference_as_answer_is_the_ceiling_which_is_below_1_where_images_ar
     # the second image is normal: a rightly empty answer earns the bonus
     assert [image.rewards["R3"] for image in images] == [1, 0.2]
     assert [image.status for image in images] == ["boxes", "empty"]
+
+
+@pytest.mark.parametrize(("unread", "said"), [(0, False), (1, False), (2, True), (10, True)])
+def test_more_than_one_unread_answer_in_ten_is_said(unread, said):
+    row = {"boxes": [], "width": 50, "height": 50}
+    texts = ["" if k < unread else "[]" for k in range(10)]
+    images = read_each([row] * 10, texts, get_reward("R3", box_format="qwen3-vl"))
+    assert [note.partition(" of 10")[0] for note in reading_notes(images)] == [str(unread)] * said

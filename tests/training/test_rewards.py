@@ -84,6 +84,11 @@ def test_beside_ours():
     assert rewards[0].box_reward.beta == 2.0
 
 
+def test_one_reward_twice_has_two_names():
+    built = build_rewards(["R3", "R3"], [None, {"iou_threshold": 0.3, "log_as": "R3_low"}])
+    assert [one.__name__ for one in built] == ["R3", "R3_low"]
+
+
 @pytest.mark.parametrize(
     ("reward", "kwargs", "message"),
     [
