@@ -194,7 +194,9 @@ def image_problems(
     compared = f"--label-matching {label_matching} compares"
     if label_matching == "ignore":
         # Such boxes would be a label of their own, which no answer gives: its average precision is 0.
-        compared = "other images have" if any(not is_blank(one) for row in rows for one in row.get("labels") or ()) else ""
+        compared = (
+            "other images have" if any(not is_blank(one) for row in rows for one in row.get("labels") or ()) else ""
+        )
     return {
         k: found
         for k, row in enumerate(rows)
