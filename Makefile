@@ -147,10 +147,14 @@ $(RELEASE)/.installed: pyproject.toml
 	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release]'
 	touch $@
 
-# For every supported Python and platform, with hashes, and without the address of any registry.
+# For every supported Python and platform, with hashes, and without the address of any registry. vLLM pins versions of
+# torch that nothing else here needs: TRL says which it takes.
+LOCK = $(RELEASE)/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \
+	--custom-compile-command "make lock"
+LOCKED := data dev dicom docs eval release tensorboard train
 lock: $(RELEASE)/.installed
-	$(RELEASE)/bin/uv pip compile --quiet --no-config --all-extras --universal --python-version 3.11 --generate-hashes --upgrade \
-		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+	$(LOCK) --output-file requirements-core.lock pyproject.toml
+	$(LOCK) $(addprefix --extra ,$(LOCKED)) --output-file requirements.lock pyproject.toml
 
 # What the service does not know was not looked up: by itself, pip-audit would call that clean.
 audit: $(RELEASE)/.installed

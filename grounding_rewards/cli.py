@@ -54,7 +54,14 @@ _GOES_ON = {
 }
 
 #: The extra that brings a library; the others come with `train`.
-_EXTRAS = {"matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
+_EXTRAS = {
+    **dict.fromkeys(("jinja2", "matplotlib"), "eval"),
+    **dict.fromkeys(("PIL", "datasets", "pyarrow", "pandas", "yaml"), "data"),
+    **dict.fromkeys(("highdicom", "pydicom"), "dicom"),
+    "vllm": "vllm",
+}
+#: What the command line cannot do without comes with the package itself.
+_CORE = ("cyclopts", "numpy", "rich", "scipy")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -176,15 +183,13 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     """Which extra brings a missing library; an error in other words is left as it is.
 
     >>> _how_to_install(ModuleNotFoundError("No module named 'datasets'", name="datasets"))
-    "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[train]'."
+    "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[data]'."
     """
     if error.name is None or not str(error).startswith("No module named"):
         return str(error)
     library = error.name.partition(".")[0]
-    return (
-        f"Expected the library {library} for this command, got none. "
-        f"Install it with pip install 'grounding_rewards[{_EXTRAS.get(library, 'train')}]'."
-    )
+    brought = library if library in _CORE else f"'grounding_rewards[{_EXTRAS.get(library, 'train')}]'"
+    return f"Expected the library {library} for this command, got none. Install it with pip install {brought}."
 
 
 if __name__ == "__main__":

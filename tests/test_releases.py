@@ -47,6 +47,14 @@ def test_every_python_has_pins_within_the_ranges(python: str) -> None:
         assert one.specifier.contains(locked[plain(one.name)]), text
 
 
+def test_the_core_has_a_lock_file_of_its_own() -> None:
+    core = (REPOSITORY / "requirements-core.lock").read_text(encoding="utf-8")
+    named = set(re.findall(r"^([\w.-]+)==", core, re.MULTILINE))
+    assert {plain(Requirement(text).name) for text in PROJECT["dependencies"]} <= named
+    assert not named & {"torch", "transformers", "datasets", "pillow"}
+    assert "://" not in core
+
+
 def test_the_lock_file_names_no_address_and_every_pin_has_a_hash() -> None:
     assert "://" not in LOCK
     for entry in re.split(r"^(?=\S+==)", LOCK, flags=re.MULTILINE)[1:]:

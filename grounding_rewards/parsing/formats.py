@@ -201,7 +201,7 @@ def box_format_from_option(given: Any) -> Any:
 
 
 def _read_mapping(text: str) -> Any:
-    remedy = "Write it as {syntax: json, space: norm1000}, or as JSON where PyYAML is not installed."
+    remedy = "Write it as {syntax: json, space: norm1000}, which needs pip install pyyaml, or as JSON."
     # It may be the cell of a table; a format of one's own takes a few hundred characters.
     if len(text) > _LONGEST_MAPPING:
         raise ValueError(

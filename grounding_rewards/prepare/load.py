@@ -119,8 +119,8 @@ def dataset_parts(dataset: str, *, streaming: bool = False) -> dict[str, Any]:
         except FileNotFoundError:
             raise ValueError(
                 f"Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for dataset, "
-                f"got {dataset!r} without any. Point to the folder that holds annotations.jsonl, or that "
-                "`grounding-rewards prepare` wrote."
+                f"got {dataset!r} without any. {_layout_hint(Path(dataset))}Point to the folder that holds "
+                "annotations.jsonl, or that `grounding-rewards prepare` wrote."
             ) from None
     else:
         try:
@@ -131,6 +131,28 @@ def dataset_parts(dataset: str, *, streaming: bool = False) -> dict[str, Any]:
                 f"{dataset!r} ({error}). Check the path and the spelling."
             ) from error
     return dict(loaded) if isinstance(loaded, dict) else {str(loaded.split or TRAIN): loaded}
+
+
+# Files that tell the layout of a folder, the most telling first.
+_LAYOUTS = {
+    "imagefolder": ("metadata.jsonl", "metadata.csv", "*/metadata.jsonl", "*/metadata.csv"),
+    "yolo": ("data.yaml", "data.yml", "classes.txt", "labels/**/*.txt"),
+    "coco": ("*.coco.json", "*/*.coco.json", "annotations/*.json", "instances*.json"),
+    "voc": ("Annotations/*.xml", "*.xml", "annotations/*.xml"),
+    "csv": ("*.csv", "*.tsv", "*.csv.gz"),
+}
+
+
+def _layout_hint(folder: Path) -> str:
+    """The command for a folder in another layout, as a sentence; empty where none is known."""
+    for name, patterns in _LAYOUTS.items():
+        for pattern in patterns:
+            if (found := next(folder.glob(pattern), None)) is not None:
+                return (
+                    f"With {found.relative_to(folder)} it may be one that `grounding-rewards prepare {name} "
+                    f"--root {folder} --box-format FORMAT --out OUT` reads. "
+                )
+    return ""
 
 
 def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:

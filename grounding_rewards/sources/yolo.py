@@ -16,6 +16,7 @@ Source: https://docs.ultralytics.com/datasets/detect/.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -179,6 +180,12 @@ def _check_labels(source: _Images) -> None:
         raise ValueError(
             f"Expected labels for the images of split {source.split}, got no text file such as "
             f"{min(expected, default='labels/<name>.txt')}. Put the labels beside the images, in `labels` for `images`."
+        )
+    if missing := sorted(str(path) for path in expected if not path.is_file()):
+        warnings.warn(
+            f"{len(missing)} of {len(expected)} images have no text file, such as {missing[0]}: "
+            "they are taken for images without findings. Where files were lost, put them back.",
+            stacklevel=3,
         )
     if source.folder is None:
         return

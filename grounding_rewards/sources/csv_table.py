@@ -1,0 +1,318 @@
+"""A folder of images and one CSV file of anybody's making: a row a box, or a row an image with its boxes in a list.
+
+Folder::
+
+    boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz
+    <images>           below the folder, where the table says; a name without folders or ending is searched for
+
+Columns, found by their names, whatever the case and the marks between words; `columns` names others::
+
+    file        file, file_name, image, image_id, image_path, image_index, path, …
+    box         x1 y1 x2 y2 (x_min, left, …); or x y w h (x, y, width, height); or cx cy w h; or
+                boxes: a JSON list of them, a row an image, with labels beside it: a JSON list, or parted by |
+    label       label, class, class_name, category, finding, …
+    others      width and height of the image, split, patient_id and what looks like it
+
+All other columns are left out. Negative: an image without numbers in the cells of its box.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.boxes import ORDERS
+from grounding_rewards.columns import stated_name
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.texts import text_lines
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.patients import patient_column
+from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.documents import UNNAMED
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import TableRow, check_split, group_rows, header_size, row_error, scaled_box
+from grounding_rewards.sources.yolo import SUFFIXES
+
+_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+_SEPARATORS = ",;\t|"
+_FRAMES = ("pixel", "fraction")
+
+# Names in small letters without marks, the most telling first.
+_NAMES: dict[str, tuple[str, ...]] = {
+    "file": ("file", "filename", "imagefile", "imagepath", "imgpath", "filepath", "path", "imagename", "imageid",
+             "imageindex", "image", "img", "imgid", "id"),
+    "boxes": ("boxes", "bboxes", "bbox", "box"),
+    "label": ("label", "labels", "classname", "class", "findinglabel", "finding", "findings", "category",
+              "categoryname", "classid", "categoryid", "pathology", "disease"),
+    "split": ("split", "subset", "set", "fold"),
+    "width": ("imagewidth", "imgwidth", "width", "columns"),
+    "height": ("imageheight", "imgheight", "height", "rows"),
+}  # fmt: skip
+_CORNERS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "xyxy": (("x1", "xmin", "left", "xtl"), ("y1", "ymin", "top", "ytl"), ("x2", "xmax", "right", "xbr"),
+             ("y2", "ymax", "bottom", "ybr")),
+    "cxcywh": (("cx", "xcenter", "xcentre", "centerx"), ("cy", "ycenter", "ycentre", "centery"),
+               ("w", "width", "boxwidth", "bboxwidth"), ("h", "height", "boxheight", "bboxheight")),
+    "xywh": (("x", "x1", "xmin", "left", "bboxx"), ("y", "y1", "ymin", "top", "bboxy"),
+             ("w", "width", "boxwidth", "bboxwidth"), ("h", "height", "boxheight", "bboxheight")),
+}  # fmt: skip
+_CELLS = {"xyxy": ("x1", "y1", "x2", "y2"), "xywh": ("x", "y", "w", "h"), "cxcywh": ("cx", "cy", "w", "h")}
+
+
+@register_source("csv")
+def read_csv_table(
+    root: str | Path,
+    *,
+    split: str | None = None,
+    table: str = "",
+    columns: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    order: str = "",
+    frame: str = "pixel",
+) -> Iterator[AnnotatedImage]:
+    """The images of a folder with one CSV file.
+
+    Args:
+        root: the folder.
+        split: of the column `split`; None takes all.
+        table: the CSV file, relative to the root; needed where there are several.
+        columns: what the columns are called where that is not seen, such as `file=scan,label=dx,x1=ulx`. Parts: file,
+            label, split, patient, boxes, width, height, and x1 y1 x2 y2, x y w h, or cx cy w h.
+        classes: names of the classes where the table has their numbers, from 0.
+        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh.
+        frame: what the numbers count: `pixel`, or `fraction` of the image.
+
+    Returns:
+        Records in the order in which images end in the table; `id` is what the table calls the image.
+
+    Raises:
+        ValueError: no table or several, a column is not found, unknown words; while iterating, a row that cannot be
+            read, an image that is not there or whose rows contradict each other.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "mine.csv").write_text(
+        ...         "Image;x_min;y_min;x_max;y_max;Class\\na.png;1,5;2;30;40;mass\\nb.png;;;;;\\n"
+        ...     )
+        ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
+        [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
+    """
+    path = _table(Path(root), table)
+    check_word("frame", frame, _FRAMES)
+    if order:
+        check_word("order", order, tuple(_CELLS))
+    separator, header = _header(path)
+    found = _found(path, header, _given(columns), order)
+    if split is not None:
+        place = found.get("split")
+        check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in _rows(path, separator)})
+    return _images(path, separator, found, split, classes, frame)
+
+
+def _table(root: Path, name: str) -> Path:
+    found = [root / name] if name else sorted(path for path in root.glob("*") if path.name.endswith(_TABLES))
+    if len(found) != 1 or not found[0].is_file():
+        listed = ", ".join(path.name for path in found) or "none"
+        raise ValueError(
+            f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. Name it: --option table=FILE."
+        )
+    return found[0]
+
+
+def _header(path: Path) -> tuple[str, list[str]]:
+    line = next(text_lines(path), "")
+    separator = max(_SEPARATORS, key=line.count)
+    return separator, next(csv.reader([line], delimiter=separator), [])
+
+
+def _given(columns: Sequence[str]) -> dict[str, str]:
+    parts = (*_NAMES, "patient", *dict.fromkeys(cell for cells in _CELLS.values() for cell in cells))
+    given = {}
+    for text in [columns] if isinstance(columns, str) else columns:
+        part, _, name = text.partition("=")
+        check_word("columns", part, parts)
+        given[part] = name
+    return given
+
+
+def _found(path: Path, header: Sequence[str], given: Mapping[str, str], order: str) -> dict[str, Any]:
+    """The place of every part among the cells, and `box`, the order of the numbers with their places."""
+    plain = [re.sub(r"[\W_]", "", name).casefold() for name in header]
+    stripped = [name.strip() for name in header]
+    for name in given.values():
+        check_word(f"a column of {path.name}", name, stripped)
+    stated = {part: stripped.index(name) for part, name in given.items()}
+
+    def place(part: str, names: Sequence[str]) -> int | None:
+        return stated.get(part, next((plain.index(name) for name in names if name in plain), None))
+
+    orders = {name: [place(*one) for one in zip(_CELLS[name], _CORNERS[name], strict=True)] for name in _CORNERS}
+    box = next(((name, places) for name, places in orders.items() if None not in places), None)
+    listed = place("boxes", _NAMES["boxes"])
+    file = place("file", _NAMES["file"])
+    if file is None or (box is None and listed is None):
+        raise ValueError(
+            f"Expected a column for the file and four for the box, or a list of boxes, in {path}, got "
+            f"{', '.join(stripped)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
+        )
+    if box is None and not order:
+        raise ValueError(
+            f"Expected the order of the four numbers of column {stripped[listed or 0]} of {path}, got none. Say it: "
+            f"--option order={', order='.join(_CELLS)}."
+        )
+    of_box = set(box[1]) if box else set()
+    sizes = {part: at for part in ("width", "height") if (at := place(part, _NAMES[part])) not in (None, *of_box)}
+    column = patient_column(name for name in stripped if name != "patient_id")
+    patient = "patient_id" if "patient_id" in stripped else column
+    optional = {"label": place("label", _NAMES["label"]), "split": place("split", _NAMES["split"])}
+    optional["patient"] = stated.get("patient", None if patient is None else stripped.index(patient))
+    optional |= sizes if len(sizes) == 2 else {}
+    boxes = {"box": box} if box else {"boxes": listed, "order": order}
+    return {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
+
+
+def _rows(path: Path, separator: str) -> Iterator[TableRow]:
+    lines = csv.reader(text_lines(path), delimiter=separator)
+    width = len(next(lines))
+    for row in lines:
+        if any(map(str.strip, row)):
+            if len(row) != width:
+                raise row_error(path, lines.line_num, row[0], f"{width} cells, as in the header,", len(row), "Correct it.")
+            yield lines.line_num, tuple(map(str.strip, row))
+
+
+def _images(
+    path: Path, separator: str, found: Mapping[str, Any], split: str | None, classes: Sequence[str], frame: str
+) -> Iterator[AnnotatedImage]:
+    def rows() -> Iterator[TableRow]:
+        for line, cells in _rows(path, separator):
+            yield line, (cells[found["file"]], *cells)
+
+    locate = _finder(path.parent)
+    make = partial(_image, path, found=found, classes=classes, frame=frame, locate=locate)
+    for name, lines in group_rows(rows(), rows()):
+        here = [(line, cells[1:]) for line, cells in lines]
+        if split is None or _one(path, name, here, found, "split", split_name) == split:
+            yield from sound_images(make, name, here)
+
+
+def _image(
+    path: Path,
+    name: str,
+    rows: Sequence[TableRow],
+    *,
+    found: Mapping[str, Any],
+    classes: Sequence[str],
+    frame: str,
+    locate: Any,
+) -> AnnotatedImage:
+    if not name:
+        raise row_error(path, rows[0][0], "-", "the name of an image", name, "Correct or drop the row.")
+    file = locate(name)
+    number = partial(_number, path, name)
+    sizes = [_one(path, name, rows, found, side, float) for side in ("width", "height")]
+    size = None if None in sizes else (int(sizes[0]), int(sizes[1]))
+    if size is None and (frame == "fraction" or (path.parent / file).is_file()):
+        size = header_size(path.parent / file)
+    boxes, labels = [], []
+    for line, cells in rows:
+        order, drawn, called = _drawn(path, name, line, cells, found)
+        for four, label in zip(drawn, called, strict=True):
+            box = list(ORDERS[order].to_xyxy(*(number(line, one) for one in four)))
+            boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
+            labels.append(_label(path, line, name, label, classes))
+    return AnnotatedImage(
+        id=name,
+        file=file,
+        boxes=boxes,
+        labels=labels,
+        width=size and size[0],
+        height=size and size[1],
+        patient_id=stated_name(_one(path, name, rows, found, "patient", str)),
+        split=_one(path, name, rows, found, "split", split_name),
+    )
+
+
+def _drawn(
+    path: Path, name: str, line: int, cells: Sequence[str], found: Mapping[str, Any]
+) -> tuple[str, list[Sequence[Any]], list[str]]:
+    """The order of the numbers, the boxes of a row, and their labels."""
+    label = cells[found["label"]] if "label" in found else ""
+    if "box" in found:
+        order, places = found["box"]
+        four = [cells[place] for place in places]
+        return order, [four] if any(four) else [], [label] if any(four) else []
+    text = cells[found["boxes"]] or "[]"
+    try:
+        drawn = json.loads(text)
+        # One box alone, as many tables have it.
+        drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
+        called = json.loads(label) if label.startswith("[") else [one.strip() for one in label.split("|")]
+        if len(called) != len(drawn):
+            called = called * len(drawn) if len(called) == 1 else called
+        sound = len(called) == len(drawn) and all(len(four) == 4 for four in drawn)
+    except (ValueError, TypeError, KeyError):
+        sound = False
+    if not sound:
+        expected = "a JSON list of boxes with a label each"
+        raise row_error(path, line, name, expected, (text, label), "Correct or drop the row.")
+    return found["order"], drawn, list(map(str, called))
+
+
+def _number(path: Path, name: str, line: int, cell: Any) -> float:
+    text = str(cell)
+    try:
+        # A comma is the decimal sign where it parts no cells.
+        return float(text if "." in text else text.replace(",", "."))
+    except ValueError:
+        raise row_error(path, line, name, "four numbers for the box", cell, "Correct or drop the row.") from None
+
+
+def _label(path: Path, line: int, name: str, label: str, classes: Sequence[str]) -> str:
+    if not classes or not label:
+        return label or UNNAMED
+    if label.removesuffix(".0").isdigit() and int(float(label)) < len(classes):
+        return classes[int(float(label))]
+    if label in classes:
+        return label
+    raise row_error(path, line, name, f"a class from 0 to {len(classes) - 1}", label, "Name it with the others.")
+
+
+def _one(path: Path, name: str, rows: Sequence[TableRow], found: Mapping[str, Any], part: str, read: Any) -> Any:
+    """What the rows of an image say of it as one; None where they say nothing."""
+    if part not in found:
+        return None
+    said = {cells[found[part]] for _, cells in rows} - {""}
+    if len(said) > 1:
+        raise row_error(path, rows[0][0], name, f"one {part} in all rows of an image", sorted(said), "Correct them.")
+    return read(said.pop()) if said else None
+
+
+def _finder(root: Path) -> Any:
+    """The file of an image, relative to the root, by its path, or by its name with or without ending."""
+    by_name: dict[str, list[str]] = {}
+    for path in sorted(root.rglob("*")):
+        if path.suffix.lower() in SUFFIXES:
+            for name in {path.name, path.stem}:
+                by_name.setdefault(name, []).append(path.relative_to(root).as_posix())
+
+    def locate(name: str) -> str:
+        if (root / name).is_file():
+            return Path(name).as_posix()
+        # One that is not there is refused when it is needed: tables may be looked at before the images are there.
+        several = by_name.get(Path(name).name, [name])
+        if len(several) > 1:
+            raise ValueError(
+                f"Expected one image of the name {name!r} below {root}, got {', '.join(several[:3])}. Write its path "
+                "into the table."
+            )
+        return several[0]
+
+    return locate

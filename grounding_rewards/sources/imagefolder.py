@@ -1,0 +1,139 @@
+"""A folder as `datasets` reads it with `imagefolder`: images with a `metadata.jsonl` or `metadata.csv` beside them.
+
+Folder::
+
+    train/metadata.jsonl      {"file_name": "0001.png", "objects": {"bbox": [[302, 109, 73, 52]], "categories": [0]}}
+    train/0001.png            relative to its table; also one table for all at the root
+    validation/metadata.csv   the same columns, with JSON in the cell of objects
+
+`objects` also with `category`, `label` or `labels`, or as a list with an object for each box. Boxes: x, y, width,
+height in pixels, as COCO has them, unless `order` says otherwise. Negative: no boxes.
+Source: https://huggingface.co/docs/datasets/image_dataset.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.boxes import ORDERS, is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.texts import text_lines
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.patients import patient_column
+from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.documents import read_json_rows
+from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import check_split, header_size, row_error
+
+_TABLES = ("metadata.jsonl", "metadata.csv")
+_CATEGORIES = ("categories", "category", "labels", "label", "category_id")
+
+
+@register_source("imagefolder")
+def read_imagefolder(
+    root: str | Path, *, split: str | None = None, classes: Sequence[str] = (), order: str = "xywh"
+) -> Iterator[AnnotatedImage]:
+    """The images of a folder with `metadata.jsonl` or `metadata.csv`.
+
+    Args:
+        root: the folder.
+        split: the name of a folder below it, `validation` for `val` and `valid` too; None takes all.
+        classes: names of the categories where there are numbers, from 0.
+        order: of the numbers of a box: xywh, xyxy or cxcywh.
+
+    Returns:
+        Records in the order of the tables; `id` is the file, relative to the root.
+
+    Raises:
+        ValueError: no table; while iterating, a row that cannot be read, or a category without a name.
+
+    Example:
+        >>> import json, tempfile
+        >>> from PIL import Image
+        >>> row = {"file_name": "a.png", "objects": {"bbox": [[1, 2, 9, 9]], "categories": [0]}}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Image.new("L", (40, 30)).save(Path(root, "a.png"))
+        ...     _ = Path(root, "metadata.jsonl").write_text(json.dumps(row))
+        ...     [(image.file, image.boxes, image.labels) for image in read_imagefolder(root, classes=("mass",))]
+        [('a.png', [[1, 2, 10, 11]], ['mass'])]
+    """
+    root = Path(root)
+    check_word("order", order, tuple(ORDERS))
+    tables = sorted(path for name in _TABLES for path in (*root.glob(name), *root.glob(f"*/{name}")))
+    if not tables:
+        raise ValueError(
+            f"Expected {' or '.join(_TABLES)} in the folder for root or in folders of it, got {str(root)!r} without. "
+            "Point to the folder that `load_dataset('imagefolder', data_dir=…)` takes."
+        )
+    splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
+    check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
+    return (
+        image
+        for path, name in splits.items()
+        if split in (None, name)
+        for line, row in _rows(path)
+        for image in sound_images(_image, root, path, line, row, name, classes, order)
+    )
+
+
+def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    if path.suffix == ".jsonl":
+        yield from read_json_rows(path)
+        return
+    table = csv.DictReader(text_lines(path))
+    for row in table:
+        yield table.line_num, row
+
+
+def _image(
+    root: Path,
+    path: Path,
+    line: int,
+    row: Mapping[str, Any],
+    split: str | None,
+    classes: Sequence[str],
+    order: str,
+) -> AnnotatedImage:
+    name, given = row.get("file_name"), row.get("objects")
+    if not isinstance(name, str) or not (path.parent / name).is_file():
+        raise row_error(path, line, str(name), "the name of an image for file_name", name, "Add it, or drop the row.")
+    try:
+        objects = json.loads(given) if isinstance(given, str) and given else given or {}
+        if isinstance(objects, list):
+            objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
+        boxes = objects.get("bbox") or []
+        called = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
+        sound = all(map(is_box, boxes)) and len(called) == len(boxes)
+    except (ValueError, AttributeError, TypeError):
+        sound = False
+    if not sound:
+        fix = "Correct the row; `jsonl` and `csv` read other columns."
+        raise row_error(path, line, name, "bbox and categories, as many, in objects", given, fix)
+    width, height = header_size(path.parent / name)
+    file = (path.parent / name).relative_to(root).as_posix()
+    stated = [key for key, value in row.items() if value not in (None, "")]
+    return AnnotatedImage(
+        id=file,
+        file=file,
+        boxes=[list(ORDERS[order].to_xyxy(*box)) for box in boxes],
+        labels=[_named(one, classes, path, line, name) for one in called],
+        width=width,
+        height=height,
+        split=split,
+        patient_id=stated_name(row.get(patient_column(stated) or "patient_id")),
+    )
+
+
+def _named(label: Any, classes: Sequence[str], path: Path, line: int, image: str) -> str:
+    if isinstance(label, str):
+        return label
+    if isinstance(label, int) and 0 <= label < len(classes):
+        return classes[label]
+    fix = "Name the categories in the order of their numbers: --option classes=mass,nodule."
+    raise row_error(path, line, image, "a name, or the number of a class that is named,", label, fix)

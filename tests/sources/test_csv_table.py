@@ -1,0 +1,129 @@
+"""Tables of anybody's making: whatever the columns are called, however rows and cells are parted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+from grounding_rewards.sources.csv_table import read_csv_table  # noqa: E402
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(text, name="boxes.csv", images=("a.png", "b.png")):
+        for image in images:
+            (tmp_path / image).parent.mkdir(exist_ok=True)
+            Image.new("L", (40, 60)).save(tmp_path / image)
+        data = text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        return tmp_path
+
+    return write
+
+
+BOX = {"a.png": ([[1, 2, 30, 40]], ["mass"]), "b.png": ([], [])}
+TABLES = [
+    # as most people write it
+    ("image,x1,y1,x2,y2,label\na.png,1,2,30,40,mass\nb.png,,,,,\n", {}),
+    # as VinDr's, another order of columns
+    ("class_name,Image_ID,y_min,x_min,x_max,y_max\nmass,a.png,2,1,30,40\nNo finding,b.png,,,,\n", {}),
+    # as RSNA's: width and height are the box's
+    ("file,x,y,width,height,finding\na.png,1,2,29,38,mass\nb.png,,,,,\n", {}),
+    # as YOLO's, in fractions
+    (
+        "path,x_center,y_center,w,h,class\na.png,0.3875,0.35,0.725,0.6333333333,0\nb.png,,,,,\n",
+        {"frame": "fraction", "classes": ("mass",)},
+    ),
+    # from a spreadsheet that writes decimal commas
+    ("image;xmin;ymin;xmax;ymax;label\na.png;1,0;2,0;30,0;40,0;mass\nb.png;;;;;\n", {}),
+    # tabs, and numbers of classes
+    ("image\tx1\ty1\tx2\ty2\tclass\na.png\t1\t2\t30\t40\t1.0\nb.png\t\t\t\t\t\n", {"classes": ("cyst", "mass")}),
+    # a row an image, its boxes in a list
+    ('image,bboxes,labels\na.png,"[[1, 2, 30, 40]]",mass\nb.png,[],\n', {"order": "xyxy"}),
+    ('image,bbox,labels\na.png,"[1, 2, 29, 38]","[""mass""]"\nb.png,,\n', {"order": "xywh"}),
+    # names that nobody could guess
+    (
+        "scan,ulx,uly,lrx,lry,dx\na.png,1,2,30,40,mass\nb.png,,,,,\n",
+        {"columns": ("file=scan", "x1=ulx", "y1=uly", "x2=lrx", "y2=lry", "label=dx")},
+    ),
+    # names of images without their ending
+    ("image_id,x1,y1,x2,y2,label\na,1,2,30,40,mass\nb,,,,,\n", {}),
+]
+
+
+@pytest.mark.parametrize(("text", "options"), TABLES)
+def test_tables_of_all_kinds(folder, text, options):
+    images = list(read_csv_table(folder(text), **options))
+    assert [image.file for image in images] == list(BOX)
+    for image in images:
+        boxes, labels = BOX[image.file]
+        assert image.boxes == [pytest.approx(box) for box in boxes]
+        assert (image.labels, image.width, image.height) == (labels, 40, 60)
+
+
+def test_rows_of_an_image_belong_together_wherever_they_are(folder):
+    text = (
+        "image,patientId,split,x1,y1,x2,y2,label\n"
+        "sub/a.png,7,val,1,2,30,40,mass\nb.png,8,train,5,5,9,9,\nsub/a.png,7,val,3,3,8,9,cyst\n"
+    )
+    root = folder(text, "table.csv.gz", images=("sub/a.png", "b.png"))
+    b, a = read_csv_table(root)
+    assert (a.id, a.boxes, a.labels) == ("sub/a.png", [[1, 2, 30, 40], [3, 3, 8, 9]], ["mass", "cyst"])
+    assert (a.patient_id, a.split, b.patient_id, b.split) == ("7", "validation", "8", "train")
+    assert b.labels == ["finding"]
+    assert [image.id for image in read_csv_table(root, split="validation")] == ["sub/a.png"]
+    with pytest.raises(ValueError, match="Expected one of .*validation.* for split, got 'test'"):
+        read_csv_table(root, split="test")
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("image,left,top\na.png,1,2\n", {}, "--option columns=file=NAME,x1=NAME"),
+        ("image,bbox\na.png,[]\n", {}, "Expected the order of the four numbers of column bbox"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3\n", {}, "Expected 5 cells, as in the header, in line 2"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,four\n", {}, "Expected four numbers for the box in line 2 .*got 'four'"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,\n", {}, "Expected four numbers for the box in line 2"),
+        ("image,x1,y1,x2,y2,class\na.png,1,2,3,4,2\n", {"classes": ("mass",)}, "a class from 0 to 0 in line 2"),
+        ("image,x1,y1,x2,y2,split\na.png,1,2,3,4,a\na.png,1,2,3,4,b\n", {}, "Expected one split in all rows"),
+        ('image,bbox\na.png,"[[1, 2]]"\n', {"order": "xyxy"}, "a JSON list of boxes with a label each in line 2"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("fiel=image",)}, "'fiel'"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("file=img",)}, "'img'"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"frame": "percent"}, "'percent'"),
+        ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"table": "no.csv"}, "Expected one CSV file .* got no.csv"),
+    ],
+)
+def test_what_cannot_be_read_is_named(folder, text, options, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_csv_table(folder(text), **options))
+
+
+def test_two_tables_are_told_apart_by_name(folder):
+    folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", "one.csv")
+    root = folder("image,x1,y1,x2,y2\nb.png,1,2,3,4\n", "two.csv")
+    with pytest.raises(ValueError, match="got one.csv, two.csv"):
+        read_csv_table(root)
+    assert [image.id for image in read_csv_table(root, table="two.csv")] == ["b.png"]
+
+
+def test_two_images_of_one_name_are_told_apart_by_path(folder):
+    root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", images=("one/a.png", "two/a.png"))
+    with pytest.raises(ValueError, match="Expected one image of the name 'a.png' .*one/a.png, two/a.png"):
+        list(read_csv_table(root))
+
+
+def test_the_command_reads_a_table_with_options(folder, tmp_path):
+    from grounding_rewards.cli import main
+    from grounding_rewards.prepare.load import load_split
+
+    root = folder("scan;x1;y1;x2;y2;class\na.png;1,5;2;30;40;0\nb.png;;;;;\n")
+    out = tmp_path / "out"
+    words = ["--option", "columns=file=scan", "--option", "classes=mass", "--splits-from", "dataset"]
+    assert main(["prepare", "csv", "--root", str(root), "--out", str(out), "--box-format", "qwen3-vl", *words]) == 0
+    rows = {row["id"]: row for row in load_split(str(out), "all")}
+    assert (rows["a.png"]["boxes"], rows["a.png"]["labels"]) == ([[1.5, 2, 30, 40]], ["mass"])
+    assert json.loads((out / "manifest.json").read_text())["complete"]

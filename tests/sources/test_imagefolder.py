@@ -1,0 +1,76 @@
+"""Folders as `datasets` reads them with `imagefolder`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+from grounding_rewards.sources.imagefolder import read_imagefolder  # noqa: E402
+
+BOXES = {"bbox": [[1, 2, 9, 9]], "categories": [1]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(text, name="metadata.jsonl", images=("a.png", "b.png")):
+        table = tmp_path / name
+        table.parent.mkdir(exist_ok=True)
+        for image in images:
+            Image.new("L", (40, 60)).save(table.parent / image)
+        table.write_text(text)
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        # https://huggingface.co/docs/datasets/image_dataset
+        BOXES,
+        {"bbox": [[1, 2, 9, 9]], "category": ["mass"]},
+        # as Label Studio's exports have them
+        [{"bbox": [1, 2, 9, 9], "label": "mass"}],
+    ],
+)
+def test_objects_of_all_kinds(folder, objects):
+    lines = [{"file_name": "a.png", "objects": objects, "PatientID": 7}, {"file_name": "b.png", "objects": {"bbox": []}}]
+    a, b = read_imagefolder(folder("\n".join(map(json.dumps, lines))), classes=("cyst", "mass"))
+    assert (a.boxes, a.labels, a.width, a.height, a.patient_id) == ([[1, 2, 10, 11]], ["mass"], 40, 60, "7")
+    assert (b.boxes, b.labels, b.split) == ([], [], None)
+
+
+def test_a_table_for_each_split(folder):
+    folder('file_name,objects\na.png,"{""bbox"": [[1, 2, 9, 9]], ""labels"": [""mass""]}"\n', "train/metadata.csv")
+    root = folder(json.dumps({"file_name": "b.png"}), "val/metadata.jsonl")
+    assert [(image.file, image.split) for image in read_imagefolder(root)] == [
+        ("train/a.png", "train"),
+        ("val/b.png", "validation"),
+    ]
+    (image,) = read_imagefolder(root, split="train", order="xyxy")
+    assert (image.boxes, image.labels) == ([[1, 2, 9, 9]], ["mass"])
+    with pytest.raises(ValueError, match="for split, got 'test'"):
+        read_imagefolder(root, split="test")
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"file_name": "a.png", "objects": BOXES}, "--option classes=mass,nodule"),
+        ({"file_name": "c.png", "objects": BOXES}, "Expected the name of an image for file_name in line 1"),
+        ({"file_name": "a.png", "objects": {"bbox": [[1, 2, 9]], "categories": [1]}}, "Expected bbox and categories"),
+        ({"file_name": "a.png", "objects": {"bbox": [[1, 2, 9, 9]], "categories": []}}, "Expected bbox and categories"),
+        ({"file_name": "a.png", "objects": 3}, "Expected bbox and categories"),
+    ],
+)
+def test_what_cannot_be_read_is_named(folder, row, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_imagefolder(folder(json.dumps(row))))
+
+
+def test_a_folder_without_a_table(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected metadata.jsonl or metadata.csv"):
+        read_imagefolder(tmp_path)
