@@ -184,7 +184,9 @@ def _rows(path: Path, separator: str) -> Iterator[TableRow]:
     for row in lines:
         if any(map(str.strip, row)):
             if len(row) != width:
-                raise row_error(path, lines.line_num, row[0], f"{width} cells, as in the header,", len(row), "Correct it.")
+                raise row_error(
+                    path, lines.line_num, row[0], f"{width} cells, as in the header,", len(row), "Correct it."
+                )
             yield lines.line_num, tuple(map(str.strip, row))
 
 

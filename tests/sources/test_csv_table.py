@@ -76,7 +76,7 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
     assert (a.patient_id, a.split, b.patient_id, b.split) == ("7", "validation", "8", "train")
     assert b.labels == ["finding"]
     assert [image.id for image in read_csv_table(root, split="validation")] == ["sub/a.png"]
-    with pytest.raises(ValueError, match="Expected one of .*validation.* for split, got 'test'"):
+    with pytest.raises(ValueError, match=r"Expected one of .*validation.* for split, got 'test'"):
         read_csv_table(root, split="test")
 
 
@@ -105,14 +105,14 @@ def test_what_cannot_be_read_is_named(folder, text, options, message):
 def test_two_tables_are_told_apart_by_name(folder):
     folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", "one.csv")
     root = folder("image,x1,y1,x2,y2\nb.png,1,2,3,4\n", "two.csv")
-    with pytest.raises(ValueError, match="got one.csv, two.csv"):
+    with pytest.raises(ValueError, match=r"got one.csv, two.csv"):
         read_csv_table(root)
     assert [image.id for image in read_csv_table(root, table="two.csv")] == ["b.png"]
 
 
 def test_two_images_of_one_name_are_told_apart_by_path(folder):
     root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", images=("one/a.png", "two/a.png"))
-    with pytest.raises(ValueError, match="Expected one image of the name 'a.png' .*one/a.png, two/a.png"):
+    with pytest.raises(ValueError, match=r"Expected one image of the name 'a.png' .*one/a.png, two/a.png"):
         list(read_csv_table(root))
 
 

@@ -37,7 +37,10 @@ def folder(tmp_path):
     ],
 )
 def test_objects_of_all_kinds(folder, objects):
-    lines = [{"file_name": "a.png", "objects": objects, "PatientID": 7}, {"file_name": "b.png", "objects": {"bbox": []}}]
+    lines = [
+        {"file_name": "a.png", "objects": objects, "PatientID": 7},
+        {"file_name": "b.png", "objects": {"bbox": []}},
+    ]
     a, b = read_imagefolder(folder("\n".join(map(json.dumps, lines))), classes=("cyst", "mass"))
     assert (a.boxes, a.labels, a.width, a.height, a.patient_id) == ([[1, 2, 10, 11]], ["mass"], 40, 60, "7")
     assert (b.boxes, b.labels, b.split) == ([], [], None)
