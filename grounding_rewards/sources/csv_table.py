@@ -121,7 +121,8 @@ def _table(root: Path, name: str) -> Path:
     if len(found) != 1 or not found[0].is_file():
         listed = ", ".join(path.name for path in found) or "none"
         raise ValueError(
-            f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. Name it: --option table=FILE."
+            f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. Name it: "
+            "--option table=FILE."
         )
     return found[0]
 
