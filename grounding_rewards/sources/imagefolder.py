@@ -108,7 +108,7 @@ def _image(
         if isinstance(objects, list):
             objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
         boxes = objects.get("bbox") or []
-        called = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
+        called: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
         sound = all(map(is_box, boxes)) and len(called) == len(boxes)
     except (ValueError, AttributeError, TypeError):
         sound = False

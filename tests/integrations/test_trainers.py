@@ -255,7 +255,8 @@ def test_an_answer_follows_the_prompt(query, prompt, answer):
 
 def test_the_example_of_a_prompt_is_never_read():
     pytest.importorskip("torch")
-    label = Case("", {"boxes": [[0.64, 0.96, 1.92, 1.92]]}).ground_truth
+    # The box of the example, in pixels, beside one of a usual size.
+    label = Case("", {"boxes": [[0.64, 0.96, 1.92, 1.92], [64, 48, 320, 240]]}).ground_truth
     found = openrlhf.reward_func([GROWN + "I am not sure."], [PROMPT], [label], "R3")
     assert EXAMPLE in GROWN
     assert found["rewards"].tolist() == found["scores"].tolist() == [0.0]
