@@ -38,7 +38,6 @@ from grounding_rewards.commands.options import (
     MaxImages,
     Pixels,
     ResizedPixels,
-    Reward,
     RewardKwargs,
     TextColumn,
     option,
@@ -46,6 +45,7 @@ from grounding_rewards.commands.options import (
 )
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
@@ -88,7 +88,9 @@ def run(
     resized_width: ResizedPixels = None,
     resized_height: ResizedPixels = None,
     allow_outside: AllowOutside = False,
-    reward: Reward = "R4",
+    reward: Annotated[
+        str | None, option("R1 … R5, soft_f1, or a dotted path; default: what the run of the log trained, else R4")
+    ] = None,
     reward_kwargs: RewardKwargs = None,
     box_format: BoxFormat = None,
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED,
@@ -152,7 +154,13 @@ def run(
             f"Expected numbers above 0 for --temperatures, got {min(temperatures):g}. Greedy answers are all alike."
         )
     given = parameters_from_option(reward_kwargs)
-    judge = final_reward(get_reward(reward, **{"box_format": box_format_from_option(box_format), **given}))
+    stated = box_format_from_option(box_format)
+    if reward is None:
+        reward, of_run = (trained_reward(log[0]) if log else None) or ("R4", {})
+        given = {**of_run, **given}
+    if stated is not None:
+        given["box_format"] = stated
+    judge = final_reward(get_reward(reward, **given))
     matching = getattr(judge.box_reward, "label_matching", "ignore")
     images = None
     if dataset is not None:

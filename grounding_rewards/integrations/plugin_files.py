@@ -134,6 +134,8 @@ def _verl_lines(asked: _Asked) -> str:
 def _easyr1_file(asked: _Asked) -> str:
     return (
         f"from {_PACKAGE}.easyr1 import compute_score as score\n\n"
+        # EasyR1 asks the file whether it takes a batch.
+        'REWARD_TYPE = "batch"\n'
         f"PARAMETERS = { ({'reward': asked.reward, **asked.parameters})!r}\n\n\n"
         "def compute_score(reward_inputs, **parameters):\n"
         "    return score(reward_inputs, **{**PARAMETERS, **parameters})\n"
@@ -141,7 +143,7 @@ def _easyr1_file(asked: _Asked) -> str:
 
 
 def _easyr1_lines(asked: _Asked) -> str:
-    lines = [f"worker.reward.reward_function={asked.place}:compute_score", "worker.reward.reward_type=batch"]
+    lines = [f"worker.reward.reward_function={asked.place}:compute_score"]
     return "\n".join([*lines, "worker.reward.skip_special_tokens=false"] if asked.in_tokens else lines)
 
 

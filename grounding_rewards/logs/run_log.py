@@ -102,6 +102,35 @@ def tool_notes(model: str) -> list[str]:
     ]
 
 
+def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
+    """The reward of the run that a log of completions is of, and its parameters; None where no run is known, or several
+    rewards were trained at once.
+
+    Args:
+        log: a file or folder in the folder of a run, or that folder.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "config.yaml").write_text("reward: [R3]\\nreward_kwargs: {beta: 2.0}\\nbox_format: gemini")
+        ...     trained_reward(Path(folder, "completions"))
+        ('R3', {'box_format': 'gemini', 'beta': 2.0})
+    """
+    config = next((folder / CONFIG for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()), None)
+    try:
+        settings = {} if config is None else read_yaml(config)
+    except ValueError:  # somebody else's file of this name
+        return None
+    names = settings.get("reward") if isinstance(settings, Mapping) else None
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
+        return None
+    given = settings.get("reward_kwargs") or {}
+    given = given[0] or {} if isinstance(given, list) else given
+    box_format = settings.get("box_format")
+    return names[0], {**({} if box_format is None else {"box_format": box_format}), **given}
+
+
 def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
     """What a training logged, an entry per logged step, oldest first.
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
+import re
+
 import torch
 from transformers import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
@@ -216,7 +218,7 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
     wanted = model.lora_target_modules
     try:
         inject_adapter_in_model(get_peft_config(model), empty, low_cpu_mem_usage=True)
-    except ValueError as error:
+    except (ValueError, re.error) as error:
         raise ValueError(
             f"Expected names or a pattern of layers of this model for lora_target_modules, got {wanted!r} "
             f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."

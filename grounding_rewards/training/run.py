@@ -55,6 +55,9 @@ from grounding_rewards.training.shown_images import ShownImages, keep_images_her
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
+# How the keys end that are better when greater, and when smaller.
+_GROW = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
+_FALL = ("loss", "hallucination_rate", "/unparseable", "/truncated", "frac_reward_zero_std")
 
 
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
@@ -280,9 +283,18 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None, *, trus
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:
-    """Refuse a metric that no evaluation has; transformers would notice at the first evaluation."""
+    """Refuse a metric that no evaluation has, which transformers would notice at the first one, and one whose best
+    model would be the worst, which nobody would notice.
+    """
     asked = config.metric_for_best_model
-    if known is None or asked is None or asked.removeprefix("eval_") in known:
+    name = "" if asked is None else asked.removeprefix("eval_")
+    for ends, grows in ((_GROW, True), (_FALL, False)):
+        if name.endswith(ends) and config.greater_is_better is not None and config.greater_is_better != grows:
+            raise ValueError(
+                f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {asked}, got "
+                f"{str(not grows).lower()}. The worst model would be kept: set it."
+            )
+    if known is None or asked is None or name in known:
         return
     short = [name for name in known if "/rejected/" not in name]
     raise ValueError(

@@ -163,6 +163,24 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
     assert again[again.index("groups") :] == printed[printed.index("groups") :]
 
 
+@pytest.mark.parametrize(
+    ("config", "options", "judged"),
+    [
+        ("reward: [R3]\nreward_kwargs: {iou_threshold: 0.3}\n", [], "R3"),
+        ("reward: [R3]\n", ["--reward", "R2"], "R2"),
+        # Several at once have no one to judge by; a file of somebody else is no run's.
+        ("reward: [R3, R5]\n", [], "R4"),
+        ("- 3\n", [], "R4"),
+    ],
+)
+def test_a_run_is_judged_by_the_reward_that_it_trained(tmp_path, capsys, config, options, judged) -> None:
+    (tmp_path / "config.yaml").write_text(config, encoding="utf-8")
+    (tmp_path / "completions").mkdir()
+    log, found = write_log(tmp_path / "completions" / "log.jsonl"), tmp_path / "signal.json"
+    assert main(["signal", str(log), "--json", str(found), *options]) == 0
+    assert f"Without spread under {judged}: " in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_documentation_shows_what_is_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ import yaml
 from PIL import Image
 
 from grounding_rewards.cli import main
+from tests.conftest import REPOSITORY
 from tests.training.forks import command, end_of, program, started, wait_until
 from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, words
 
@@ -106,6 +107,15 @@ TRAIN = [
         {"dataset": "{root}/leaky", "eval_strategy": "steps"},
         "Expected other patients in eval_split than in train_split",
     ),
+    (
+        {"eval_strategy": "steps", "metric_for_best_model": "reward", "greater_is_better": False},
+        "Expected greater_is_better: true for metric_for_best_model reward, got false. The worst model",
+    ),
+    (
+        {"eval_strategy": "steps", "metric_for_best_model": "R4/hallucination_rate", "greater_is_better": True},
+        "Expected greater_is_better: false for metric_for_best_model R4/hallucination_rate, got true",
+    ),
+    ({"use_peft": True, "lora_target_modules": "(q_proj"}, r"for lora_target_modules, got"),
     ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
@@ -371,3 +381,19 @@ def test_a_folder_of_large_images_says_its_size(tmp_path, capsys, no_weights):
         "at most 15000 pixels (max_image_pixels); the largest image, 250 x 300, is seen as 84 x 112, 12 image"
         in printed
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [("train", "configs/demo/grpo.yaml"), ("sft", "configs/demo/sft.yaml")]
+)
+def test_a_dry_run_prints_what_config_reads_back(name, config, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(REPOSITORY)
+    assert main([name, "--config", config, "--dry-run", "--output_dir", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    values = yaml.safe_load(printed)
+    assert values["output_dir"] == str(tmp_path / "run")
+    assert (values.get("reward") == ["R4"]) == (name == "train")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "again.yaml").write_text(printed, encoding="utf-8")
+    assert main([name, "--config", str(tmp_path / "again.yaml"), "--dry-run"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == values

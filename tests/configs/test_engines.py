@@ -10,6 +10,7 @@ import json
 import os
 import stat
 import subprocess
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -183,9 +184,10 @@ def test_models(file, name, box_format):
 def slurm(tmp_path):
     """SLURM's commands and accelerate's, which only write down what they are called with."""
     scripts = {
-        "scontrol": "printf 'node3\\nnode4\\n'",
+        "scontrol": f'[ "$1" = requeue ] && echo "$@" >> {tmp_path}/told || printf "node3\\nnode4\\n"',
         # One shell for each machine, with the number that SLURM gives it.
         "srun": 'shift; for k in 0 1; do SLURM_NODEID=$k "$@"; done',
+        "scancel": f'echo "$@" >> {tmp_path}/told; touch {tmp_path}/stop',
         "accelerate": f'printf "%s\\0" "$@" >> {tmp_path}/calls; echo >> {tmp_path}/calls',
     }
     for name, text in scripts.items():
@@ -220,3 +222,23 @@ def test_the_script_for_slurm_starts_each_machine_with_its_rank(slurm):
         assert command[:5] == ["-m", "grounding_rewards.cli", "train", "--resume_from_checkpoint", "last"]
         # Words with spaces arrive whole.
         assert command[5:] == ["--config", "a file.yaml", "--reward_kwargs", kwargs]
+
+
+def test_the_script_for_slurm_asks_for_more_time_when_its_own_is_over(slurm):
+    (slurm / "accelerate").write_text(
+        # A run that saves when it is told, which takes a while.
+        f"#!/bin/bash\ntouch {slurm}/runs\nwhile [ ! -e {slurm}/stop ]; do sleep 0.05; done\nsleep 0.2\n"
+        f"echo $TORCH_ELASTIC_SHUTDOWN_TIMEOUT saved >> {slurm}/told\nexit 143\n",
+        encoding="utf-8",
+    )
+    (slurm / "srun").write_text('#!/bin/bash\nshift; SLURM_NODEID=0 "$@"\n', encoding="utf-8")
+    job = {"SLURM_NNODES": "1", "SLURM_JOB_ID": "20017", "SLURM_JOB_NODELIST": "node3"}
+    path = f"{slurm}:{os.environ['PATH']}"
+    with subprocess.Popen(["bash", SLURM, "--config", "a.yaml"], env={**os.environ, **job, "PATH": path}) as script:
+        deadline = time.monotonic() + 20
+        while not (slurm / "runs").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        script.terminate()
+        assert script.wait(20) == 143
+    told = (slurm / "told").read_text(encoding="utf-8").splitlines()
+    assert told == ["--signal=TERM 20017", "270 saved", "requeue 20017"]
