@@ -112,7 +112,8 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "config.yaml").write_text("reward: [R3]\\nreward_kwargs: {beta: 2.0}\\nbox_format: gemini")
+        ...     text = '{reward: [R3], reward_kwargs: {beta: 2.0}, box_format: gemini}'
+        ...     _ = Path(folder, "config.yaml").write_text(text)
         ...     trained_reward(Path(folder, "completions"))
         ('R3', {'box_format': 'gemini', 'beta': 2.0})
     """

@@ -46,7 +46,7 @@ Train a vision-language model to point at findings, with GRPO and a reward on it
   grounding-rewards train --config configs/demo/grpo.yaml
   grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
   grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
-  grounding-rewards train --config configs/demo/grpo.yaml --dry-run      # prints every value of the run, and trains nothing
+  grounding-rewards train --config configs/demo/grpo.yaml --dry-run    # every value of the run, and no run
   grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
 
@@ -68,7 +68,7 @@ Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm st
   grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
   grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
   grounding-rewards sft --config run.yaml --resume_from_checkpoint last
-  grounding-rewards sft --config run.yaml --dry-run      # prints every value of the run, and trains nothing
+  grounding-rewards sft --config run.yaml --dry-run    # every value of the run, and no run
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
 
 Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches

@@ -383,9 +383,7 @@ def test_a_folder_of_large_images_says_its_size(tmp_path, capsys, no_weights):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "config"), [("train", "configs/demo/grpo.yaml"), ("sft", "configs/demo/sft.yaml")]
-)
+@pytest.mark.parametrize(("name", "config"), [("train", "configs/demo/grpo.yaml"), ("sft", "configs/demo/sft.yaml")])
 def test_a_dry_run_prints_what_config_reads_back(name, config, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(REPOSITORY)
     assert main([name, "--config", config, "--dry-run", "--output_dir", str(tmp_path / "run")]) == 0
