@@ -276,3 +276,5 @@ def print_signal(report: SignalReport, console: Console) -> None:
         table.add_row(*row)
     console.print(table)
     console.print(Text(report.recommendation, style="bold"))
+    if report.looking:
+        console.print(Text(report.looking))

@@ -17,6 +17,7 @@ their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -27,7 +28,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.metrics.answers import read_each
 from grounding_rewards.metrics.estimates import Estimate, percent
+from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
@@ -273,6 +276,7 @@ class SignalReport:
         size: completions of most groups.
         best: the name of the reward that is recommended, or of the configured one.
         recommendation: what to train with, computed from the shares.
+        image_dependence: of the first answer to each image, by mean IoU.
     """
 
     configured: RewardSignal
@@ -283,6 +287,25 @@ class SignalReport:
     size: int
     best: str
     recommendation: str
+    image_dependence: ImageDependence
+
+    @property
+    def looking(self) -> str:
+        """What the answers owe to the images, in a sentence or two; empty where it cannot be measured."""
+        found = self.image_dependence
+        owed = found.dependence
+        if not math.isfinite(owed.low):
+            return ""
+        said = (
+            f"{found.value:.2f} mean IoU of the first answers, of which {owed.value:.2f} [{owed.low:.2f}, "
+            f"{owed.high:.2f}] is owed to the image; {found.distinct} distinct answers to {found.images} images."
+        )
+        if owed.low > 0:
+            return said
+        return (
+            f"{said} They are not shown to depend on the image: what differs in reward then teaches where findings "
+            "usually are. Teach the model to look first, with `sft`."
+        )
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
@@ -291,7 +314,7 @@ class SignalReport:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
-        return asdict(self)
+        return asdict(self) | {"image_dependence": self.image_dependence.to_dict()}
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the one table: a row for every reward."""
@@ -408,7 +431,17 @@ there are findings and boxes, and every answer earns 0.
         size=int(np.bincount(sizes).argmax()),
         best=best,
         recommendation=recommendation,
+        image_dependence=_dependence(rows, texts, reward),
     )
+
+
+def _dependence(
+    rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
+) -> ImageDependence:
+    """Of the first answer to each image; the groups of an image at several steps or temperatures are one image."""
+    first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
+    places = sorted(first.values())
+    return image_dependence(read_each([rows[k] for k in places], [texts[k][0] for k in places], reward))
 
 
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:

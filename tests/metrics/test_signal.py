@@ -22,6 +22,7 @@ from grounding_rewards.metrics.signal import (
     variants,
 )
 from grounding_rewards.parsing import STATUSES
+from grounding_rewards.rewards.grounding import get_reward
 
 B, E, T, U = STATUSES
 
@@ -247,3 +248,25 @@ def test_recommendation(own, others, best, words):
     name, said = recommend(signal("own", own), [signal(one, share) for one, share in others.items()])
     assert name == best
     assert words in said
+
+
+@pytest.mark.parametrize(
+    ("shift", "said"),
+    [
+        # Each answer follows its image, though never to an IoU of 0.5: lower τ teaches it more.
+        (12, "is owed to the image; 12 distinct answers to 12 images."),
+        # One answer to all, with spread within each group.
+        (0, "not shown to depend on the image: what differs in reward then teaches where findings usually are."),
+    ],
+)
+def test_spread_without_looking_is_said(shift, said):
+    rows, texts = [], []
+    for k in range(12):
+        rows.append({"id": k, "boxes": [[10 + 12 * k, 10, 30 + 12 * k, 30]], "width": 200, "height": 200})
+        left = 18 + shift * k
+        texts.append([json.dumps([{"bbox_2d": [left * 5, 50, left * 5 + size, 150]}]) for size in (100, 60)])
+    report = measure_signal(rows, texts, get_reward("soft_f1", box_format="qwen3-vl"))
+    assert said in report.looking
+    assert report.as_json()["image_dependence"]["images"] == 12
+    # The same groups again, of another step, are of the same images.
+    assert measure_signal(rows * 2, texts * 2, get_reward("soft_f1", box_format="qwen3-vl")).looking == report.looking
