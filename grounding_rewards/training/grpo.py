@@ -25,6 +25,7 @@ from trl.trainer.utils import RepeatSampler
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import ImageGroups
+from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import STATUSES, BoxFormat
 from grounding_rewards.parsing.scope import opens_thinking
@@ -195,6 +196,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         self.add_callback(SignalWatch(self, [one.name for one in ours]))
         self._final_rewards = [_final(one) for one in self.reward_funcs]
         self.image_groups = _image_groups(train_dataset)
+        self._evaluated: list[AnsweredImage] = []
         self.callback_handler.callbacks.insert(0, OnlyNumbers())
         self.paces = {one.name: Pace(one) for one in ours if is_self_paced(one.schedules)}
         if train_dataset is not None:
@@ -268,7 +270,21 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                     self._metrics[mode][f"{reward.name}/signal/{key}"].append(value)
                 for key, value in self._by_image_group(reward.name, rewards[:, k], inputs).items():
                     self._metrics[mode][f"{reward.name}/{key}"].append(value)
+        if mode == "eval":
+            self._note_first_answers(inputs, size)
         return rewards
+
+    def _note_first_answers(self, inputs: Sequence[Mapping[str, Any]], size: int) -> None:
+        """Keep the first answer to each image, as the first grounding reward reads it, until the evaluation is logged."""
+        name = next((one.name for one in self.reward_funcs if isinstance(one, GroundingReward)), None)
+        if name is not None:
+            before = self.accelerator.process_index * len(inputs)
+            said = self._pending_extra_logs[f"{name}/{ROW_COLUMN}"]
+            self._evaluated += [
+                _answered(row, json.loads(one)["pred"])
+                for k, (row, one) in enumerate(zip(inputs, said, strict=True), start=before)
+                if k % size == 0
+            ]
 
     def _by_image_group(
         self, name: str, rewards: torch.Tensor, inputs: Sequence[Mapping[str, Any]]
@@ -335,6 +351,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         trackers, and are added to the table in the folder of the run.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
+        if not self.model.training and (answered := gather_object(self._evaluated)):
+            # What the model owes to looking: its mean IoU less that of its answers dealt to other images.
+            metrics["image_dependence"] = [image_dependence(answered).dependence.value]
+            self._evaluated = []
         for name in self.reward_func_names:
             if negatives := metrics.get(f"{name}/negatives"):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])

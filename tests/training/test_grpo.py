@@ -17,11 +17,13 @@ from trl import GRPOConfig
 import grounding_rewards as gr
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.images.resize import resized_size
+from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
+from grounding_rewards.training import grpo as trainer_module
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo, history
 
@@ -159,6 +161,20 @@ def test_evaluates(tiny_vlm, images, tmp_path):
     )
     trainer.evaluate()
     assert "eval_R4/mean_iou" in trainer.state.log_history[-1]
+
+
+def test_an_evaluation_says_what_is_owed_to_the_images(tiny_vlm, images, tmp_path, monkeypatch):
+    """By the first answer to each image, as `evaluate` would say it of the same answers."""
+    seen = []
+    monkeypatch.setattr(trainer_module, "image_dependence", lambda found: seen.append(found) or image_dependence(found))
+    settings = config(tmp_path, per_device_eval_batch_size=4, num_generations_eval=2)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", settings, images, images.select(range(6)))
+    for _ in range(2):
+        trainer.evaluate()
+    logged = trainer.state.log_history[-1]["eval_image_dependence"]
+    assert [len(found) for found in seen] == [6, 6]
+    assert sorted(image.gt.tolist() for image in seen[1]) == sorted(images.select(range(6))["boxes"])
+    assert logged == pytest.approx(image_dependence(seen[1]).dependence.value)
 
 
 def test_model_and_processor_objects(tiny_vlm, images, tmp_path):
