@@ -275,7 +275,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         return rewards
 
     def _note_first_answers(self, inputs: Sequence[Mapping[str, Any]], size: int) -> None:
-        """Keep the first answer to each image, as the first grounding reward reads it, for the log of the evaluation."""
+        """Keep the first answer to each image, as the first grounding reward reads it, for the log."""
         name = next((one.name for one in self.reward_funcs if isinstance(one, GroundingReward)), None)
         if name is not None:
             before = self.accelerator.process_index * len(inputs)
