@@ -346,9 +346,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all. The
-        rows that rewards log beside the completions name images and patients: they are neither printed nor given to
-        trackers, and are added to the table in the folder of the run.
+        Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all.
+        Completions go into the folder of the run alone, to no tracker. The rows that rewards log beside them name images
+        and patients: they are not printed either, and are added to the table afterwards.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         if not self.model.training and (answered := gather_object(self._evaluated)):
@@ -361,9 +361,12 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
         extra = self._logs["extra"]
         rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
+        # By this TRL finds the trackers that get a table of completions; those that get curves are callbacks by now.
+        trackers, self.args.report_to = self.args.report_to, []
         try:
             super().log(logs, start_time)
         finally:
+            self.args.report_to = trackers
             extra.update(rows)
         if rows and self.accelerator.is_main_process and self.log_completions:
             table = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")

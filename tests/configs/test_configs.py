@@ -78,7 +78,8 @@ def test_images_of_patients_stay_here(name):
     assert not config.get("push_to_hub")
     if "num_generations" in config:
         assert config["log_multimodal"] is False
-        assert config["log_completions"] is False
+        # Into the folder of the run, for `inspect`, `score` and `signal`.
+        assert (config["log_completions"], config["num_completions_to_print"]) == (True, 0)
 
 
 def _parser(name):
