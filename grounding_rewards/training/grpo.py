@@ -347,8 +347,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
         Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all.
-        Completions go into the folder of the run alone, to no tracker. The rows that rewards log beside them name images
-        and patients: they are not printed either, and are added to the table afterwards.
+        Completions go into the folder of the run alone, to no tracker. The rows that rewards log beside them name
+        images and patients: they are not printed either, and are added to the table afterwards.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         if not self.model.training and (answered := gather_object(self._evaluated)):
