@@ -40,6 +40,13 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,docs,dev]'
 	touch $@
 
+# What `make demo` needs, without what develops and documents.
+$(VENV)/.train: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[train]'
+	touch $@
+
 # lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports.
 $(VENV)/.lmms-eval: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet aiohttp evaluate loguru pytz sacrebleu tenacity
@@ -53,11 +60,11 @@ $(CORE)/.installed: pyproject.toml
 	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest pytest-xdist hypothesis
 	touch $@
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.train
 	$(BIN)/grounding-rewards demo --reward $(REWARD) --seed $(SEED)
 
 study: export PYTHONWARNINGS := ignore::FutureWarning
-study: $(VENV)/.installed
+study: $(VENV)/.train
 	$(BIN)/grounding-rewards study configs/study/quick.yaml --out runs/study/quick --jobs 2
 
 # The core needs little to be installed and is tested while the rest is.

@@ -16,9 +16,11 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
+from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
+from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.training
 
@@ -89,3 +91,23 @@ def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
     trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config, synthetic_dataset("train", 8))
     token = [trainer.model.config.image_token_id]
     assert trainer.generation_config.suppress_tokens == trainer.generation_kwargs["suppress_tokens"] == token
+
+
+def test_the_script_of_the_readme_trains(tiny_vlm, tmp_path):
+    """Stock TRL, with the model and the images of these tests; what it says of reward and columns stays as it is."""
+    page = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    script = page.partition("```python\n")[2].partition("```")[0]
+    settings = (
+        f"output_dir={str(tmp_path / 'run')!r}, use_cpu=True, bf16=False, max_steps=1, num_generations=2, "
+        "per_device_train_batch_size=4, max_completion_length=8, report_to='none'"
+    )
+    for said, here in (
+        ('"Qwen/Qwen3-VL-4B-Instruct"', repr(str(tiny_vlm))),
+        ('output_dir="runs/r4"', settings),
+        ('load_dataset("data/vindr", split="train")', "images"),
+    ):
+        assert said in script
+        script = script.replace(said, here)
+    scope = {"images": add_prompts(synthetic_dataset("train", 8), "qwen3-vl")}
+    exec(script, scope)
+    assert scope["trainer"].state.log_history[0]["R4/status/truncated"] >= 0
