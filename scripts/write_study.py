@@ -1,9 +1,9 @@
-"""Write docs/study.md, with its plots, from the results that are kept beside it; nothing is trained.
+"""Write docs/study.md and docs/study_tables.md, with their plots, from the results that are kept; nothing is trained.
 
     python scripts/write_study.py
     python scripts/write_study.py --add runs/study/placed_lungs        # keep the results of a study there first
 
-Every folder of docs/study/ that has a study.yaml becomes a part of the page; FIRST also becomes its first screen.
+Every folder of docs/study/ that has a study.yaml becomes a part of the tables; FIRST is the first screen of the page.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 lea
 lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; nothing ran at 3B.
 
 Trainings with GRPO that differ in the reward alone: the same start, images, steps and settings, several seeds each, and
-controls that nobody expects to teach. What follows is written by a script from the results in `docs/study/`. Made by
+controls that nobody expects to teach. [All tables and plots](study_tables.md) of the three studies, and this page, are
+written by a script from the results in `docs/study/`:
 
     python scripts/write_study.py
 
@@ -53,8 +54,6 @@ and the results by `grounding-rewards study` with the YAML that is named. How of
 is in [simulated_study.md](simulated_study.md). Of placed_lungs two things were settled after its first results: arms
 beside R3, soft_f1, R3_low, sft and blank were added, and so was the early kind of checkpoint; and the degrees of
 freedom of all intervals were limited to twice those of the runs, which widens them.
-
-{studies}
 
 ## Beside what others report
 
@@ -71,6 +70,13 @@ sources are in [published_rewards.md](published_rewards.md).
 The reference boxes of lungs and placed_lungs that are kept here are by General Blockchain Inc. (Dr. Ayoub El Hajjami,
 Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-dataset on GitHub), those of others
 at V7 Labs (v7labs/covid-19-xray-dataset). Both are CC BY 4.0, and were scaled and moved with the images.
+"""
+_TABLES = """\
+# Studies: all tables and plots
+
+What was found, and what to make of it: [which reward](study.md). Written by `python scripts/write_study.py`.
+
+{studies}
 """
 
 _LIMITS = (
@@ -115,7 +121,9 @@ def main() -> None:
         else:
             parts.append(part)
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
-    write_whole(arguments.output, _PAGE.format(first=first, studies="\n\n".join(parts), limits=limits))
+    write_whole(arguments.output, _PAGE.format(first=first, limits=limits))
+    tables = arguments.output.with_name(f"{arguments.output.stem}_tables.md")
+    write_whole(tables, _TABLES.format(studies="\n\n".join(parts)))
 
 
 def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
