@@ -26,7 +26,7 @@ from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.metrics.ranking import label_name, rank_boxes
 from grounding_rewards.overlap import pairwise_iou
 
 #: Outcomes of a predicted box.
@@ -350,14 +350,21 @@ def calibration(matched: MatchedImages) -> Calibration | None:
         >>> found.confidence, found.precision, found.counts, round(found.error, 2)
         (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
 
+    Of several boxes for one finding the surest one is right, as in average precision, however well the others fit.
+
     Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
     """
-    scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for image, found, counted in matched.by_image(IOU_THRESHOLD):
-        kept = counted & (image.pred_scores >= 0) & (image.pred_scores <= 1)
-        scores.append(image.pred_scores[kept])
-        right.append(found[kept] >= 0)
-    score, is_right = np.concatenate(scores), np.concatenate(right)
+    images = [_with_confidence(image) for image in matched.images]
+    most = max((len(image.pred) for image in images), default=0)
+    if not most:
+        return None
+    # As in average precision: of several boxes for one finding the surest is right.
+    ranked = rank_boxes(
+        images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most
+    )
+    boxes = ranked.of_label(None)
+    counted = boxes.counts[0]
+    score, is_right = -boxes.key[counted], boxes.hit[0][counted]
     if not score.size:
         return None
     # A confidence of 1 belongs to the last bin.
@@ -368,3 +375,15 @@ def calibration(matched: MatchedImages) -> Calibration | None:
     precision = np.bincount(bins, is_right, _BINS)[used] / counts[used]
     error = float(np.abs(precision - confidence) @ counts[used] / score.size)
     return Calibration(confidence, precision, counts[used], error)
+
+
+def _with_confidence(image: AnsweredImage) -> AnsweredImage:
+    """The image with those boxes alone that state a confidence in [0, 1]."""
+    kept = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
+    return replace(
+        image,
+        pred=image.pred[kept],
+        pred_labels=tuple(image.pred_labels[k] for k in kept),
+        pred_scores=image.pred_scores[kept],
+        broken=(),
+    )

@@ -12,7 +12,7 @@ from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import readers_agreement
 from grounding_rewards.sources import SOURCES, list_datasets
 
-GENERAL = {"coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
+GENERAL = {"csv", "imagefolder", "coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
 
 
 @pytest.fixture
