@@ -332,7 +332,7 @@ def test_both_ways_agree_on_well_formed_json(items, indent, fenced):
 @pytest.mark.parametrize("name", adversarial.FORMATS)
 def test_time_is_linear_in_the_length(name, opening):
     fmt = get_box_format(name)
-    # A bound on the order, not on the speed: a linear reader takes up to 0.1 s for 20,000 characters here, a quadratic one
+    # A bound on the order, not on the speed: a linear reader takes 0.1 s at most for 20,000 characters, a quadratic one
     # 400 million steps, tens of seconds. Only processor time counts, and a slow reader is slow each time.
     for pattern, text in adversarial.texts(opening, 20_000).items():
         assert any(_seconds(text, fmt) < 1.0 for _ in range(3)), pattern
