@@ -121,6 +121,17 @@ def read_dicom(path: str | Path) -> DicomImage:
         return DicomImage(_greys(dataset, dataset.pixel_array.astype(np.int32)), facts)
 
 
+def is_burned_in(path: str | Path) -> bool:
+    """Whether a DICOM file says that names or dates may be written into its pixels (BurnedInAnnotation is YES).
+
+    Raises:
+        ValueError: as :func:`read_dicom`.
+        ImportError: the extra `dicom` is not installed.
+    """
+    with _naming(path):
+        return _code(_read(path, ("BurnedInAnnotation",), pixels=False), "BurnedInAnnotation") == "YES"
+
+
 def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
     """The values of a radiograph that its windows speak of; the file's own window is not applied.
 

@@ -1,7 +1,7 @@
-"""Writes the images of a reader as a folder of parquet shards with prompts, images, boxes and a card.
+"""Writes the images of a source as a folder of parquet shards with prompts, images, boxes and a card.
 
-`pipeline` runs the steps in this order: `survey` (with `splits`, `tasks` and `spacing`), `copied_images`,
-`planned_images`, `image_images`, `rows`, `shards`, `manifest` (with `card`). `settings` holds what the output depends
+`pipeline` runs the steps in this order: `survey` (with `tasks`), `copied_images`,
+`planned_images`, `rows`, `shards`, `manifest` (with `card`). `settings` holds what the output depends
 on.
 `image_parts` is what the shares of several machines leave of it; `mix` joins such folders, `hub` uploads one.
 """

@@ -1,27 +1,247 @@
-"""Load any dataset by one name: drawn images, a folder of images, a prepared or saved dataset, a dataset on the hub."""
+"""Load any dataset by one name: drawn images, a folder of images, a prepared or saved dataset, a dataset on the hub.
+
+A folder of images is trained on as it is: images, and `annotations.jsonl`, which `sources.jsonl` describes. Whatever a
+line says becomes a column; an image without a prompt is asked about when the model's box format is known, by
+`data.model_columns.add_prompts`.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import patient_of, stated_name
+from grounding_rewards.columns import SIZE_COLUMNS, patient_of, stated_name
+from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
-from grounding_rewards.prepare.image_folder import load_images
+from grounding_rewards.data.merging import image_readers
+from grounding_rewards.data.patients import patient_of_row
+from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
+from grounding_rewards.images.decoding import image_size, open_image
+from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
-from grounding_rewards.sources.jsonl import ANNOTATIONS
+from grounding_rewards.sources.documents import json_lines
+from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, image_record, image_row, row_faults
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import scaled_box
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+# Columns of every folder; the other ones that the package knows are there where an image has them.
+_ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
+
+
+def load_images(
+    root: str | Path, split: str | None = None, *, allow_outside: bool = False, bad_rows: str = "refuse"
+) -> Dataset:
+    """Load the images of a folder with the columns that every part of the package uses.
+
+    An image without a prompt is asked for the labels of all images in the folder, of every split, in alphabetical
+    order: so its prompt depends neither on the split that was asked for nor on the order of the lines.
+
+    Args:
+        root: the folder that holds `annotations.jsonl`.
+        split: only images of this split; None and `all` take every image. An image without a split is one of its
+            patient's, else of `train`; where no image is held out, patients are drawn (`data.held_out`), which a
+            warning says.
+        allow_outside: whether images may lie outside the folder.
+        bad_rows: `refuse` lines that are no images, or `drop` them, which a warning says.
+
+    Returns:
+        Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any image has them patient_id,
+        prompt (conversational), box_format, resized_width, resized_height, ignore_boxes, phrases, reader_boxes and
+        reader_labels; what else the lines hold, as `CarriedColumns` holds it; and `looked_for` where an image has no
+        prompt.
+
+    Raises:
+        ValueError: no such file, a line that cannot be read (named by number), an image that is missing, or no image in
+            the split.
+    """
+    from datasets import Dataset, Features
+
+    root = Path(root)
+    rows = list(_read(root, allow_outside, bad_rows))
+    # As the lines are read: `val` is `validation`.
+    split = split and split_name(split)
+    splits = _splits(rows, root, split)
+    kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
+    carried = CarriedColumns()
+    for row in rows:
+        carried.add(_unknown(row))
+    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
+    if not all(row.get("prompt") for row in rows):
+        vocabulary = _vocabulary(rows, root)
+        columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
+    known_columns = {name for row in rows for name in KNOWN_KEYS if row.get(name) is not None}
+    features = {name: kind for name, kind in _features().items() if name in {*known_columns, *_ALWAYS, *columns}}
+    for name in features.keys() - columns.keys():
+        columns[name] = [row.get(name) for row in rows]
+    values = [carried.values(_unknown(row)) for row in rows]
+    columns |= {name: [row[name] for row in values] for name in carried.types}
+    features |= carried.features()
+    dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
+    return dataset if len(kept) == len(rows) else dataset.select(kept)
+
+
+def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
+    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
+    remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
+    if split not in (None, ALL):
+        check_split_exists(split, assigned.names, str(root), remedy)
+        if assigned.said:
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=3)
+    return assigned.splits
+
+
+def _features() -> dict[str, Any]:
+    """The columns of a folder that the package knows."""
+    from datasets import Image, List, Value
+
+    number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
+    return {
+        "prompt": List({"role": word, "content": List({"type": word, "text": word})}),
+        LOOKED_FOR: List(word),
+        "image": Image(),
+        "boxes": boxes,
+        "labels": List(word),
+        **dict.fromkeys(SIZE_COLUMNS, number),
+        "id": word,
+        "patient_id": word,
+        "split": word,
+        "box_format": word,
+        "phrases": List(word),
+        "ignore_boxes": boxes,
+        "reader_boxes": List(boxes),
+        "reader_labels": List(List(word)),
+    }
+
+
+def _unknown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in KNOWN_KEYS}
+
+
+def _vocabulary(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
+    vocabulary = prompt_order(label for row in rows for label in image_record(row).labels)
+    if not vocabulary:
+        raise ValueError(
+            f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
+            "Add images with findings, so that a prompt can say what to look for, or give every image a prompt."
+        )
+    return vocabulary
+
+
+def write_square_images(root: str | Path, output: str | Path, size: int) -> None:
+    """Copy a folder of images, resizing every image, and its boxes, to a square, for the small model.
+
+    A small model learns boxes faster on images of one shape. The IoU of two boxes does not change, because each axis is
+    scaled as a whole. An image without a prompt gets the one that the small model knows, `prompts.prompt_messages`.
+
+    Args:
+        root: the folder that holds `annotations.jsonl`.
+        output: the new folder; images become 8-bit grey PNG files, all other keys of an image are kept.
+        size: side in pixels.
+
+    Raises:
+        ValueError: as `load_images`.
+    """
+    from PIL.Image import Resampling
+
+    output = Path(output)
+    rows = list(_read(Path(root)))
+    prompt = prompt_messages(_vocabulary(rows, Path(root)))
+    lines = []
+    for row in rows:
+        # From the folder, whatever a line calls it: an absolute path would be written over the image itself.
+        within = os.path.relpath(os.path.realpath(Path(root, row["file"])), os.path.realpath(root))
+        file = Path("images", within).with_suffix(".png")
+        (output / file).parent.mkdir(parents=True, exist_ok=True)
+        image = open_image(Path(root) / row["file"]).convert("L")
+        image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
+        scale_x, scale_y = size / row["width"], size / row["height"]
+        moved: dict[str, Any] = {
+            name: [scaled_box(box, scale_x, scale_y) for box in row[name]]
+            for name in ("boxes", "ignore_boxes")
+            if row.get(name) is not None
+        }
+        if row.get("reader_boxes") is not None:
+            moved["reader_boxes"] = [
+                [scaled_box(box, scale_x, scale_y) for box in boxes] for boxes in row["reader_boxes"]
+            ]
+        placed = {"file": file.as_posix(), "width": size, "height": size, "prompt": row.get("prompt") or prompt}
+        lines.append(json.dumps({**row, **placed, **moved}))
+    write_whole(output / ANNOTATIONS, "\n".join(lines) + "\n")
+
+
+def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
+    """The rows of a folder whose images are there."""
+    path = root / ANNOTATIONS
+    if not path.is_file():
+        raise ValueError(
+            f"Expected a folder with {ANNOTATIONS} for root, got {str(root)!r}. "
+            "Write one JSON object per image with file, width, height, boxes and labels."
+        )
+    check_word("bad_rows", bad_rows, BAD_ROWS)
+    problems, lines = [], 0
+    for number, content, no_object in json_lines(path):
+        lines += 1
+        row = {} if no_object else image_row(content)
+        if problem := no_object or _problem(row, root, allow_outside):
+            name = "" if no_object else f" (id {row['id']})"
+            problems.append(f"line {number}{name}: {problem}")
+        else:
+            yield _with_values(row, root)
+    if problems and (bad_rows == "refuse" or len(problems) == lines):
+        raise ValueError(
+            f"Expected one image per line in {path}, got {len(problems)} bad of {lines} lines. Correct them, or go on "
+            "without them by bad_rows: drop:\n" + "\n".join(problems)
+        )
+    if problems:
+        said_dropped(len(problems), f"{lines} lines of {path}", problems)
+
+
+def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
+    """What is wrong with a row; its geometry is checked before training."""
+    for expected, got in row_faults(row):
+        return f"expected {expected}, got {got!r:.200}"
+    try:
+        path = image_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        return str(error)
+    if not path.is_file():
+        return f"no such image: {row['file']}"
+    readers = image_readers(image_record(row))
+    if len(readers) > 1 and row.get("reader_boxes") is None:
+        return (
+            f"{len(readers)} people drew boxes side by side ({', '.join(readers)}), which counts findings several "
+            "times: make one reference of them with `grounding-rewards prepare jsonl --readers`, or give reader_boxes"
+        )
+    return None
+
+
+def _with_values(row: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The row with sizes, out of the image where it states none, boxes of fractions, and a conversational prompt."""
+    width, height = row.get("width"), row.get("height")
+    if width is None or height is None:
+        width, height = image_size({"bytes": None, "path": str(root / row["file"])})
+    values: dict[str, Any] = {"width": int(width), "height": int(height)}
+    if row.get("prompt") is not None:
+        values["prompt"] = conversation(row["prompt"])
+    return {**row, **values}
+
 
 SYNTHETIC = "synthetic"
 """The name of the images that `grounding_rewards.synthetic` draws."""
 
 _DEFAULT_SYNTHETIC_IMAGES = 1024
-_SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
+_SHARD = re.compile(r"(?P<split>.+?)-(?P<number>\d+)(-of-(?P<total>\d+))?")
 
 
 def load_split(
@@ -72,7 +292,7 @@ def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
-        return Dataset.from_parquet(split_shards(folder, split))
+        return Dataset.from_parquet(_whole_shards(split_shards(folder, split)))
     if (folder / ANNOTATIONS).is_file():
         return load_images(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
     return _split_of(dataset_parts(str(folder)), split, str(folder))
@@ -81,16 +301,43 @@ def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -
 def parquet_shards(path: str | Path) -> dict[str, list[str]]:
     """The parquet files of every split, below a folder or one file; `train-00000.parquet` is of the split train.
 
+    Raises:
+        ValueError: a file is cut, or one of `train-00000-of-00002.parquet` and its like is missing; it is named.
+
     Example:
         >>> parquet_shards("no such folder")
         {}
     """
     path = Path(path)
     shards: dict[str, list[str]] = {}
+    stated: set[str] = set()
     for file in [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.glob("**/*.parquet")):
         named = _SHARD.fullmatch(file.stem)
         shards.setdefault(named["split"] if named else file.stem, []).append(str(file))
+        # Names that state how many shards there are tell which one is missing.
+        if named and named["total"]:
+            stated |= {
+                str(file.with_stem(named["split"] + f"-{k:0{len(named['number'])}}-of-{named['total']}"))
+                for k in range(int(named["total"]))
+            }
+    _whole_shards([*stated, *(file for files in shards.values() for file in files)])
     return shards
+
+
+def _whole_shards(files: Sequence[str]) -> Sequence[str]:
+    """The files, of which none is missing or cut: what reads them later would not say which one is."""
+    import pyarrow
+    import pyarrow.parquet as pq
+
+    for file in files:
+        try:
+            pq.read_metadata(file)
+        except (OSError, pyarrow.ArrowInvalid) as error:
+            raise ValueError(
+                f"Expected whole parquet files in the dataset, got {file!r}, which is missing or cut ({error}). "
+                "Download or write it again."
+            ) from None
+    return files
 
 
 def dataset_parts(dataset: str, *, streaming: bool = False) -> dict[str, Any]:

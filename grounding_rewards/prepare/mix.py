@@ -17,7 +17,7 @@ from grounding_rewards.images.decoding import open_image
 from grounding_rewards.prepare.copied_images import join_copies
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter
-from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.prepare.survey import PatientSplits
 
 _MOST_BYTES = 256e6
 

@@ -9,9 +9,8 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
-from grounding_rewards.prepare.spacing import stored_spacing
 from grounding_rewards.prepare.stored_images import StoredImage
-from grounding_rewards.prepare.survey import Survey
+from grounding_rewards.prepare.survey import Survey, stored_spacing
 from grounding_rewards.prepare.tasks import TaskRow, prompt_of
 
 

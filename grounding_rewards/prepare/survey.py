@@ -1,13 +1,19 @@
-"""The first pass over the images, without images: findings, patients, readers, and what makes a dataset unusable."""
+"""The first pass over the images, without images: findings, patients, readers, and what makes a dataset unusable.
+
+`PatientSplits` are the splits that a dataset gives its patients, each in one of them; how others are drawn:
+`data.held_out`.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
@@ -15,11 +21,101 @@ from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sent
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.data.patients import patient_column, patient_of_image
 from grounding_rewards.data.prompts import prompt_order
+from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.prepare.copied_images import CopiedImages
-from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.spacing import may_have_spacing
-from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
+from grounding_rewards.prepare.stored_images import StoredImage
 from grounding_rewards.prepare.tasks import TaskPlan, finding_row, is_present, without_small_boxes
+
+_KEY = "pixel_spacing"
+
+
+def may_have_spacing(record: AnnotatedImage) -> bool:
+    """Whether the record or its file may hold the size of a pixel.
+
+    >>> may_have_spacing(AnnotatedImage("a", "a.dcm", [], [])), may_have_spacing(AnnotatedImage("a", "a.png", [], []))
+    (True, False)
+    """
+    return _KEY in record.extra or is_dicom(record.file)
+
+
+def stored_spacing(record: AnnotatedImage, image: StoredImage) -> list[float] | None:
+    """Millimetres per pixel of the stored image, in x and y; None if unknown.
+
+    The file's own spacing is preferred to the record's. The record's `extra` may hold `pixel_spacing`, one number or x
+    and y, for an image of `original_width` and `original_height` if `extra` has them, else for the image that its boxes
+    were drawn on.
+
+    >>> image = AnnotatedImage("a", "a.png", [], [], extra={"pixel_spacing": "0.2 0.1"})
+    >>> stored_spacing(image, StoredImage(b"", 50, 50, 100, 200))
+    [0.4, 0.4]
+    """
+    if image.original_spacing is not None:
+        spacing, size = image.original_spacing, (float(image.original_width), float(image.original_height))
+    else:
+        numbers = _numbers(record.extra, _KEY)
+        if len(numbers) not in (1, 2):
+            return None
+        drawn_on = (record.width or image.original_width, record.height or image.original_height)
+        own = _numbers(record.extra, "original_width"), _numbers(record.extra, "original_height")
+        spacing = (numbers[0], numbers[-1])
+        size = (own[0][0], own[1][0]) if all(own) else drawn_on
+    return [spacing[0] * size[0] / image.width, spacing[1] * size[1] / image.height]
+
+
+def _numbers(extra: Mapping[str, Any], key: str) -> list[float]:
+    """The positive numbers in a column, with any separators; empty if it holds anything else."""
+    try:
+        numbers = [float(word) for word in re.findall(r"[^\s,;\[\]()\\]+", str(extra.get(key, "")))]
+    except ValueError:
+        return []
+    return numbers if all(isfinite(number) and number > 0 for number in numbers) else []
+
+
+_SHOWN = 5
+
+
+class PatientSplits:
+    """Collects a dataset's own splits of its patients, and finds patients in several.
+
+    >>> splits = PatientSplits()
+    >>> splits.add(AnnotatedImage("a", "a.png", [], [], patient_id="7", split="train"))
+    >>> splits.add(AnnotatedImage("b", "b.png", [], [], patient_id="7", split="test"))
+    >>> splits.check()
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the splits \
+anew with splits_from="hash" (--splits-from hash).
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self._several: dict[str, dict[str, None]] = {}
+
+    def add(self, record: AnnotatedImage) -> None:
+        """Add one image."""
+        if record.split is None:
+            return
+        check_split_name(record.split)
+        patient = patient_of_image(record)
+        if patient is not None:
+            first = self.known.setdefault(patient, record.split)
+            if first != record.split:
+                self._several.setdefault(patient, {first: None})[record.split] = None
+
+    def check(self) -> None:
+        """Raise an error that names patients in several splits."""
+        if self._several:
+            raise ValueError(
+                "Expected every patient in one split of the dataset, got "
+                f"{len(self._several)} in several: {_named(self._several.items())}. "
+                'Draw the splits anew with splits_from="hash" (--splits-from hash).'
+            )
+
+
+def _named(several: Iterable[tuple[str, Mapping[str, None]]]) -> str:
+    names = [f"{patient} ({', '.join(splits)})" for patient, splits in several]
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 class SmallBoxes(NamedTuple):

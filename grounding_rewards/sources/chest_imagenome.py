@@ -19,7 +19,7 @@ Access: credentialed PhysioNet account.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -35,8 +35,7 @@ from grounding_rewards.sources.tables import (
     TableRow,
     check_split,
     find_file,
-    read_groups,
-    read_numbers,
+    grouped_rows,
     read_sizes,
     read_table,
 )
@@ -86,23 +85,28 @@ def read_chest_imagenome(
 
 def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
     rows = read_table(path, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
-    for _, (annotated, patient, image, view) in rows:
-        graph = graphs / f"{annotated}_SceneGraph.json"
-        if not graph.is_file():
-            continue
-        boxes, labels = _objects(graph)
-        width, height = sizes.get(annotated, (None, None))
-        yield AnnotatedImage(
-            id=annotated,
-            file=_jpg(image),
-            boxes=boxes,
-            labels=labels,
-            width=width,
-            height=height,
-            patient_id=stated_name(patient),
-            split=split,
-            extra={"view": view} if view else {},
-        )
+    for _, (image, *about) in rows:
+        graph = graphs / f"{image}_SceneGraph.json"
+        if graph.is_file():
+            yield _image(image, about, split, sizes, *_objects(graph))
+
+
+def _image(
+    image: str, about: Sequence[str], split: str, sizes: Mapping[str, Size], boxes: list[list[float]], labels: list[str]
+) -> AnnotatedImage:
+    patient, path, view = about
+    width, height = sizes.get(image, (None, None))
+    return AnnotatedImage(
+        id=image,
+        file=PurePosixPath(path).with_suffix(".jpg").as_posix(),
+        boxes=boxes,
+        labels=labels,
+        width=width,
+        height=height,
+        patient_id=stated_name(patient),
+        split=split,
+        extra={"view": view} if view else {},
+    )
 
 
 def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
@@ -124,36 +128,20 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 
 
 def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
-    path = find_file(root, _GOLD)
-    avoided = root / _AVOIDED
-    known = {}
+    path, avoided, known = find_file(root, _GOLD), root / _AVOIDED, {}
     if avoided.is_file():
         rows = read_table(avoided, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
         known = {image: cells for _, (image, *cells) in rows}
-    groups = read_groups(path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))
-    return (_gold_image(path, name.removesuffix(".dcm"), found, known, sizes) for name, found in groups)
+    groups = grouped_rows(path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))
 
+    def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+        annotators = tuple(cells[-1] for _, cells in rows)
+        image = name.removesuffix(".dcm")
+        boxes = [place._replace(image=image).numbers(cells[2:6]) for place, cells in rows]
+        about = known.get(image, ["", f"{image}.dcm", ""])
+        return _image(image, about, "gold", sizes, boxes, [cells[1] for _, cells in rows])._replace(
+            readers=annotators if any(annotators) else (),
+            read_by=tuple(dict.fromkeys(filter(None, annotators))),
+        )
 
-def _gold_image(
-    path: Path, annotated: str, rows: list[TableRow], known: dict[str, list[str]], sizes: dict[str, Size]
-) -> AnnotatedImage:
-    patient, image, view = known.get(annotated, ["", f"{annotated}.dcm", ""])
-    width, height = sizes.get(annotated, (None, None))
-    annotators = tuple(cells[-1] for _, cells in rows)
-    return AnnotatedImage(
-        id=annotated,
-        file=_jpg(image),
-        boxes=[read_numbers(cells[2:6], path, line, annotated) for line, cells in rows],
-        labels=[cells[1] for _, cells in rows],
-        width=width,
-        height=height,
-        patient_id=stated_name(patient),
-        split="gold",
-        readers=annotators if any(annotators) else (),
-        read_by=tuple(dict.fromkeys(name for name in annotators if name)),
-        extra={"view": view} if view else {},
-    )
-
-
-def _jpg(path: str) -> str:
-    return PurePosixPath(path).with_suffix(".jpg").as_posix()
+    return (gold_image(name, rows) for name, rows in groups)

@@ -21,7 +21,6 @@ Access: open.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.tables import chosen_splits, find_file, image_files, row_error
+from grounding_rewards.sources.tables import Place, chosen_splits, find_file, image_files
 
 _SIDE = 1024
 _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
@@ -64,28 +63,22 @@ def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator
 def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedImage]:
     paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
     files = image_files(root, (".png",))
-    return chain.from_iterable([_images(path, one, files) for one, path in paths.items()])
 
+    def image(split: str, place: Place, entry: Mapping[str, Any]) -> AnnotatedImage:
+        name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
+        if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
+            raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")
+        if wrong := [box for box in boxes if not is_box(box)]:
+            raise place.error("four numbers for a box", wrong[0], "Correct the entry.")
+        return AnnotatedImage(
+            id=name,
+            file=files.get(name, f"{split}_data/{name}"),
+            boxes=[[float(value) for value in box] for box in boxes],
+            labels=labels,
+            width=_SIDE,
+            height=_SIDE,
+            split=split,
+        )
 
-def _images(path: Path, split: str, files: Mapping[str, str]) -> Iterator[AnnotatedImage]:
-    for number, entry in read_json_rows(path):
-        yield from sound_images(_image, path, number, entry, split, files)
-
-
-def _image(path: Path, number: int, entry: Mapping[str, Any], split: str, files: Mapping[str, str]) -> AnnotatedImage:
-    name, labels, boxes = str(entry.get("file_name")), entry.get("syms"), entry.get("boxes")
-    if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
-        got = (labels, boxes)
-        raise row_error(path, number, name, "as many syms as boxes", got, "Correct the entry.")
-    for box in boxes:
-        if not is_box(box):
-            raise row_error(path, number, name, "four numbers for a box", box, "Correct the entry.")
-    return AnnotatedImage(
-        id=name,
-        file=files.get(name, f"{split}_data/{name}"),
-        boxes=[[float(value) for value in box] for box in boxes],
-        labels=labels,
-        width=_SIDE,
-        height=_SIDE,
-        split=split,
-    )
+    entries = ((one, *row) for one, path in paths.items() for row in read_json_rows(path, "file_name"))
+    return sound_images(image, entries)

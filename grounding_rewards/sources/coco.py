@@ -15,7 +15,7 @@ Source: https://cocodataset.org/#format-data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
@@ -78,18 +78,14 @@ def read_coco(
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
     return chain.from_iterable(
-        coco_images(
-            path,
-            images=images.replace("{split}", spelling),
-            split=name,
-            patient_key=patient_key,
-            missing_category=missing_category,
-        )
+        coco_images(path, images.replace("{split}", spelling), name, patient_key, missing_category)
         for name, spelling, path in split_files(root, annotations, split)
     )
 
 
 class _Image(NamedTuple):
+    """An image entry, to which its annotations are added."""
+
     width: int | None
     height: int | None
     patient: str | None
@@ -102,7 +98,6 @@ class _Image(NamedTuple):
 
 def coco_images(
     path: str | Path,
-    *,
     images: str,
     split: str | None,
     patient_key: str | None = None,
@@ -121,30 +116,15 @@ def coco_images(
         ValueError: as `read_coco`.
     """
     document = _document(path)
-    names = {
-        key: str(category.get("name"))
-        for category in document["categories"]
-        if (key := _key(category.get("id"))) is not None
-    }
-    licences = {
-        key: str(licence["name"])
-        for licence in objects_in(document.get("licenses"))
-        if (key := _key(licence.get("id"))) is not None and licence.get("name")
-    }
+    names = _names(document["categories"])
+    licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
     problems: list[str] = []
     annotated_images: dict[str, _Image] = {}
     by_image: dict[int | str, _Image] = {}
     for image in document["images"]:
-        annotated = _Image(
-            width=pixels(image.get("width")),
-            height=pixels(image.get("height")),
-            patient=_value(image, patient_key),
-            extra=_extra(image, patient_key, licences),
-            boxes=[],
-            labels=[],
-            ignored=[],
-            problems=[],
-        )
+        extra = _extra(image, patient_key, licences)
+        size = (pixels(image.get("width")), pixels(image.get("height")))
+        annotated = _Image(*size, _value(image, patient_key), extra, [], [], [], [])
         first = annotated_images.setdefault(str(image.get("file_name")), annotated)
         key = _key(image.get("id"))
         problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
@@ -152,13 +132,12 @@ def coco_images(
             problems.append(problem)
         elif first[:3] != annotated[:3]:
             first.problems.append(problem)
-        first.extra.update({name: value for name, value in annotated.extra.items() if name not in first.extra})
+        first.extra.update({name: value for name, value in extra.items() if name not in first.extra})
         if key is not None:
             by_image[key] = first
     for annotation in document["annotations"]:
-        ignored = annotation.get("iscrowd") == 1 or (
-            missing_category == "ignore" and annotation.get("category_id") is None
-        )
+        uncategorised = missing_category == "ignore" and annotation.get("category_id") is None
+        ignored = annotation.get("iscrowd") == 1 or uncategorised
         if annotation_problem := _problem(annotation, by_image, names, ignored):
             image_id = _key(annotation.get("image_id"))
             of_image = by_image[image_id].problems if image_id in by_image else problems
@@ -180,29 +159,33 @@ def coco_images(
             f"{_HINT if any('category_id is missing' in problem for problem in problems) else ''}:\n"
             + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
         )
-    for name, annotated in annotated_images.items():
-        yield from sound_images(_record, path, PurePosixPath(images, name).as_posix(), annotated, split)
 
-
-def _record(path: str | Path, file: str, image: _Image, split: str | None) -> AnnotatedImage:
-    if image.problems:
-        raise ValueError(
-            f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. "
-            f"Correct or drop "
-            "it."
+    def record(name: str, image: _Image) -> AnnotatedImage:
+        file = PurePosixPath(images, name).as_posix()
+        if image.problems:
+            raise ValueError(
+                f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. "
+                "Correct or drop it."
+            )
+        return AnnotatedImage(
+            id=file,
+            file=file,
+            boxes=image.boxes,
+            labels=image.labels,
+            width=image.width,
+            height=image.height,
+            patient_id=image.patient,
+            split=split,
+            ignored=tuple(image.ignored),
+            extra=image.extra,
         )
-    return AnnotatedImage(
-        id=file,
-        file=file,
-        boxes=image.boxes,
-        labels=image.labels,
-        width=image.width,
-        height=image.height,
-        patient_id=image.patient,
-        split=split,
-        ignored=tuple(image.ignored),
-        extra=image.extra,
-    )
+
+    yield from sound_images(record, annotated_images.items())
+
+
+def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:
+    """The name of each entry, by its id."""
+    return {key: str(one.get("name")) for one in entries if (key := _key(one.get("id"))) is not None}
 
 
 def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[int | str, str]) -> dict[str, Any]:

@@ -21,8 +21,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import TableRow, check_split, group_rows, header_size, row_error, scaled_box
+from grounding_rewards.sources.tables import Place, TableRow, check_split, group_rows, header_size, scaled_box
 from grounding_rewards.sources.yolo import SUFFIXES
 
 _TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -184,73 +183,64 @@ def _rows(path: Path, separator: str) -> Iterator[TableRow]:
     width = len(next(lines))
     for row in lines:
         if any(map(str.strip, row)):
+            place = Place(path, lines.line_num, row[0])
             if len(row) != width:
-                raise row_error(
-                    path, lines.line_num, row[0], f"{width} cells, as in the header,", len(row), "Correct it."
-                )
-            yield lines.line_num, tuple(map(str.strip, row))
+                raise place.error(f"{width} cells, as in the header,", len(row), "Correct it.")
+            yield place, tuple(map(str.strip, row))
 
 
 def _images(
     path: Path, separator: str, found: Mapping[str, Any], split: str | None, classes: Sequence[str], frame: str
 ) -> Iterator[AnnotatedImage]:
     def rows() -> Iterator[TableRow]:
-        for line, cells in _rows(path, separator):
-            yield line, (cells[found["file"]], *cells)
+        for place, cells in _rows(path, separator):
+            name = cells[found["file"]]
+            yield place._replace(image=name), (name, *cells)
 
-    locate = _finder(path.parent)
-    make = partial(_image, path, found=found, classes=classes, frame=frame, locate=locate)
-    for name, lines in group_rows(rows(), rows()):
-        here = [(line, cells[1:]) for line, cells in lines]
-        if split is None or _one(path, name, here, found, "split", split_name) == split:
-            yield from sound_images(make, name, here)
+    def one(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
+        """What the rows of an image say of it as one; None where they say nothing."""
+        said = {cells[found[part] + 1] for _, cells in rows} - {""} if part in found else set()
+        if len(said) > 1:
+            raise rows[0][0].error(f"one {part} in all rows of an image", sorted(said), "Correct them.")
+        return read(said.pop()) if said else None
 
+    def image(name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
+        if not name:
+            raise rows[0][0]._replace(image="-").error("the name of an image", name)
+        file = locate(name)
+        width, height = (one(rows, side, float) for side in ("width", "height"))
+        size = None if width is None or height is None else (int(width), int(height))
+        if size is None and (frame == "fraction" or (path.parent / file).is_file()):
+            size = header_size(path.parent / file)
+        boxes, labels = [], []
+        for place, (_, *cells) in rows:
+            order, drawn, called = _drawn(place, cells, found)
+            for four, label in zip(drawn, called, strict=True):
+                box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
+                boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
+                labels.append(_label(place, label, classes))
+        return AnnotatedImage(
+            id=name,
+            file=file,
+            boxes=boxes,
+            labels=labels,
+            width=size and size[0],
+            height=size and size[1],
+            patient_id=stated_name(one(rows, "patient")),
+            split=one(rows, "split", split_name),
+        )
 
-def _image(
-    path: Path,
-    name: str,
-    rows: Sequence[TableRow],
-    *,
-    found: Mapping[str, Any],
-    classes: Sequence[str],
-    frame: str,
-    locate: Any,
-) -> AnnotatedImage:
-    if not name:
-        raise row_error(path, rows[0][0], "-", "the name of an image", name, "Correct or drop the row.")
-    file = locate(name)
-    number = partial(_number, path, name)
-    sizes = [_one(path, name, rows, found, side, float) for side in ("width", "height")]
-    size = None if None in sizes else (int(sizes[0]), int(sizes[1]))
-    if size is None and (frame == "fraction" or (path.parent / file).is_file()):
-        size = header_size(path.parent / file)
-    boxes, labels = [], []
-    for line, cells in rows:
-        order, drawn, called = _drawn(path, name, line, cells, found)
-        for four, label in zip(drawn, called, strict=True):
-            box = list(ORDERS[order].to_xyxy(*(number(line, one) for one in four)))
-            boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
-            labels.append(_label(path, line, name, label, classes))
-    return AnnotatedImage(
-        id=name,
-        file=file,
-        boxes=boxes,
-        labels=labels,
-        width=size and size[0],
-        height=size and size[1],
-        patient_id=stated_name(_one(path, name, rows, found, "patient", str)),
-        split=_one(path, name, rows, found, "split", split_name),
-    )
+    locate, groups = _finder(path.parent), group_rows(rows(), rows())
+    chosen = (group for group in groups if split is None or one(group[1], "split", split_name) == split)
+    yield from sound_images(image, chosen)
 
 
-def _drawn(
-    path: Path, name: str, line: int, cells: Sequence[str], found: Mapping[str, Any]
-) -> tuple[str, list[Sequence[Any]], list[str]]:
+def _drawn(place: Place, cells: Sequence[str], found: Mapping[str, Any]) -> tuple[str, list[Sequence[Any]], list[str]]:
     """The order of the numbers, the boxes of a row, and their labels."""
     label = cells[found["label"]] if "label" in found else ""
     if "box" in found:
         order, places = found["box"]
-        four = [cells[place] for place in places]
+        four = [cells[number] for number in places]
         return order, [four] if any(four) else [], [label] if any(four) else []
     text = cells[found["boxes"]] or "[]"
     try:
@@ -258,44 +248,32 @@ def _drawn(
         # One box alone, as many tables have it.
         drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
         called = json.loads(label) if label.startswith("[") else [one.strip() for one in label.split("|")]
-        if len(called) != len(drawn):
-            called = called * len(drawn) if len(called) == 1 else called
+        called = called * len(drawn) if len(called) == 1 else called
         sound = len(called) == len(drawn) and all(len(four) == 4 for four in drawn)
     except (ValueError, TypeError, KeyError):
         sound = False
     if not sound:
-        expected = "a JSON list of boxes with a label each"
-        raise row_error(path, line, name, expected, (text, label), "Correct or drop the row.")
+        raise place.error("a JSON list of boxes with a label each", (text, label))
     return found["order"], drawn, list(map(str, called))
 
 
-def _number(path: Path, name: str, line: int, cell: Any) -> float:
+def _number(place: Place, cell: Any) -> float:
     text = str(cell)
     try:
         # A comma is the decimal sign where it parts no cells.
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
-        raise row_error(path, line, name, "four numbers for the box", cell, "Correct or drop the row.") from None
+        raise place.error("four numbers for the box", cell) from None
 
 
-def _label(path: Path, line: int, name: str, label: str, classes: Sequence[str]) -> str:
+def _label(place: Place, label: str, classes: Sequence[str]) -> str:
     if not classes or not label:
         return label or UNNAMED
     if label.removesuffix(".0").isdigit() and int(float(label)) < len(classes):
         return classes[int(float(label))]
     if label in classes:
         return label
-    raise row_error(path, line, name, f"a class from 0 to {len(classes) - 1}", label, "Name it with the others.")
-
-
-def _one(path: Path, name: str, rows: Sequence[TableRow], found: Mapping[str, Any], part: str, read: Any) -> Any:
-    """What the rows of an image say of it as one; None where they say nothing."""
-    if part not in found:
-        return None
-    said = {cells[found[part]] for _, cells in rows} - {""}
-    if len(said) > 1:
-        raise row_error(path, rows[0][0], name, f"one {part} in all rows of an image", sorted(said), "Correct them.")
-    return read(said.pop()) if said else None
+    raise place.error(f"a class from 0 to {len(classes) - 1}", label, "Name it with the others.")
 
 
 def _finder(root: Path) -> Any:

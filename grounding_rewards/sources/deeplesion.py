@@ -23,20 +23,13 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import pixels
 from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}
 _TYPES = {
-    "-1": "lesion",
-    "1": "bone",
-    "2": "abdomen",
-    "3": "mediastinum",
-    "4": "liver",
-    "5": "lung",
-    "6": "kidney",
-    "7": "soft tissue",
-    "8": "pelvis",
-}
+    "-1": "lesion", "1": "bone", "2": "abdomen", "3": "mediastinum", "4": "liver", "5": "lung", "6": "kidney",
+    "7": "soft tissue", "8": "pelvis",
+}  # fmt: skip
 _COLUMNS = (
     "File_name", "Patient_index", "Bounding_boxes", "Coarse_lesion_type", "Image_size", "Train_Val_Test",
 )  # fmt: skip
@@ -58,18 +51,17 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[A
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
-    groups = read_groups(path, _COLUMNS, _EXTRA)
-    images = (image for name, rows in groups for image in sound_images(_image, path, name, rows))
+    images = sound_images(_image, grouped_rows(path, _COLUMNS, _EXTRA))
     return (image for image in images if split in (None, image.split))
 
 
-def _image(path: Path, name: str, rows: list[TableRow]) -> AnnotatedImage:
+def _image(name: str, rows: list[TableRow]) -> AnnotatedImage:
     boxes, labels = [], []
-    for line, (_, _, box, kind, *_) in rows:
-        x1, y1, x2, y2 = read_numbers(_four(box), path, line, name)
+    for place, (_, _, box, kind, *_) in rows:
+        x1, y1, x2, y2 = place.numbers(_four(box))
         boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
-        labels.append(known(_TYPES, kind, path, line, name))
-    line, (_, patient, _, _, size, number, *extra) = rows[0]
+        labels.append(place.one_of(_TYPES, kind))
+    place, (_, patient, _, _, size, number, *extra) = rows[0]
     width, _, height = size.partition(",")
     series, _, slice_file = name.rpartition("_")
     return AnnotatedImage(
@@ -80,7 +72,7 @@ def _image(path: Path, name: str, rows: list[TableRow]) -> AnnotatedImage:
         width=pixels(width),
         height=pixels(height),
         patient_id=stated_name(patient),
-        split=known(_SPLITS, number, path, line, name),
+        split=place.one_of(_SPLITS, number),
         extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
     )
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.texts import decoded_lines, parse_json, read_text
-from grounding_rewards.sources.tables import TableRow, group_rows, row_error
+from grounding_rewards.sources.tables import Place, TableRow, group_rows
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-JsonRow = tuple[int, dict[str, Any]]
-"""Number of the line, or of the entry in a list, counted from 1, and its object."""
+JsonRow = tuple[Place, dict[str, Any]]
+"""Where the line, or the entry of a list, is, counted from 1, and its object."""
 
 UNNAMED = "finding"
 """Label of a box without a name."""
 
 
 def read_json(path: str | Path) -> Any:
-    """What a JSON file holds; see `data.texts.parse_json`.
+    """What a JSON file holds; see `common.texts.parse_json`.
 
     Raises:
         ValueError: there is no such file, or it is not JSON.
@@ -32,33 +32,36 @@ def read_json(path: str | Path) -> Any:
         raise ValueError(f"Expected JSON in {path}, got {error}. Download the file again.") from error
 
 
-def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
+def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
     """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
+
+    Args:
+        path: the file.
+        key: where an object has the name of its image, for errors.
 
     Raises:
         ValueError: there is no such file, or a line is no JSON object; the first such line is named.
     """
     path = Path(path)
-    if path.suffix == ".json":
-        rows = read_json(path)
-        if not isinstance(rows, list):
-            raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
-        numbered: Iterator[tuple[int, Any, str]] = (
-            (number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1)
-        )
-    else:
+    numbered: Iterable[tuple[int, Any, str]] = ()
+    if path.suffix != ".json":
         numbered = json_lines(path)
+    elif isinstance(rows := read_json(path), list):
+        numbered = ((number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1))
+    else:
+        raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
     for number, row, problem in numbered:
         if problem:
-            raise row_error(path, number, "-", "a JSON object", row or problem, "Correct the line.")
-        yield number, row
+            raise Place(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
+        image = row.get(key)
+        yield Place(path, number, image if isinstance(image, str) else "-"), row
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
     """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
 
     Args:
-        path: a file, as `data.texts.decoded_lines` takes it.
+        path: a file, as `common.texts.decoded_lines` takes it.
 
     Example:
         >>> import tempfile
@@ -84,7 +87,7 @@ def _why_no_object(content: Any) -> str:
 
 
 def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file, grouped by their image, wherever they are; see `tables.read_groups`.
+    """The objects of a file, grouped by their image, wherever they are; see `tables.grouped_rows`.
 
     Args:
         path: as for `read_json_rows`.
@@ -95,17 +98,16 @@ def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[Json
     """
 
     def rows() -> Iterator[TableRow]:
-        for number, row in read_json_rows(path):
+        for place, row in read_json_rows(path, key):
             image = row.get(key)
             image = image[0] if isinstance(image, list) and len(image) == 1 else image
             if not isinstance(image, str) or not image:
-                fix = "Drop the row, or keep the image that has the boxes."
-                raise row_error(path, number, "-", "one image", image, fix)
+                raise place.error("one image", image, "Drop the row, or keep the image that has the boxes.")
             # Objects wait for the rest of their image as text, which takes a fraction of the memory.
-            yield number, (image, json.dumps(row))
+            yield place._replace(image=image), (image, json.dumps(row))
 
     for name, found in group_rows(rows(), rows()):
-        yield name, [(number, json.loads(text)) for number, (_, text) in found]
+        yield name, [(place, json.loads(text)) for place, (_, text) in found]
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

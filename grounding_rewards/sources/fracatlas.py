@@ -27,9 +27,9 @@ from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.documents import read_xml
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import check_split, find_file, header_size, read_table, scaled_box
+from grounding_rewards.sources.tables import check_split, find_file, read_table
 from grounding_rewards.sources.voc import voc_image
-from grounding_rewards.sources.yolo import read_label_file
+from grounding_rewards.sources.yolo import read_label_file, yolo_image
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
@@ -59,7 +59,7 @@ def read_fracatlas(
     splits = _splits(root)
     if split is not None and not splits:
         find_file(root, *(f"Utilities/Fracture Split/{name}.csv" for name in _SPLITS))
-    found: Callable[[Path], AnnotatedImage | None] = {"coco": _coco, "voc": _voc, "yolo": _yolo}[annotations](root)
+    find: Callable[[Path], AnnotatedImage | None] = {"coco": _coco, "voc": _voc, "yolo": _yolo}[annotations](root)
     marks = _marks(root)
     files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
     if not files:
@@ -67,35 +67,20 @@ def read_fracatlas(
             f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for root, got {str(root)!r} without. "
             "Point to the folder that holds them."
         )
-    return (
-        image
-        for path in files
-        if split in (None, splits.get(path.stem))
-        for image in sound_images(_image, root, path, found, splits.get(path.stem), marks.get(path.stem, ""))
-    )
 
+    def image(path: Path) -> AnnotatedImage:
+        name = path.stem
+        found = find(path) or AnnotatedImage(name, "", [], [])
+        if (path.parent.name == "Fractured") != bool(found.boxes):
+            raise ValueError(
+                f"Expected boxes for the images in Fractured and none for the others, got {len(found.boxes)} for "
+                f"{path}. Correct its annotations, or remove the image."
+            )
+        extra = {"marks": marks[name]} if marks.get(name) else {}
+        file = path.relative_to(root).as_posix()
+        return found._replace(id=name, file=file, split=splits.get(name), ignored=(), extra=extra)
 
-def _image(
-    root: Path, path: Path, find: Callable[[Path], AnnotatedImage | None], split: str | None, marks: str
-) -> AnnotatedImage:
-    found = find(path)
-    fractured = path.parent.name == "Fractured"
-    if fractured != bool(found and found.boxes):
-        raise ValueError(
-            f"Expected boxes for the images in Fractured and none for the others, got "
-            f"{len(found.boxes) if found else 0} for {path}. Correct its annotations, or remove the image."
-        )
-    file = path.relative_to(root).as_posix()
-    return AnnotatedImage(
-        id=path.stem,
-        file=file,
-        boxes=found.boxes if found else [],
-        labels=found.labels if found else [],
-        width=found.width if found else None,
-        height=found.height if found else None,
-        split=split,
-        extra={"marks": marks} if marks else {},
-    )
+    return sound_images(image, ((path,) for path in files if split in (None, splits.get(path.stem))))
 
 
 def _coco(root: Path) -> Callable[[Path], AnnotatedImage | None]:
@@ -117,18 +102,8 @@ def _yolo(root: Path) -> Callable[[Path], AnnotatedImage | None]:
     folder = _folder(root, "YOLO")
 
     def found(path: Path) -> AnnotatedImage | None:
-        boxes = [box for _, box in read_label_file(folder / f"{path.stem}.txt", ["fractured"])]
-        if not boxes:
-            return None
-        width, height = header_size(path)
-        return AnnotatedImage(
-            id=path.stem,
-            file=path.name,
-            boxes=[scaled_box(box, width, height) for box in boxes],
-            labels=["fractured"] * len(boxes),
-            width=width,
-            height=height,
-        )
+        labels, names = folder / f"{path.stem}.txt", ["fractured"]
+        return yolo_image(root, path, labels, names, split=None) if any(read_label_file(labels, names)) else None
 
     return found
 

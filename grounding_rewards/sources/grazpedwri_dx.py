@@ -22,28 +22,13 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.tables import (
-    check_split,
-    find_file,
-    header_size,
-    image_files,
-    read_table,
-    row_error,
-    scaled_box,
-)
-from grounding_rewards.sources.yolo import read_label_file
+from grounding_rewards.sources.tables import Place, check_split, find_file, image_files, read_table
+from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
-    "boneanomaly",
-    "bonelesion",
-    "foreignbody",
-    "fracture",
-    "metal",
-    "periostealreaction",
-    "pronatorsign",
-    "softtissue",
-    "text",
-)
+    "boneanomaly", "bonelesion", "foreignbody", "fracture", "metal", "periostealreaction", "pronatorsign",
+    "softtissue", "text",
+)  # fmt: skip
 _LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
 _EXTRA = (
     "gender", "age", "laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing",
@@ -84,37 +69,19 @@ def read_grazpedwri_dx(
         if folder.is_dir()
         for name, file in image_files(folder, [".png"]).items()
     }
-    rows = read_table(path, ("filestem", "patient_id"), _EXTRA)
-    return (
-        image
-        for line, (stem, patient, *extra) in rows
-        for image in sound_images(_image, root, path, line, stem, patient, extra, images, labels, classes)
-    )
 
+    def image(place: Place, cells: tuple[str, ...]) -> AnnotatedImage:
+        stem, patient, *extra = cells
+        if f"{stem}.png" not in images:
+            raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
+        found = yolo_image(root, root / images[f"{stem}.png"], labels / f"{stem}.txt", CLASSES, split=None)
+        kept = [number for number, label in enumerate(found.labels) if label in classes]
+        return found._replace(
+            id=stem,
+            boxes=[found.boxes[number] for number in kept],
+            labels=[found.labels[number] for number in kept],
+            patient_id=stated_name(patient),
+            extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
+        )
 
-def _image(
-    root: Path,
-    path: Path,
-    line: int,
-    stem: str,
-    patient: str,
-    extra: list[str],
-    images: dict[str, str],
-    labels: Path,
-    classes: Collection[str],
-) -> AnnotatedImage:
-    file = images.get(f"{stem}.png")
-    if file is None:
-        raise row_error(path, line, stem, "an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
-    width, height = header_size(root / file)
-    found = [entry for entry in read_label_file(labels / f"{stem}.txt", CLASSES) if entry[0] in classes]
-    return AnnotatedImage(
-        id=stem,
-        file=file,
-        boxes=[scaled_box(box, width, height) for _, box in found],
-        labels=[label for label, _ in found],
-        width=width,
-        height=height,
-        patient_id=stated_name(patient),
-        extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
-    )
+    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA))

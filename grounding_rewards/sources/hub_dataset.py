@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.boxes import (
-    ORDERS,
-    SPACES,
-    CoordinateSpace,
-    as_box_array,
-    get_space,
-    to_pixel,
-    to_xyxy,
-)
+from grounding_rewards.boxes import ORDERS, SPACES, as_box_array, get_space, to_pixel, to_xyxy
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
@@ -85,36 +77,17 @@ def hub_objects(
         raise ValueError(
             f"Expected the column {objects} in dataset, got {', '.join(dataset.column_names)}. Name it in `objects`."
         )
-    return _images(_undecoded(dataset), box_format, get_space(space), split, names, objects, bbox, category)
-
-
-def _undecoded(dataset: Dataset) -> Dataset:
-    from datasets import Image
-
-    if isinstance(dataset.features.get("image"), Image):
-        return dataset.cast_column("image", Image(decode=False))
-    return dataset
-
-
-def _images(
-    dataset: Dataset,
-    box_format: str,
-    space: CoordinateSpace,
-    split: str | None,
-    names: Sequence[str] | None,
-    objects: str,
-    bbox: str,
-    category: str,
-) -> Iterator[AnnotatedImage]:
+    dataset, known_space = _undecoded(dataset), get_space(space)
     names = _declared_names(dataset.features[objects], category) if names is None else names
-    for number, row in enumerate(dataset):
-        image = row.get("image")
+
+    def image(number: int, row: dict[str, Any]) -> AnnotatedImage:
+        stored = row.get("image")
         width, height = pixels(row.get("width")), pixels(row.get("height"))
         try:
-            if (width is None or height is None) and image is not None:
-                width, height = image_size(image)
+            if (width is None or height is None) and stored is not None:
+                width, height = image_size(stored)
             boxes, categories = _columns(row[objects], bbox, category)
-            array = to_pixel(to_xyxy(as_box_array(boxes), box_format), space, width=width, height=height)
+            array = to_pixel(to_xyxy(as_box_array(boxes), box_format), known_space, width=width, height=height)
             if not np.isfinite(array).all() or len(array) != len(categories):
                 raise ValueError(
                     f"Expected finite boxes with one category each, got {boxes!r:.200} and {categories!r:.200}. "
@@ -123,9 +96,9 @@ def _images(
             labels = [_label(value, names) for value in categories]
         except ValueError as error:
             raise ValueError(f"Row {number} of dataset: {error}") from error
-        yield AnnotatedImage(
+        return AnnotatedImage(
             id=str(row.get("image_id", number)),
-            file=(image.get("path") or "") if isinstance(image, dict) else "",
+            file=(stored.get("path") or "") if isinstance(stored, dict) else "",
             boxes=array.tolist(),
             labels=labels,
             width=width,
@@ -134,6 +107,16 @@ def _images(
             patient_id=stated_name(row.get("patient_id")),
             extra={name: value for name, value in row.items() if name not in (*_READ, objects)} | {"row": str(number)},
         )
+
+    return (image(*numbered) for numbered in enumerate(dataset))
+
+
+def _undecoded(dataset: Dataset) -> Dataset:
+    from datasets import Image
+
+    if isinstance(dataset.features.get("image"), Image):
+        return dataset.cast_column("image", Image(decode=False))
+    return dataset
 
 
 def _columns(found: Any, bbox: str, category: str) -> tuple[list[Any], list[Any]]:

@@ -29,7 +29,7 @@ from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import check_split, header_size, row_error
+from grounding_rewards.sources.tables import Place, check_split, header_size
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
@@ -73,67 +73,54 @@ def read_imagefolder(
         )
     splits = {path: split_name(path.parent.name) if path.parent != root else None for path in tables}
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
-    return (
-        image
-        for path, name in splits.items()
-        if split in (None, name)
-        for line, row in _rows(path)
-        for image in sound_images(_image, root, path, line, row, name, classes, order)
-    )
+    named = ((path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path))
+
+    def image(path: Path, own_split: str | None, place: Place, row: Mapping[str, Any]) -> AnnotatedImage:
+        name, given = row.get("file_name"), row.get("objects")
+        if not isinstance(name, str) or not (path.parent / name).is_file():
+            raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
+        try:
+            objects = json.loads(given) if isinstance(given, str) and given else given or {}
+            if isinstance(objects, list):
+                objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
+            boxes = objects.get("bbox") or []
+            called: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
+            sound = all(map(is_box, boxes)) and len(called) == len(boxes)
+        except (ValueError, AttributeError, TypeError):
+            sound = False
+        if not sound:
+            fix = "Correct the row; `jsonl` and `csv` read other columns."
+            raise place.error("bbox and categories, as many, in objects", given, fix)
+        width, height = header_size(path.parent / name)
+        file = (path.parent / name).relative_to(root).as_posix()
+        stated = [key for key, value in row.items() if value not in (None, "")]
+        return AnnotatedImage(
+            id=file,
+            file=file,
+            boxes=[list(ORDERS[order].to_xyxy(*box)) for box in boxes],
+            labels=[_named(one, classes, place) for one in called],
+            width=width,
+            height=height,
+            split=own_split,
+            patient_id=stated_name(row.get(patient_column(stated) or "patient_id")),
+        )
+
+    return sound_images(image, named)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     if path.suffix == ".jsonl":
-        yield from read_json_rows(path)
+        yield from read_json_rows(path, "file_name")
         return
     table = csv.DictReader(text_lines(path))
     for row in table:
-        yield table.line_num, row
+        yield Place(path, table.line_num, row.get("file_name") or "-"), row
 
 
-def _image(
-    root: Path,
-    path: Path,
-    line: int,
-    row: Mapping[str, Any],
-    split: str | None,
-    classes: Sequence[str],
-    order: str,
-) -> AnnotatedImage:
-    name, given = row.get("file_name"), row.get("objects")
-    if not isinstance(name, str) or not (path.parent / name).is_file():
-        raise row_error(path, line, str(name), "the name of an image for file_name", name, "Add it, or drop the row.")
-    try:
-        objects = json.loads(given) if isinstance(given, str) and given else given or {}
-        if isinstance(objects, list):
-            objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
-        boxes = objects.get("bbox") or []
-        called: Sequence[Any] = next((objects[key] for key in _CATEGORIES if objects.get(key) is not None), [])
-        sound = all(map(is_box, boxes)) and len(called) == len(boxes)
-    except (ValueError, AttributeError, TypeError):
-        sound = False
-    if not sound:
-        fix = "Correct the row; `jsonl` and `csv` read other columns."
-        raise row_error(path, line, name, "bbox and categories, as many, in objects", given, fix)
-    width, height = header_size(path.parent / name)
-    file = (path.parent / name).relative_to(root).as_posix()
-    stated = [key for key, value in row.items() if value not in (None, "")]
-    return AnnotatedImage(
-        id=file,
-        file=file,
-        boxes=[list(ORDERS[order].to_xyxy(*box)) for box in boxes],
-        labels=[_named(one, classes, path, line, name) for one in called],
-        width=width,
-        height=height,
-        split=split,
-        patient_id=stated_name(row.get(patient_column(stated) or "patient_id")),
-    )
-
-
-def _named(label: Any, classes: Sequence[str], path: Path, line: int, image: str) -> str:
+def _named(label: Any, classes: Sequence[str], place: Place) -> str:
     if isinstance(label, str):
         return label
     if isinstance(label, int) and 0 <= label < len(classes):
         return classes[label]
     fix = "Name the categories in the order of their numbers: --option classes=mass,nodule."
-    raise row_error(path, line, image, "a name, or the number of a class that is named,", label, fix)
+    raise place.error("a name, or the number of a class that is named,", label, fix)

@@ -26,7 +26,8 @@ from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.tables import find_file, row_error
+from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.tables import Place, find_file
 
 ANNOTATIONS = "annotations.jsonl"
 
@@ -50,7 +51,7 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
     Args:
         root: the folder.
         split: images of this split, the same that training finds in it (`data.held_out`); None takes all, each with the
-            split that its line says.
+            split that its line says, `validation` for `val`, `valid` and `dev`.
 
     Returns:
         Records in the order of the lines.
@@ -83,17 +84,15 @@ def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
 
 
 def _records(path: Path) -> Iterator[AnnotatedImage]:
-    for line, content, no_object in json_lines(path):
-        yield from sound_images(_record, path, line, content, no_object)
+    def record(line: int, content: Any, no_object: str) -> AnnotatedImage:
+        if no_object:
+            raise Place(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
+        row = image_row(content)
+        if problem := next(row_faults(row), None):
+            raise Place(path, line, row["id"]).error(*problem, "Correct the line.")
+        return image_record(row)
 
-
-def _record(path: Path, line: int, content: Any, no_object: str) -> AnnotatedImage:
-    if no_object:
-        raise row_error(path, line, "-", "a JSON object", content or no_object, "Correct the line.")
-    row = image_row(content)
-    if problem := next(row_faults(row), None):
-        raise row_error(path, line, row["id"], *problem, "Correct the line.")
-    return image_record(row)
+    return sound_images(record, json_lines(path))
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,7 +109,7 @@ def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
         **content,
         "id": stated_name(content.get("id")) or (file if isinstance(file, str) else "-"),
         "patient_id": stated_name(content.get("patient_id")),
-        "split": stated_name(content.get("split")),
+        "split": split_name(stated_name(content.get("split")) or "") or None,
     }
 
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -33,15 +33,7 @@ from grounding_rewards.sources.base import CREDENTIALED, register_source
 from grounding_rewards.sources.documents import pixels, read_json
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import (
-    check_split,
-    find_file,
-    read_groups,
-    read_numbers,
-    read_rows,
-    row_error,
-    xywh_box,
-)
+from grounding_rewards.sources.tables import Place, check_split, find_file, grouped_rows, read_rows, xywh_box
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(
@@ -53,7 +45,7 @@ _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
 class _Phrase(NamedTuple):
-    number: int
+    place: Place
     label: str
     phrase: str
     box: list[float]
@@ -85,19 +77,15 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     groups = _csv_images(path) if path.suffix == ".csv" else _json_images(path)
     if split is not None and not _has_splits(path):
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
-    return (
-        record
-        for image, rows in groups
-        for record in sound_images(_record, path, image, rows, images)
-        if split is None or record.split == split
-    )
+    found = sound_images(lambda image, rows: _record(image, rows, images), groups)
+    return (image for image in found if split is None or image.split == split)
 
 
-def _record(path: Path, image: str, rows: list[_Phrase], images: str | Path) -> AnnotatedImage:
+def _record(image: str, rows: list[_Phrase], images: str | Path) -> AnnotatedImage:
     for row in rows:
         if row.image != rows[0].image:
             expected = f"the file, size and split of the image's first row, {rows[0].image},"
-            raise row_error(path, row.number, image, expected, row.image, "Correct the row.")
+            raise row.place._replace(image=image).error(expected, row.image, "Correct the row.")
     file, width, height, split = rows[0].image
     patient = _PATIENT.search(file)
     return AnnotatedImage(
@@ -121,15 +109,15 @@ def _has_splits(path: Path) -> bool:
 
 
 def _csv_images(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
-    groups = read_groups(path, _COLUMNS, ("split",))
-    return ((image, [_csv_row(path, line, cells) for line, cells in rows]) for image, rows in groups)
+    groups = grouped_rows(path, _COLUMNS, ("split",))
+    return ((image, [_csv_row(*row) for row in rows]) for image, rows in groups)
 
 
-def _csv_row(path: Path, line: int, cells: tuple[str, ...]) -> _Phrase:
-    image, label, phrase, file, *numbers, split = cells
-    box = xywh_box(read_numbers(numbers[:4], path, line, image))
-    width, height = map(int, read_numbers(numbers[4:], path, line, image))
-    return _Phrase(line, label, phrase, box, (file, width, height, split))
+def _csv_row(place: Place, cells: tuple[str, ...]) -> _Phrase:
+    _, label, phrase, file, *numbers, split = cells
+    box = xywh_box(place.numbers(numbers[:4]))
+    width, height = map(int, place.numbers(numbers[4:]))
+    return _Phrase(place, label, phrase, box, (file, width, height, split))
 
 
 def _json_images(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
@@ -141,22 +129,16 @@ def _json_images(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     images = {image.get("id"): image for image in document["images"] if image.keys() >= _IMAGE_KEYS}
     annotated_images: dict[str, list[_Phrase]] = {}
     for number, annotation in enumerate(document["annotations"], start=1):
-        annotated, row = _json_row(path, number, annotation, images, names)
-        annotated_images.setdefault(annotated, []).append(row)
+        place = Place(path, number, str(annotation.get("id")))
+        image, label = images.get(annotation.get("image_id")), names.get(annotation.get("category_id"))
+        phrase = annotation.get("label_text")
+        if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):
+            expected = "an image and a category of the file, four numbers for bbox, and label_text"
+            # A phrase is text of a patient's report, which an error must not show.
+            got = {key: value for key, value in annotation.items() if key != "label_text"}
+            raise place.error(expected, got, "Correct the annotation.")
+        box = [float(value) for value in xywh_box(annotation["bbox"])]
+        shared = (image["path"], pixels(image["width"]), pixels(image["height"]), annotation.get("split", ""))
+        found = _Phrase(place, label, phrase.strip(), box, shared)
+        annotated_images.setdefault(PurePosixPath(image["file_name"]).stem, []).append(found)
     return iter(annotated_images.items())
-
-
-def _json_row(
-    path: Path, number: int, annotation: dict[str, Any], images: dict[Any, dict[str, Any]], names: dict[Any, str]
-) -> tuple[str, _Phrase]:
-    image, label = images.get(annotation.get("image_id")), names.get(annotation.get("category_id"))
-    phrase = annotation.get("label_text")
-    if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):
-        expected = "an image and a category of the file, four numbers for bbox, and label_text"
-        # A phrase is text of a patient's report, which an error must not show.
-        got = {key: value for key, value in annotation.items() if key != "label_text"}
-        raise row_error(path, number, str(annotation.get("id")), expected, got, "Correct the annotation.")
-    box = [float(value) for value in xywh_box(annotation["bbox"])]
-    shared = (image["path"], pixels(image["width"]), pixels(image["height"]), annotation.get("split", ""))
-    annotated = PurePosixPath(image["file_name"]).stem
-    return annotated, _Phrase(number, label, phrase.strip(), box, shared)

@@ -15,8 +15,7 @@ Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Cus
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -26,7 +25,7 @@ from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files
-from grounding_rewards.sources.tables import header_size, known, row_error, scaled_box
+from grounding_rewards.sources.tables import Place, header_size, scaled_box
 
 _BOX_TYPES = {"real": False, "norm1": True}
 
@@ -64,65 +63,54 @@ def read_ms_swift(
         [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     root = Path(root)
-    return chain.from_iterable(
-        _images(root, path, name, images) for name, _, path in split_files(root, annotations, split)
+    samples = (
+        (name, *rows)
+        for name, _, path in split_files(root, annotations, split)
+        for rows in group_json_rows(path, "images")
     )
 
+    def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        file = PurePosixPath(images, given).as_posix()
+        boxes, labels, size = [], [], None
+        for row in rows:
+            found, normalised, names = _objects(*row)
+            if normalised and found:
+                size = size or header_size(root / file)
+                found = [scaled_box(box, *size) for box in found]
+            boxes += found
+            labels += names
+        return AnnotatedImage(
+            id=file,
+            file=file,
+            boxes=boxes,
+            labels=labels,
+            width=size and size[0],
+            height=size and size[1],
+            split=name,
+            phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
+        )
 
-def _images(root: Path, path: Path, split: str | None, images: str) -> Iterator[AnnotatedImage]:
-    for image, rows in group_json_rows(path, "images"):
-        yield from sound_images(_image, root, path, split, images, image, rows)
-
-
-def _image(
-    root: Path, path: Path, split: str | None, images: str, image: str, rows: Sequence[JsonRow]
-) -> AnnotatedImage:
-    file = PurePosixPath(images, image).as_posix()
-    boxes, labels, size = [], [], None
-    for numbered in rows:
-        found, normalised, names = _objects(path, image, numbered)
-        if normalised and found:
-            size = size or header_size(root / file)
-            found = [scaled_box(box, *size) for box in found]
-        boxes += found
-        labels += names
-    return AnnotatedImage(
-        id=file,
-        file=file,
-        boxes=boxes,
-        labels=labels,
-        width=size and size[0],
-        height=size and size[1],
-        split=split,
-        phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
-    )
+    return sound_images(image, samples)
 
 
-def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float]], bool, list[str]]:
+def _objects(place: Place, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
     """The boxes of a row, whether they are fractions of the image, and their names."""
-    number, row = numbered
     text = "".join(str(message.get("content")) for message in objects_in(row.get("messages")))
     objects = row.get("objects") or {}
     boxes, refs = (objects.get(key) or [] for key in ("bbox", "ref")) if isinstance(objects, dict) else (None, None)
     if not isinstance(boxes, list) or not isinstance(refs, list):
-        raise row_error(path, number, image, "`objects` with lists of bbox and ref", objects, "Correct the line.")
+        raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
     if not boxes and _BOXES_IN_TEXT.search(text):
-        raise row_error(
-            path, number, image, "boxes in `objects`", text[:200],
-            "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1.",
-        )  # fmt: skip
-    normalised = known(_BOX_TYPES, str(objects.get("bbox_type") or "real"), path, number, image)
-    for box in boxes:
-        if not is_box(box):
-            raise row_error(
-                path, number, image, "x1, y1, x2, y2 for every bbox", box, "A point is no box: drop the row."
-            )
+        fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
+        raise place.error("boxes in `objects`", text[:200], fix)
+    normalised = place.one_of(_BOX_TYPES, str(objects.get("bbox_type") or "real"))
+    if wrong := [box for box in boxes if not is_box(box)]:
+        raise place.error("x1, y1, x2, y2 for every bbox", wrong[0], "A point is no box: drop the row.")
     names = _names(text, refs, len(boxes))
     if names is None:
-        raise row_error(
-            path, number, image, "one ref for every bbox, or each ref in front of its boxes,",
-            f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}", "Name each box by a ref of its own.",
-        )  # fmt: skip
+        got = f"{len(refs)} refs and {len(boxes)} boxes in {text[:200]}"
+        fix = "Name each box by a ref of its own."
+        raise place.error("one ref for every bbox, or each ref in front of its boxes,", got, fix)
     return [[float(value) for value in box] for box in boxes], normalised, names
 
 

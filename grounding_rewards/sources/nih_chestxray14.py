@@ -25,21 +25,13 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.tables import (
-    check_split,
-    find_file,
-    image_files,
-    read_numbers,
-    read_rows,
-    row_error,
-    xywh_box,
-)
+from grounding_rewards.sources.tables import Place, check_split, find_file, image_files, read_rows, xywh_box
 
 _SIDE = 1024
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
@@ -82,8 +74,10 @@ def read_nih_chestxray14(
     }
     entries = next((root / name for name in _ENTRIES if (root / name).is_file()), None)
     files = image_files(root, (".png",))
-    return (
-        AnnotatedImage(
+
+    def image(name: str, extra: Mapping[str, str]) -> AnnotatedImage:
+        boxes, labels = found.get(name, ([], []))
+        return AnnotatedImage(
             id=name,
             file=files.get(name, f"images/{name}"),
             boxes=boxes,
@@ -94,37 +88,36 @@ def read_nih_chestxray14(
             split=splits.get(name),
             extra=extra,
         )
-        for name, boxes, labels, extra in _images(found, entries, negatives)
-        if split is None or name in splits
-    )
+
+    chosen = _chosen(found, entries, negatives)
+    return (image(name, extra) for name, extra in chosen if split is None or name in splits)
 
 
-def _images(
-    found: dict[str, tuple[list[list[float]], list[str]]], entries: Path | None, negatives: bool
-) -> Iterator[tuple[str, list[list[float]], list[str], Mapping[str, str]]]:
+def _chosen(found: Collection[str], entries: Path | None, negatives: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The images with boxes, then those without findings, and what is known of each."""
     facts = {} if entries is None else {name: extra for name, extra in _read_entries(entries) if name in found}
-    for name, (boxes, labels) in found.items():
-        yield name, boxes, labels, facts.get(name, {})
+    for name in found:
+        yield name, facts.get(name, {})
     if entries is not None and negatives:
         for name, extra in _read_entries(entries):
             if extra["finding_labels"] == _NEGATIVE and name not in found:
-                yield name, [], [], extra
+                yield name, extra
 
 
 def _read_boxes(path: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
     rows = read_rows(path)
     line, header = next(rows, (1, [""]))
     if len(header) < 6 or [cell.strip() for cell in header[:2]] != ["Image Index", "Finding Label"]:
-        raise row_error(
-            path, line, "header", "'Image Index,Finding Label,Bbox [x,y,w,h]'", header, "Take the file as published."
-        )
+        expected = "'Image Index,Finding Label,Bbox [x,y,w,h]'"
+        raise Place(path, line, "header").error(expected, header, "Take the file as published.")
     found: dict[str, tuple[list[list[float]], list[str]]] = {}
     for line, row in rows:
         name, label, *cells = (cell.strip() for cell in row)
+        place = Place(path, line, name)
         if len(cells) < 4 or any(cells[4:]):
-            raise row_error(path, line, name, "an image, a label and four numbers", row, "Correct the row.")
+            raise place.error("an image, a label and four numbers", row, "Correct the row.")
         boxes, labels = found.setdefault(name, ([], []))
-        boxes.append(xywh_box(read_numbers(cells[:4], path, line, name)))
+        boxes.append(xywh_box(place.numbers(cells[:4])))
         labels.append(label)
     return found
 
@@ -134,15 +127,7 @@ def _read_entries(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     next(rows, None)
     for line, row in rows:
         if len(row) < 11:
-            raise row_error(path, line, row[0], "11 cells", row, "Take the file as published.")
-        name, labels, _, _, _, _, view, width, height, spacing_x, spacing_y = (cell.strip() for cell in row[:11])
-        yield (
-            name,
-            {
-                "finding_labels": labels,
-                "view": view,
-                "original_width": width,
-                "original_height": height,
-                "pixel_spacing": f"{spacing_x} {spacing_y}",
-            },
-        )
+            raise Place(path, line, row[0]).error("11 cells", row, "Take the file as published.")
+        name, labels, _, _, _, _, *about = (cell.strip() for cell in row[:11])
+        facts = dict(zip(("view", "original_width", "original_height"), about[:3], strict=True))
+        yield name, {"finding_labels": labels, **facts, "pixel_spacing": " ".join(about[3:])}

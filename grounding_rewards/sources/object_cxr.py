@@ -25,15 +25,14 @@ from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
+    Place,
     check_split,
     clipped_box,
     find_file,
     header_size,
     outline_box,
-    read_numbers,
     read_rows,
     read_table,
-    row_error,
 )
 
 LABEL = "foreign object"
@@ -63,33 +62,25 @@ def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
     _, header = next(read_rows(path), (0, []))
     by_path = "image_path" in (column.strip() for column in header)
     rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
-    return (
-        annotated
-        for line, (image, annotation) in rows
-        for annotated in sound_images(
-            _image, path, line, image if by_path else f"{name}/{image}", annotation, split_name(name)
-        )
-    )
+
+    def image(place: Place, cells: tuple[str, ...]) -> AnnotatedImage:
+        file = cells[0] if by_path else f"{name}/{cells[0]}"
+        there = path.parent / file
+        width, height = header_size(there) if there.is_file() else (None, None)
+        frame, shapes = (width or inf, height or inf), filter(str.strip, cells[1].split(";"))
+        boxes = [_box(shape.split(), frame, place._replace(image=file)) for shape in shapes]
+        labels, split = [LABEL] * len(boxes), split_name(name)
+        return AnnotatedImage(id=file, file=file, boxes=boxes, labels=labels, width=width, height=height, split=split)
+
+    return sound_images(image, rows)
 
 
-def _image(path: Path, line: int, file: str, annotation: str, split: str) -> AnnotatedImage:
-    image = path.parent / file
-    width, height = header_size(image) if image.is_file() else (None, None)
-    frame = (width or inf, height or inf)
-    boxes = [_box(shape.split(), frame, path, line, file) for shape in annotation.split(";") if shape.strip()]
-    return AnnotatedImage(
-        id=file, file=file, boxes=boxes, labels=[LABEL] * len(boxes), width=width, height=height, split=split
-    )
-
-
-def _box(fields: list[str], frame: tuple[float, float], path: Path, line: int, image: str) -> list[float]:
+def _box(fields: list[str], frame: tuple[float, float], place: Place) -> list[float]:
     kind, *cells = fields
-    numbers = read_numbers(cells, path, line, image)
+    numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
         return clipped_box(outline_box(numbers), *frame)
-    raise row_error(
-        path, line, image, "0 or 1 with four numbers, or 2 with three points or more,", " ".join(fields),
-        "Correct the shape.",
-    )  # fmt: skip
+    expected = "0 or 1 with four numbers, or 2 with three points or more,"
+    raise place.error(expected, " ".join(fields), "Correct the shape.")

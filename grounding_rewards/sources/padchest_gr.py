@@ -31,15 +31,16 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
-    Size,
+    Place,
     check_split,
     find_file,
     header_size,
     image_files,
+    known_size,
     read_sizes,
     read_table,
-    row_error,
     scaled_box,
 )
 
@@ -74,75 +75,44 @@ def read_padchest_gr(
     path = find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
-    about = {image: (patient, name) for _, (image, patient, name) in table}
+    about = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
-    files = image_files(root, (".png",))
-    return _images(Path(root), path, about, files, known_sizes, language, split)
+    files, root = image_files(root, (".png",)), Path(root)
 
-
-def _images(
-    root: Path,
-    path: Path,
-    about: Mapping[str, tuple[str, str]],
-    files: Mapping[str, str],
-    sizes: dict[str, Size] | None,
-    language: Language,
-    split: str | None,
-) -> Iterator[AnnotatedImage]:
-    for number, report in read_json_rows(path):
-        image = str(report.get("ImageID"))
-        patient, name = about.get(image, ("", ""))
-        if split not in (None, name):
-            continue
-        found = sound_images(_image, root, path, number, report, (patient, name), files, sizes, language)
-        yield from (one for one in found if one is not None)
-
-
-def _image(
-    root: Path,
-    path: Path,
-    number: int,
-    report: Mapping[str, Any],
-    about: tuple[str, str],
-    files: Mapping[str, str],
-    sizes: dict[str, Size] | None,
-    language: Language,
-) -> AnnotatedImage | None:
-    """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
-    image, (patient, name) = str(report.get("ImageID")), about
-    if problem := _problem(report, f"sentence_{language}"):
-        raise row_error(path, number, image, "findings with a sentence and boxes", problem, "Correct the report.")
-    findings = report["findings"]
-    drawn = [(finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()]
-    without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
-    if without and not drawn:
-        return None
-    file = files.get(image, image)
-    size = _size(root / file, image, sizes, path, number) if drawn or sizes else None
-    return AnnotatedImage(
-        id=image,
-        file=file,
-        boxes=[scaled_box(box, *size) for _, _, box in drawn] if size else [],
-        labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
-        width=size[0] if size else None,
-        height=size[1] if size else None,
-        patient_id=stated_name(patient),
-        split=stated_name(name),
-        readers=tuple(reader for _, reader, _ in drawn),
-        read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
-        phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
-        extra={"study_id": str(report.get("StudyID"))} | ({"findings_without_box": str(without)} if without else {}),
-    )
-
-
-def _size(image: Path, annotated: str, sizes: dict[str, Size] | None, path: Path, number: int) -> Size:
-    if sizes is None:
-        return header_size(image)
-    if annotated not in sizes:
-        raise row_error(
-            path, number, annotated, "an image whose size is known", annotated, "Add it to the table of sizes."
+    def image(place: Place, report: Mapping[str, Any]) -> AnnotatedImage | None:
+        """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
+        name = str(report.get("ImageID"))
+        patient, own_split = about.get(name, ("", ""))
+        if split not in (None, own_split):
+            return None
+        if problem := _problem(report, f"sentence_{language}"):
+            raise place.error("findings with a sentence and boxes", problem, "Correct the report.")
+        findings = report["findings"]
+        drawn = [(found, reader, box) for found in findings for reader in _SETS for box in found.get(reader) or ()]
+        without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
+        if without and not drawn:
+            return None
+        file = files.get(name, name)
+        width, height = None, None
+        if drawn or known_sizes:
+            width, height = header_size(root / file) if known_sizes is None else known_size(known_sizes, place)
+        return AnnotatedImage(
+            id=name,
+            file=file,
+            boxes=[scaled_box(box, width, height) for _, _, box in drawn if width and height],
+            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
+            width=width,
+            height=height,
+            patient_id=stated_name(patient),
+            split=stated_name(own_split),
+            readers=tuple(reader for _, reader, _ in drawn),
+            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
+            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
+            extra={"study_id": str(report.get("StudyID"))}
+            | ({"findings_without_box": str(without)} if without else {}),
         )
-    return sizes[annotated]
+
+    return sound_images(image, read_json_rows(path, "ImageID"))
 
 
 def _problem(report: Mapping[str, Any], sentence: str) -> str | None:

@@ -27,14 +27,13 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import KAGGLE, register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
+    Place,
     TableRow,
     check_split,
     find_file,
+    grouped_rows,
     image_finder,
-    read_groups,
-    read_numbers,
     read_table,
-    row_error,
     xywh_box,
 )
 
@@ -55,44 +54,36 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
-    groups = read_groups(path, ("patientId", "x", "y", "width", "height", "Target"))
+    groups = grouped_rows(path, ("patientId", "x", "y", "width", "height", "Target"))
     classes_path = Path(root, "stage_2_detailed_class_info.csv")
     classes: dict[str, str] = {}
     if classes_path.is_file():
         # One string for each class, not for each image.
         names: dict[str, str] = {}
-        for _, (image, name) in read_table(classes_path, ("patientId", "class")):
-            classes[image] = names.setdefault(name, name)
+        for _, (number, name) in read_table(classes_path, ("patientId", "class")):
+            classes[number] = names.setdefault(name, name)
     find = image_finder(root)
-    return (
-        record
-        for image, rows in groups
-        for record in sound_images(
-            _image, path, image, find(f"stage_2_train_images/{image}.dcm", image), rows, classes.get(image)
+
+    def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+        boxes = [xywh_box(place.numbers(cells[1:5])) for place, cells in rows if _is_positive(place, cells)]
+        return AnnotatedImage(
+            id=name,
+            file=find(f"stage_2_train_images/{name}.dcm", name),
+            boxes=boxes,
+            labels=[_LABEL] * len(boxes),
+            width=_SIDE,
+            height=_SIDE,
+            split="train",
+            extra={"class": classes[name]} if name in classes else {},
         )
-    )
+
+    return sound_images(image, groups)
 
 
-def _image(path: Path, image: str, file: str, rows: list[TableRow], name: str | None) -> AnnotatedImage:
-    boxes = [
-        xywh_box(read_numbers(cells[1:5], path, line, image)) for line, cells in rows if _is_positive(path, line, cells)
-    ]
-    return AnnotatedImage(
-        id=image,
-        file=file,
-        boxes=boxes,
-        labels=[_LABEL] * len(boxes),
-        width=_SIDE,
-        height=_SIDE,
-        split="train",
-        extra={} if name is None else {"class": name},
-    )
-
-
-def _is_positive(path: Path, line: int, cells: tuple[str, ...]) -> bool:
-    image, *box, target = cells
+def _is_positive(place: Place, cells: tuple[str, ...]) -> bool:
+    _, *box, target = cells
     if target == "1":
         return True
     if target != "0" or any(box):
-        raise row_error(path, line, image, "Target 1 with a box, or Target 0 without", cells, "Correct the row.")
+        raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
     return False

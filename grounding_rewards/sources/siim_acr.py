@@ -30,7 +30,7 @@ import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import KAGGLE, register_source
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, read_groups, row_error
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows, image_finder
 
 _SIDE = 1024
 _LABEL = "Pneumothorax"
@@ -50,21 +50,21 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Ann
     """The images of the challenge's training set, the only one with masks, as they end in the table."""
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")
-    groups = read_groups(path, ("ImageId", "EncodedPixels"))
     find = image_finder(root)
-    return (
-        AnnotatedImage(
-            id=image,
-            file=find(f"dicom-images-train/{image}.dcm", image),
+
+    def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
+        boxes = _boxes(rows)
+        return AnnotatedImage(
+            id=name,
+            file=find(f"dicom-images-train/{name}.dcm", name),
             boxes=boxes,
             labels=[_LABEL] * len(boxes),
             width=_SIDE,
             height=_SIDE,
             split="train",
         )
-        for image, rows in groups
-        for boxes in [_boxes(path, image, rows)]
-    )
+
+    return (image(*group) for group in grouped_rows(path, ("ImageId", "EncodedPixels")))
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:
@@ -110,19 +110,19 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     return [[float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)] for x, y in found]
 
 
-def _boxes(path: Path, image: str, rows: list[TableRow]) -> list[list[float]]:
+def _boxes(rows: list[TableRow]) -> list[list[float]]:
     negative = [cells[1] == _NEGATIVE for _, cells in rows]
     if any(negative):
         if not all(negative):
-            line, cells = rows[negative.index(True)]
-            raise row_error(path, line, image, "masks or -1 for an image, not both", cells[1], "Correct the rows.")
+            place, cells = rows[negative.index(True)]
+            raise place.error("masks or -1 for an image, not both", cells[1], "Correct the rows.")
         return []
     masks = []
-    for line, (_, text) in rows:
+    for place, (_, text) in rows:
         try:
             masks.append([int(number) for number in text.split()])
             if not (boxes := mask_boxes(masks[-1:])):
                 raise ValueError("at least one pixel in the mask, or -1")
         except ValueError as error:
-            raise row_error(path, line, image, str(error), text[:40], "Correct or drop the row.") from None
+            raise place.error(str(error), text[:40]) from None
     return boxes if len(masks) == 1 else mask_boxes(masks)

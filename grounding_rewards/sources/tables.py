@@ -8,22 +8,66 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from operator import itemgetter
+from functools import cache, partial
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from grounding_rewards.common.texts import text_lines
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES
 
-TableRow = tuple[int, tuple[str, ...]]
-"""Number of the line in the file, and the cells of the columns that were asked for, in that order."""
+_T = TypeVar("_T")
 
+
+class Place(NamedTuple):
+    """Where a row is, for errors: its file, the number of its line or entry, and the id of its image.
+
+    Example:
+        >>> place = Place("train.csv", 7, "a1")
+        >>> place.error("four numbers for the box", ("1", ""), "Correct the row.")
+        ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). Correct the row.")
+        >>> place.numbers(("1", "2.5", "30", "4e1")), place.one_of({"1": "bone"}, "1")
+        ([1.0, 2.5, 30.0, 40.0], 'bone')
+    """
+
+    path: str | Path
+    line: int
+    image: str
+
+    def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
+        """The error for a row that cannot be read: what was expected, where, what is there, and what to do."""
+        where = f"line {self.line} of {self.path} (id {self.image})"
+        return ValueError(f"Expected {expected} in {where}, got {got!r}. {fix}")
+
+    def numbers(self, cells: Sequence[str]) -> list[float]:
+        """The numbers of cells, such as those of a box.
+
+        Raises:
+            ValueError: a cell is empty, no number or not finite.
+        """
+        try:
+            numbers = [float(cell) for cell in cells]
+        except ValueError:
+            numbers = [math.nan]
+        if not all(map(math.isfinite, numbers)):
+            raise self.error(f"{len(cells)} finite numbers", tuple(cells))
+        return numbers
+
+    def one_of(self, names: Mapping[str, _T], name: str) -> _T:
+        """The entry of a mapping.
+
+        Raises:
+            ValueError: there is none of this name; the known names are listed.
+        """
+        if name not in names:
+            raise self.error(f"one of {', '.join(names)}", name, "Correct the row.")
+        return names[name]
+
+
+TableRow = tuple[Place, tuple[str, ...]]
+"""Where the row is, and the cells of the columns that were asked for, in that order."""
 Size = tuple[int, int]
 """Width and height in pixels."""
-
-_T = TypeVar("_T")
 
 _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
 
@@ -80,17 +124,6 @@ def chosen_splits(split: str | None, known: Collection[str]) -> list[str]:
     return [name for name in known if split in (None, name)]
 
 
-def row_error(path: str | Path, line: int, image: str, expected: str, got: object, fix: str) -> ValueError:
-    """The error for a row that cannot be read: what was expected, where, what is there, and what to do.
-
-    Example:
-        >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
-        ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). \
-Correct or drop the row.")
-    """
-    return ValueError(f"Expected {expected} in line {line} of {path} (id {image}), got {got!r}. {fix}")
-
-
 def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """Every row of a CSV file that is not blank, the header included, with the number of its line.
 
@@ -129,7 +162,8 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
         optional: columns that may be missing; their cells are then empty.
 
     Returns:
-        An iterator of `(line, cells)`; cells are stripped text, first those of `columns`, then those of `optional`.
+        An iterator of `(place, cells)`: the image of a place is the first cell; cells are stripped text, first those of
+        `columns`, then those of `optional`.
 
     Raises:
         ValueError: a column is missing; or, while iterating, a row has too few or too many cells.
@@ -138,15 +172,15 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
         ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
-        ...     list(read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")))
-        [(2, ('1', 'a', 'R1', ''))]
+        ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split"))]
+        [('1', 'a', 'R1', '')]
     """
     rows = read_rows(path)
-    try:
-        _, header = next(rows)
-    except StopIteration:
-        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.") from None
+    _, header = next(rows, (0, None))
+    if header is None:
+        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
     names = [name.strip().lower() for name in header]
+    width = len(names)
     missing = [name for name in columns if name.lower() not in names]
     if missing:
         raise ValueError(
@@ -154,24 +188,20 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
             f"{', '.join(missing)}. Take the file as it was published."
         )
     # An empty cell is added to every row; missing columns point to it.
-    indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
-    return _cells(path, rows, len(names), indices)
+    indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
+
+    def cells() -> Iterator[TableRow]:
+        for line, row in rows:
+            if len(row) != width and (len(row) < width or any(row[width:])):
+                raise Place(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
+            row[width:] = ("",)
+            found = tuple([row[index].strip() for index in indices])
+            yield Place(path, line, found[0]), found
+
+    return cells()
 
 
-def _cells(
-    path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]
-) -> Iterator[TableRow]:
-    pick = itemgetter(*indices) if len(indices) > 1 else lambda row: (row[indices[0]],)
-    for line, row in rows:
-        if len(row) != width and (len(row) < width or any(row[width:])):
-            raise row_error(
-                path, line, row[0], f"{width} cells, as in the header,", len(row), "Correct or drop the row."
-            )
-        row[width:] = ("",)
-        yield line, tuple(map(str.strip, pick(row)))
-
-
-def read_groups(
+def grouped_rows(
     path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[TableRow]]]:
     """The rows of a CSV file, grouped by image, wherever in the file they are.
@@ -195,25 +225,26 @@ def read_groups(
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
         ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
-        ...     list(read_groups(Path(root, "a.csv"), ("image_id", "x")))
-        [('b', [(3, ('b', '2'))]), ('a', [(2, ('a', '1')), (4, ('a', '3'))])]
+        ...     groups = list(grouped_rows(Path(root, "a.csv"), ("image_id", "x")))
+        >>> [(image, [cells for _, cells in rows]) for image, rows in groups]
+        [('b', [('b', '2')]), ('a', [('a', '1'), ('a', '3')])]
     """
-    counting, rows = read_table(path, columns, optional), read_table(path, columns, optional)
-    return group_rows(_with_id(path, columns[0], counting), rows)
 
+    def counting() -> Iterator[TableRow]:
+        for place, cells in read_table(path, columns, optional):
+            if not cells[0]:
+                raise place._replace(image="-").error(f"an id for {columns[0]}", "")
+            yield place, cells
 
-def _with_id(path: str | Path, column: str, rows: Iterator[TableRow]) -> Iterator[TableRow]:
-    for line, cells in rows:
-        if not cells[0]:
-            raise row_error(path, line, "-", f"an id for {column}", "", "Correct or drop the row.")
-        yield line, cells
+    # The second reading also looks at the header, at the call.
+    return group_rows(counting(), read_table(path, columns, optional))
 
 
 def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
-    """`read_groups` for rows from elsewhere: takes the same rows twice, each with the image in its first cell.
+    """`grouped_rows` for rows from elsewhere: takes the same rows twice, each with the image in its first cell.
 
     Example:
-        >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
+        >>> rows = [(Place("a.csv", line, image), (image,)) for line, image in enumerate("aba")]
         >>> [(image, len(found)) for image, found in group_rows(iter(rows), iter(rows))]
         [('b', 1), ('a', 2)]
     """
@@ -225,25 +256,6 @@ def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterat
         left[image] -= 1
         if not left[image]:
             yield image, begun.pop(image)
-
-
-def read_numbers(cells: Sequence[str], path: str | Path, line: int, image: str) -> list[float]:
-    """The numbers of a box from the cells of a row.
-
-    Raises:
-        ValueError: a cell is empty, no number or not finite; names file, line and id.
-
-    Example:
-        >>> read_numbers(("1", "2.5", "30", "4e1"), "train.csv", 2, "a1")
-        [1.0, 2.5, 30.0, 40.0]
-    """
-    try:
-        numbers = [float(cell) for cell in cells]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(map(math.isfinite, numbers)):
-        raise row_error(path, line, image, f"{len(cells)} finite numbers", tuple(cells), "Correct or drop the row.")
-    return numbers
 
 
 def xywh_box(box: Sequence[float]) -> list[float]:
@@ -321,13 +333,27 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
             "Name the columns so."
         )
     sizes: dict[str, Size] = {}
-    for line, (image, *cells) in read_table(path, (key, *columns)):
-        width, height = read_numbers(cells, path, line, image)
+    for place, (image, *cells) in read_table(path, (key, *columns)):
+        width, height = place.numbers(cells)
         size = (int(width), int(height))
         if size != (width, height) or min(size) < 1 or sizes.setdefault(image, size) != size:
-            expected = "one size of positive whole numbers per image"
-            raise row_error(path, line, image, expected, tuple(cells), "Correct the row.")
+            raise place.error("one size of positive whole numbers per image", tuple(cells), "Correct the row.")
     return sizes
+
+
+def known_size(sizes: Mapping[str, Size], place: Place) -> Size:
+    """The size of an image in a table of sizes.
+
+    Raises:
+        ValueError: the table does not have it.
+
+    Example:
+        >>> known_size({"a": (30, 20)}, Place("train.csv", 7, "a"))
+        (30, 20)
+    """
+    if place.image not in sizes:
+        raise place.error("an image whose size is known", place.image, "Add it to the table of sizes.")
+    return sizes[place.image]
 
 
 def header_size(path: str | Path) -> Size:
@@ -353,12 +379,13 @@ def header_size(path: str | Path) -> Size:
         ) from error
 
 
-def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
+def image_files(root: str | Path, suffixes: Sequence[str], *, stems: bool = False) -> dict[str, str]:
     """Every image below a folder: its name, without folders, to its path relative to the folder, with slashes.
 
     Args:
         root: the folder; links are not followed.
         suffixes: endings that count as an image, in lower case, such as `.png`.
+        stems: give the names without their endings.
 
     Raises:
         ValueError: two images have the same name, so that the name does not tell which one is meant.
@@ -378,9 +405,10 @@ def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
             if not name.lower().endswith(tuple(suffixes)):
                 continue
             path = Path(folder, name).relative_to(root).as_posix()
-            if found.setdefault(name, path) != path:
+            key = Path(name).stem if stems else name
+            if found.setdefault(key, path) != path:
                 raise ValueError(
-                    f"Expected one image of each name below {root}, got {found[name]} and {path}. "
+                    f"Expected one image of each name below {root}, got {found[key]} and {path}. "
                     "Move the copies elsewhere."
                 )
     return found
@@ -407,16 +435,7 @@ def image_finder(root: str | Path) -> Callable[[str, str], str]:
         ('a.png', 'train/b.dicom')
     """
 
-    @cache
-    def by_stem(suffixes: tuple[str, ...]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name, path in image_files(root, suffixes).items():
-            stem = Path(name).stem
-            if found.setdefault(stem, path) != path:
-                raise ValueError(
-                    f"Expected one image below {root}, got {found[stem]} and {path}. Move the copies elsewhere."
-                )
-        return found
+    by_stem = cache(partial(image_files, root, stems=True))
 
     def find(published: str, image: str) -> str:
         if Path(root, published).is_file():
@@ -434,19 +453,6 @@ def is_copy(file: str) -> bool:
         (True, False)
     """
     return file.lower().endswith(_COPIES)
-
-
-def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, image: str) -> _T:
-    """The entry of a mapping, or an error that names the row and lists the known names.
-
-    Example:
-        >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")
-        'bone'
-    """
-    try:
-        return names[name]
-    except KeyError:
-        raise row_error(path, line, image, f"one of {', '.join(names)}", name, "Correct the row.") from None
 
 
 def _split_lines(path: str | Path) -> Iterator[str]:

@@ -17,18 +17,15 @@ from grounding_rewards.sources.tables import (
     Size,
     TableRow,
     find_file,
+    grouped_rows,
     image_finder,
     is_copy,
-    read_groups,
-    read_numbers,
+    known_size,
     read_rows,
     read_sizes,
-    row_error,
 )
 
 NO_FINDING = "No finding"
-
-_NOBODY: tuple[tuple[str, ...], str] = ((), "")
 
 
 def read_vindr_chest(
@@ -44,27 +41,14 @@ def read_vindr_chest(
     Raises:
         ValueError: a file or column is missing; while iterating, as `read_vindr_table`.
     """
-    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
-    find = image_finder(root)
-    return chain.from_iterable(
-        [
-            read_vindr_table(
-                find_file(root, *places),
-                split=split,
-                images=split,
-                label="class_name",
-                corners=("x_min", "y_min", "x_max", "y_max"),
-                sizes=known_sizes,
-                find=find,
-            )
-            for split, places in tables.items()
-        ]
-    )
+    known_sizes, find = None if sizes is None else read_sizes(sizes, "image_id"), image_finder(root)
+    corners = ("x_min", "y_min", "x_max", "y_max")
+    found = [(find_file(root, *places), split, split, "class_name") for split, places in tables.items()]
+    return chain.from_iterable([read_vindr_table(*one, corners, known_sizes, find) for one in found])
 
 
 def read_vindr_table(
     path: Path,
-    *,
     split: str,
     images: str,
     label: str,
@@ -91,78 +75,45 @@ def read_vindr_table(
         ValueError: a column is missing; while iterating, a row that cannot be read, an image without a size, or a copy
             of an image where no sizes are given.
     """
-    groups = read_groups(path, ("image_id", label, *corners), ("rad_id", "study_id"))
+    groups = grouped_rows(path, ("image_id", label, *corners), ("rad_id", "study_id"))
     labels_path = path.with_name(f"image_labels_{split}.csv")
     image_labels = _read_image_labels(labels_path) if labels_path.is_file() else {}
-    return (
-        record
-        for image, rows in groups
-        for record in sound_images(
-            _image,
-            path,
-            image,
-            rows,
-            split,
-            find(f"{images}/{image}.dicom", image),
-            sizes,
-            image_labels.get(image, _NOBODY),
-            findings,
+
+    def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage:
+        boxes, labels, readers, read_by, others = [], [], [], [], []
+        for place, (_, name, *cells, reader, _study) in rows:
+            read_by.append(reader)
+            if findings is not None and name not in findings:
+                others += [name] if name and name != NO_FINDING else []
+            elif name != NO_FINDING:
+                boxes.append(place.numbers(cells))
+                labels.append(name)
+                readers.append(reader)
+            elif any(cells):
+                raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
+        place, first = rows[0]
+        file = find(f"{images}/{image}.dicom", image)
+        if sizes is None and is_copy(file):
+            fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
+            raise place.error("`sizes` for an image that is a copy", file, fix)
+        width, height = (None, None) if sizes is None else known_size(sizes, place)
+        more_readers, named = image_labels.get(image, ((), ""))
+        extra = {"image_labels": named, "other_labels": "|".join(dict.fromkeys(others))}
+        return AnnotatedImage(
+            id=image,
+            file=file,
+            boxes=boxes,
+            labels=labels,
+            width=width,
+            height=height,
+            patient_id=stated_name(first[-1]),
+            split=split,
+            readers=tuple(readers) if any(readers) else (),
+            read_by=tuple(name for name in dict.fromkeys((*read_by, *more_readers)) if name),
+            extra={name: value for name, value in extra.items() if value},
         )
-    )
 
-
-def _image(
-    path: Path,
-    image: str,
-    rows: list[TableRow],
-    split: str,
-    file: str,
-    sizes: dict[str, Size] | None,
-    image_labels: tuple[tuple[str, ...], str],
-    findings: Collection[str] | None,
-) -> AnnotatedImage:
-    boxes, labels, readers, read_by, others = [], [], [], [], []
-    for line, (_, label, x1, y1, x2, y2, reader, _study) in rows:
-        corners = (x1, y1, x2, y2)
-        read_by.append(reader)
-        if findings is not None and label not in findings:
-            others += [label] if label and label != NO_FINDING else []
-        elif label != NO_FINDING:
-            boxes.append(read_numbers(corners, path, line, image))
-            labels.append(label)
-            readers.append(reader)
-        elif any(corners):
-            raise row_error(path, line, image, "no box beside 'No finding'", corners, "Correct the row.")
-    first_line, cells = rows[0]
-    size: tuple[int | None, int | None] = (None, None)
-    if sizes is not None:
-        if image not in sizes:
-            raise row_error(
-                path, first_line, image, "an image whose size is known", image, "Add it to the table of sizes."
-            )
-        size = sizes[image]
-    elif is_copy(file):
-        raise row_error(
-            path, first_line, image, "`sizes` for an image that is a copy", file,
-            "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these files.",
-        )  # fmt: skip
-    more_readers, named = image_labels
-    return AnnotatedImage(
-        id=image,
-        file=file,
-        boxes=boxes,
-        labels=labels,
-        width=size[0],
-        height=size[1],
-        patient_id=stated_name(cells[-1]),
-        split=split,
-        readers=tuple(readers) if any(readers) else (),
-        read_by=tuple(name for name in dict.fromkeys((*read_by, *more_readers)) if name),
-        extra={
-            **({"image_labels": named} if named else {}),
-            **({"other_labels": "|".join(dict.fromkeys(others))} if others else {}),
-        },
-    )
+    return sound_images(annotated, groups)
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -172,7 +123,7 @@ def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     names = [name.strip() for name in header]
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
     found = {}
-    for image, rows in read_groups(path, ("image_id", *labels), ("rad_id",)):
+    for image, rows in grouped_rows(path, ("image_id", *labels), ("rad_id",)):
         given = [any(cells[k] not in ("", "0", "0.0") for _, cells in rows) for k in range(1, len(labels) + 1)]
         found[image] = (tuple(cells[-1] for _, cells in rows), "|".join(compress(labels, given)))
     return found

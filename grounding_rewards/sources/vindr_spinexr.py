@@ -28,20 +28,15 @@ from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import RESTRICTED, register_source
-from grounding_rewards.sources.tables import Size, chosen_splits, find_file, image_finder, read_sizes
+from grounding_rewards.sources.tables import chosen_splits, find_file, image_finder, read_sizes
 from grounding_rewards.sources.vindr import read_vindr_table
 
 _SPLITS = ("train", "test")
 # As the tables spell them.
 _FINDINGS = (
-    "Osteophytes",
-    "Surgical implant",
-    "Spondylolysthesis",
-    "Foraminal stenosis",
-    "Disc space narrowing",
-    "Vertebral collapse",
-    "Other lesions",
-)
+    "Osteophytes", "Surgical implant", "Spondylolysthesis", "Foraminal stenosis", "Disc space narrowing",
+    "Vertebral collapse", "Other lesions",
+)  # fmt: skip
 _SMALLEST_SIDE = 1e-3
 
 logger = logging.getLogger(__name__)
@@ -71,20 +66,11 @@ def read_vindr_spinexr(
 def _read_split(root: Path, split: str, sizes: str | Path | None) -> Iterator[AnnotatedImage]:
     path = find_file(root, f"annotations/{split}.csv", f"{split}.csv")
     meta = path.with_name(f"{split}_meta.csv")
-    known_sizes: dict[str, Size] | None = None
-    if sizes is not None or meta.is_file():
-        known_sizes = read_sizes(meta if sizes is None else sizes, "image_id")
-    records = read_vindr_table(
-        path,
-        split=split,
-        images=f"{split}_images",
-        label="lesion_type",
-        corners=("xmin", "ymin", "xmax", "ymax"),
-        sizes=known_sizes,
-        find=image_finder(root),
-        findings=_FINDINGS,
-    )
-    return _without_empty_boxes(records, path)
+    stated = sizes or (meta if meta.is_file() else None)
+    known_sizes = None if stated is None else read_sizes(stated, "image_id")
+    corners, find = ("xmin", "ymin", "xmax", "ymax"), image_finder(root)
+    images = read_vindr_table(path, split, f"{split}_images", "lesion_type", corners, known_sizes, find, _FINDINGS)
+    return _without_empty_boxes(images, path)
 
 
 def _without_empty_boxes(records: Iterator[AnnotatedImage], path: Path) -> Iterator[AnnotatedImage]:
@@ -106,14 +92,8 @@ def _without_empty_boxes(records: Iterator[AnnotatedImage], path: Path) -> Itera
         else:
             left_out += 1
     if dropped:
-        logger.warning(
-            "%s: dropped %d boxes without width or height; %d images keep others, %d images have none and are "
-            "left out.",
-            path,
-            dropped,
-            shortened,
-            left_out,
-        )
+        said = "%s: dropped %d boxes without width or height; %d images keep others, %d images have none: left out."
+        logger.warning(said, path, dropped, shortened, left_out)
 
 
 def _is_empty(box: list[float]) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -25,7 +24,7 @@ from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_files
-from grounding_rewards.sources.tables import header_size, row_error
+from grounding_rewards.sources.tables import Place, header_size
 
 
 @register_source("vlm-r1")
@@ -71,75 +70,42 @@ def read_vlm_r1(
             "Expected a name or a mapping for box_format, got None. State how the answers write boxes, for example "
             '{"syntax": "vlm-r1", "space": "pixel"} for pixels of the image file.'
         )
-    fmt = get_box_format(box_format)
-    root = Path(root)
-    return chain.from_iterable(
-        _images(root, path, name, fmt, images, phrase_after) for name, _, path in split_files(root, annotations, split)
+    fmt, root = get_box_format(box_format), Path(root)
+    samples = (
+        (name, *rows)
+        for name, _, path in split_files(root, annotations, split)
+        for rows in group_json_rows(path, "image")
     )
 
+    def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
+        file = PurePosixPath(images, given).as_posix()
+        width, height = (pixels(rows[0][1].get(side)) for side in ("width", "height"))
+        if width is None or height is None:
+            width, height = header_size(root / file)
+        boxes, labels, phrases = [], [], []
+        for place, row in rows:
+            question, found, names = _answer(place, row, fmt, width, height)
+            boxes += found
+            labels += names
+            phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
+        return AnnotatedImage(
+            id=file,
+            file=file,
+            boxes=boxes,
+            labels=labels,
+            width=width,
+            height=height,
+            split=name,
+            phrases=tuple(phrases),
+        )
 
-def _images(
-    root: Path, path: Path, split: str | None, fmt: BoxFormat, images: str, phrase_after: str
-) -> Iterator[AnnotatedImage]:
-    for image, rows in group_json_rows(path, "image"):
-        yield from sound_images(_image, root, path, split, fmt, images, phrase_after, image, rows)
-
-
-def _image(
-    root: Path,
-    path: Path,
-    split: str | None,
-    fmt: BoxFormat,
-    images: str,
-    phrase_after: str,
-    image: str,
-    rows: Sequence[JsonRow],
-) -> AnnotatedImage:
-    file = PurePosixPath(images, image).as_posix()
-    first = rows[0][1]
-    width, height = pixels(first.get("width")), pixels(first.get("height"))
-    if width is None or height is None:
-        width, height = header_size(root / file)
-    boxes, labels, phrases = [], [], []
-    for row in rows:
-        question, found, names = _answer(path, image, row, fmt, width, height)
-        boxes += found
-        labels += names
-        phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
-    return AnnotatedImage(
-        id=file,
-        file=file,
-        boxes=boxes,
-        labels=labels,
-        width=width,
-        height=height,
-        split=split,
-        phrases=tuple(phrases),
-    )
+    return sound_images(image, samples)
 
 
 def _answer(
-    path: Path, image: str, numbered: JsonRow, fmt: BoxFormat, width: int, height: int
+    place: Place, row: Mapping[str, Any], fmt: BoxFormat, width: int, height: int
 ) -> tuple[str, list[list[float]], list[str]]:
-    number, row = numbered
-    question, answer = _texts(path, image, number, row)
-    resized = (pixels(row.get("resized_width")), pixels(row.get("resized_height")))
-    if fmt.space.frame == "resized" and None in resized:
-        raise row_error(
-            path, number, image, f"resized_width and resized_height for the box format {fmt.name}", resized,
-            'Add them, or state {"syntax": ..., "space": "pixel"} where the numbers are pixels of the image file.',
-        )  # fmt: skip
-    parsed = parse_boxes(answer, fmt, width=width, height=height, resized_width=resized[0], resized_height=resized[1])
-    if parsed.status not in ("boxes", "empty") or parsed.rejected:
-        raise row_error(
-            path, number, image, f"boxes in the box format {fmt.name}, or a no-finding statement,", answer[:200],
-            f"Correct the answer, or state another box format ({parsed.status}; {parsed.rejected}).",
-        )  # fmt: skip
-    return question, parsed.boxes.tolist(), [label or UNNAMED for label in parsed.labels]
-
-
-def _texts(path: Path, image: str, number: int, row: Mapping[str, Any]) -> tuple[str, str]:
-    """Question and answer of a row."""
+    """Question, boxes and their labels of a row."""
     if "solution" in row:
         question, answer = row.get("problem"), row["solution"]
         answer = answer if isinstance(answer, str) else json.dumps(answer)
@@ -147,8 +113,17 @@ def _texts(path: Path, image: str, number: int, row: Mapping[str, Any]) -> tuple
         turns = {str(turn.get("from")): turn.get("value") for turn in objects_in(row.get("conversations"))}
         question, answer = turns.get("human"), turns.get("gpt")
     if not isinstance(question, str) or not isinstance(answer, str):
-        raise row_error(
-            path, number, image, "conversations of human and gpt, or problem and solution,", sorted(row),
-            "Point to a file of VLM-R1 or MedGround-R1 samples.",
-        )  # fmt: skip
-    return question.replace("<image>", "").strip(), answer
+        expected = "conversations of human and gpt, or problem and solution,"
+        raise place.error(expected, sorted(row), "Point to a file of VLM-R1 or MedGround-R1 samples.")
+    resized = (pixels(row.get("resized_width")), pixels(row.get("resized_height")))
+    if fmt.space.frame == "resized" and None in resized:
+        expected = f"resized_width and resized_height for the box format {fmt.name}"
+        fix = 'Add them, or state {"syntax": ..., "space": "pixel"} where the numbers are pixels of the image file.'
+        raise place.error(expected, resized, fix)
+    parsed = parse_boxes(answer, fmt, width=width, height=height, resized_width=resized[0], resized_height=resized[1])
+    if parsed.status not in ("boxes", "empty") or parsed.rejected:
+        expected = f"boxes in the box format {fmt.name}, or a no-finding statement,"
+        fix = f"Correct the answer, or state another box format ({parsed.status}; {parsed.rejected})."
+        raise place.error(expected, answer[:200], fix)
+    labels = [label or UNNAMED for label in parsed.labels]
+    return question.replace("<image>", "").strip(), parsed.boxes.tolist(), labels

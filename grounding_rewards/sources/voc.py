@@ -84,14 +84,10 @@ def read_voc(
         check_split(split, dict.fromkeys(splits.values()))
         paths = [path for path in paths if split is None or splits.get(path.stem) == split]
     # A broken file of several costs its image alone.
-    roots = (
-        (path, root)
-        for path in paths
-        for root in (sound_images(read_xml, path) if len(paths) > 1 else [read_xml(path)])
-    )
+    read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths))
+    roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
     return chain.from_iterable(
-        _images(root, path, images=images, split=split, known_split=splits.get(path.stem), one_based=one_based)
-        for path, root in roots
+        _images(root, path, images, split, splits.get(path.stem), one_based) for path, root in roots
     )
 
 
@@ -118,13 +114,7 @@ def _image_sets(root: Path) -> dict[str, str]:
 
 
 def _images(
-    root: Element,
-    path: Path,
-    *,
-    images: str | None,
-    split: str | None,
-    known_split: str | None,
-    one_based: bool | None,
+    root: Element, path: Path, images: str | None, split: str | None, known_split: str | None, one_based: bool | None
 ) -> Iterator[AnnotatedImage]:
     if root.tag == "annotation":
         if split not in (None, known_split):
@@ -134,23 +124,14 @@ def _images(
                 f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where "
                 "xmin of the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
             )
-        yield from sound_images(
-            partial(
-                voc_image,
-                root,
-                path,
-                images="JPEGImages" if images is None else images,
-                split=known_split,
-                one_based=one_based,
-            )
-        )
-    elif root.tag == "annotations":
-        yield from _cvat_images(root, path, "images" if images is None else images, split)
-    else:
-        raise ValueError(
-            f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{root.tag}>. "
-            "Export the annotations in one of the two."
-        )
+        read = partial(voc_image, images=images or "JPEGImages", split=known_split, one_based=one_based)
+        return sound_images(read, [(root, path)])
+    if root.tag == "annotations":
+        return _cvat_images(root, path, images or "images", split)
+    raise ValueError(
+        f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{root.tag}>. "
+        "Export the annotations in one of the two."
+    )
 
 
 def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_based: bool) -> AnnotatedImage:
@@ -207,10 +188,8 @@ def _cvat_images(root: Element, path: Path, images: str, split: str | None) -> I
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
     subsets = {id(image): split_name(image.get("subset", "")) or None for image in root.iterfind("image")}
     check_split(split, dict.fromkeys(name for name in subsets.values() if name is not None))
-    for image in root.iterfind("image"):
-        if split not in (None, subsets[id(image)]):
-            continue
-        yield from sound_images(_cvat_image, image, path, images, subsets[id(image)])
+    each = ((image, path, images, subsets[id(image)]) for image in root.iterfind("image"))
+    return sound_images(_cvat_image, (one for one in each if split in (None, one[-1])))
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:

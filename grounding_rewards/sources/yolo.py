@@ -28,14 +28,7 @@ from grounding_rewards.images.dicom import DICOM_SUFFIXES
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import (
-    check_split,
-    header_size,
-    outline_box,
-    read_numbers,
-    row_error,
-    scaled_box,
-)
+from grounding_rewards.sources.tables import Place, check_split, header_size, outline_box, scaled_box
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
@@ -72,11 +65,9 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[Annotat
     chosen = [source for source in sources if split in (None, source.split)]
     for source in chosen:
         _check_labels(source)
-    return (
-        image
-        for source in chosen
-        for path in source.files
-        for image in sound_images(_image, root, path, source.split, names)
+    return sound_images(
+        yolo_image,
+        ((root, path, _label_path(path), names, source.split) for source in chosen for path in source.files),
     )
 
 
@@ -103,40 +94,22 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     if not path.is_file():
         return
     for number, line in enumerate(text_lines(path), start=1):
-        line = line.strip()
+        line, place = line.strip(), Place(path, number, path.stem)
         fields = line.split()
         if not fields:
             continue
         if len(fields) == 6:
-            raise row_error(
-                path, number, path.stem, "5 fields, or an odd number from 7 on,", line,
-                "Six are a prediction with its confidence: point to the labels, not to what a model wrote.",
-            )  # fmt: skip
+            fix = "Six are a prediction with its confidence: point to the labels, not to what a model wrote."
+            raise place.error("5 fields, or an odd number from 7 on,", line, fix)
         if len(fields) % 2 == 0 or len(fields) < 5:
-            raise row_error(
-                path, number, path.stem, "cls cx cy w h, or cls and three points or more,", line, "Correct the line."
-            )
-        index, *values = read_numbers(fields, path, number, path.stem)
+            raise place.error("cls cx cy w h, or cls and three points or more,", line, "Correct the line.")
+        index, *values = place.numbers(fields)
         if index not in range(len(names)):
-            raise row_error(
-                path, number, path.stem, f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others."
-            )
+            raise place.error(f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others.")
         if not all(-_SLACK <= value <= 1 + _SLACK for value in values):
-            raise row_error(
-                path,
-                number,
-                path.stem,
-                "fractions of the image",
-                line,
-                "Divide pixels by the image's width and height.",
-            )
-        yield names[int(index)], [_at_the_edge(value) for value in _corners(values)]
-
-
-def _corners(values: Sequence[float]) -> list[float]:
-    if len(values) == 4:
-        return list(ORDERS["cxcywh"].to_xyxy(*values))
-    return outline_box(values)
+            raise place.error("fractions of the image", line, "Divide pixels by the image's width and height.")
+        corners = ORDERS["cxcywh"].to_xyxy(*values) if len(values) == 4 else outline_box(values)
+        yield names[int(index)], [_at_the_edge(value) for value in corners]
 
 
 def _at_the_edge(value: float) -> float:
@@ -149,9 +122,21 @@ def _at_the_edge(value: float) -> float:
     return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
 
 
-def _image(root: Path, path: Path, split: str | None, names: Sequence[str]) -> AnnotatedImage:
+def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split: str | None) -> AnnotatedImage:
+    """An image with the boxes of its text file; none where that is missing.
+
+    Args:
+        root: the folder of the dataset.
+        path: the image, whose header has its size.
+        labels: the text file.
+        names: name of every class, by its number.
+        split: what the record says.
+
+    Raises:
+        ValueError: as `read_label_file`, or the image cannot be read.
+    """
     width, height = header_size(path)
-    found = list(read_label_file(_label_path(path), names))
+    found = list(read_label_file(labels, names))
     file = Path(os.path.relpath(path, root)).as_posix()
     return AnnotatedImage(
         id=file,

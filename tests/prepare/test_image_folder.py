@@ -10,7 +10,7 @@ from PIL import Image
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.prepare.image_folder import load_images, write_square_images
+from grounding_rewards.prepare.load import load_images, write_square_images
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources.jsonl import read_jsonl
 
@@ -289,3 +289,8 @@ def test_real_images(shared_dir):
     assert sum(map(len, train["boxes"])) + sum(map(len, test["boxes"])) == 630
     assert not set(train["patient_id"]) & set(test["patient_id"])
     assert test[0]["image"].size == (test[0]["width"], test[0]["height"])
+
+
+def test_a_split_is_asked_for_in_any_spelling(folder):
+    root = folder({**GOOD, "split": "val"}, {**GOOD, "file": "b.png", "split": "test"})
+    assert load_images(root, "valid")["split"] == load_images(root, "validation")["split"] == ["validation"]

@@ -71,6 +71,20 @@ def test_an_empty_folder(tmp_path):
         load_split(str(tmp_path), "train")
 
 
+def test_a_shard_that_is_cut_or_missing_is_named(tmp_path):
+    files = [tmp_path / f"train-0000{k}-of-00003.parquet" for k in range(3)]
+    for file in files:
+        datasets.Dataset.from_dict(ROWS).to_parquet(file)
+    assert load_split(str(tmp_path), "all").num_rows == 3
+    # As a download that broke off leaves it
+    files[1].write_bytes(files[1].read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"whole parquet files .* got '.*train-00001-of-00003\.parquet'"):
+        load_split(str(tmp_path), "all")
+    files[1].unlink()
+    with pytest.raises(ValueError, match=r"whole parquet files .* got '.*train-00001-of-00003\.parquet'"):
+        load_split(str(tmp_path), "all")
+
+
 def test_rows_name_the_files_of_their_images(shared_dir):
     dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", max_images=2)
     row = light_rows(dataset)[0]

@@ -20,8 +20,8 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.prepare.spacing import stored_spacing
 from grounding_rewards.prepare.stored_images import StoredImage
+from grounding_rewards.prepare.survey import stored_spacing
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources.jsonl import read_jsonl
 

@@ -10,10 +10,13 @@ from grounding_rewards.sources.documents import group_json_rows, read_json_rows
 def test_lines_and_lists_are_the_same(tmp_path):
     (tmp_path / "a.jsonl").write_bytes('\ufeff{"a": 1}\r\n\r\n{"a": 2}'.encode())
     (tmp_path / "a.json").write_bytes('\ufeff[{"a": 1}, {"a": 2}]'.encode())
-    assert [row for _, row in read_json_rows(tmp_path / "a.jsonl")] == [{"a": 1}, {"a": 2}]
-    assert list(read_json_rows(tmp_path / "a.json")) == [(1, {"a": 1}), (2, {"a": 2})]
+    assert [row for _, row in read_json_rows(tmp_path / "a.jsonl", "f")] == [{"a": 1}, {"a": 2}]
+    assert [(place.line, row) for place, row in read_json_rows(tmp_path / "a.json", "f")] == [
+        (1, {"a": 1}),
+        (2, {"a": 2}),
+    ]
     # the number is the line's, for errors
-    assert [number for number, _ in read_json_rows(tmp_path / "a.jsonl")] == [1, 3]
+    assert [place.line for place, _ in read_json_rows(tmp_path / "a.jsonl", "f")] == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +32,7 @@ def test_lines_and_lists_are_the_same(tmp_path):
 def test_what_is_refused(tmp_path, name, text, message):
     (tmp_path / name).write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=message):
-        list(read_json_rows(tmp_path / name))
+        list(read_json_rows(tmp_path / name, "f"))
 
 
 def test_groups(tmp_path):

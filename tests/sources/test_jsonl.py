@@ -69,6 +69,15 @@ def test_an_image_without_a_split_is_one_to_train_on(folder):
     assert [image.split for image in read_jsonl(root)] == ["train", None, "test"]
 
 
+@pytest.mark.parametrize(
+    ("spelling", "read"),
+    [("val", "validation"), ("Valid", "validation"), ("dev", "validation"), ("test", "test"), ("fold 1", "fold 1")],
+)
+def test_spellings_of_a_split_are_one_split(folder, spelling, read):
+    root = folder(IMAGE | {"split": "train"}, IMAGE | {"file": "b.png", "split": spelling})
+    assert [image.file for image in read_jsonl(root, split=read)] == ["b.png"]
+
+
 def test_no_image_of_the_split(folder):
     with pytest.raises(ValueError, match=r"Expected one of train or all for the split of .*, got 'test'"):
         list(read_jsonl(folder(IMAGE | {"split": "train"}), split="test"))

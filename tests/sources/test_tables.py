@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grounding_rewards.sources.tables import (
+    Place,
     find_file,
     group_rows,
+    grouped_rows,
     header_size,
     image_files,
     image_finder,
-    read_groups,
-    read_numbers,
     read_rows,
     read_sizes,
     read_table,
@@ -58,18 +58,19 @@ def test_dialects_of_one_table(table, content):
 
 
 def test_a_packed_table_is_unpacked(table):
-    assert list(read_table(table(gzip.compress(TABLE), "t.csv.gz"), ("x", "image_id", "rad_id"))) == CELLS
+    rows = read_table(table(gzip.compress(TABLE), "t.csv.gz"), ("x", "image_id", "rad_id"))
+    assert [(place.line, cells) for place, cells in rows] == CELLS
 
 
 def test_lines_are_counted_as_an_editor_does(table):
     # A quoted cell may run over lines, and blank lines count.
     path = table('id,text\n\na,"one\ntwo"\nb,three\n')
-    assert [(line, cells[0]) for line, cells in read_table(path, ("id", "text"))] == [(4, "a"), (5, "b")]
+    assert [place for place, _ in read_table(path, ("id", "text"))] == [Place(path, 4, "a"), Place(path, 5, "b")]
 
 
 def test_columns_that_are_missing(table):
     path = table(TABLE)
-    assert next(read_table(path, ("image_id",), ("split",))) == (2, ("a", ""))
+    assert next(read_table(path, ("image_id",), ("split",))) == (Place(path, 2, "a"), ("a", ""))
     # The header is looked at by the call, not by the first row
     with pytest.raises(ValueError, match=r"Expected the columns image_id, y in .*table\.csv.* without y\."):
         read_table(path, ("image_id", "y"))
@@ -92,7 +93,7 @@ def test_a_broken_table_is_named(table, content, message):
 
 def test_a_row_without_id(table):
     with pytest.raises(ValueError, match=r"Expected an id for image_id in line 3 of"):
-        list(read_groups(table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
+        list(grouped_rows(table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
 
 
 def test_header_is_the_first_row(table):
@@ -112,7 +113,7 @@ def test_groups_hold_every_row_once_and_in_order(images):
 def test_groups_of_a_shuffled_table(table):
     lines = [f"{image},{number}" for image in "abc" for number in range(4)]
     random.Random(1).shuffle(lines)
-    groups = dict(read_groups(table("id,x\n" + "\n".join(lines)), ("id", "x")))
+    groups = dict(grouped_rows(table("id,x\n" + "\n".join(lines)), ("id", "x")))
     assert {image: sorted(cells[1] for _, cells in rows) for image, rows in groups.items()} == {
         image: ["0", "1", "2", "3"] for image in "abc"
     }
@@ -129,7 +130,7 @@ def test_an_image_is_let_go_with_its_last_row():
 @pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1", "1", "1"), ("1", "inf")])
 def test_numbers_that_are_none(cells):
     with pytest.raises(ValueError, match=r"finite numbers in line 7 of t\.csv \(id f\)"):
-        read_numbers(cells, "t.csv", 7, "f")
+        Place("t.csv", 7, "f").numbers(cells)
 
 
 def test_conversions():

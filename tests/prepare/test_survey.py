@@ -12,7 +12,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import SHARES, SplitRule, hash_fraction, hashed_split, image_split
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.splits import PatientSplits
+from grounding_rewards.prepare.survey import PatientSplits
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
 own_splits = st.one_of(st.none(), st.sampled_from(["train", "test", "validation"]))
