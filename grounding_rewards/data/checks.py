@@ -25,14 +25,14 @@ from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
-from grounding_rewards.rewards.read_batch import has_labels
+from grounding_rewards.rewards.judging import has_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.boxes import Boxes
     from grounding_rewards.rewards.grounding import GroundingReward
-    from grounding_rewards.rewards.scored_batch import ScoredCompletion
+    from grounding_rewards.rewards.judging import ScoredCompletion
 
 BAD_ROWS = ("refuse", "drop")
 """What is done with rows that cannot be learned from."""
@@ -130,6 +130,12 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         if row["prompt"] is None or prompt_problem(row["prompt"]):
             problems.setdefault(number, []).append("prompt is missing or has no words")
+    if len(rows) > 1 and rows[0].get("id") is not None and len({str(row.get("id")) for row in rows}) == 1:
+        warnings.warn(
+            f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
+            "images apart. Give each image an id of its own.",
+            stacklevel=3,
+        )
     return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the image", name, bad_rows)
 
 

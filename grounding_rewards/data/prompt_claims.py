@@ -10,10 +10,21 @@ import numpy as np
 
 from grounding_rewards.boxes import ORDERS, as_box_array, from_xyxy
 from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.parsing.no_finding import states_nothing
 
 _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?|(?<=[a-z_])\d+(?=>)")
 # What the right and the lower edge of the image may be called, besides its pixels.
 _UNITS = (1.0, 100.0, 1000.0, 1024.0)
+_NUMERALS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+_COUNTED = re.compile(
+    rf"(?<![\w.\[,-])(?<![\d.] )({'|'.join(_NUMERALS)}|[1-9]\d?)(?: [a-z]+)? "
+    r"(?:findings?|box(?:es)?|lesions?|nodules?|mass(?:es)?|regions?|abnormalit(?:y|ies)|opacit(?:y|ies)|fractures?)\b",
+    re.IGNORECASE,
+)
+_DENIAL = re.compile(r"\b(?:no|normal|without|clear|unremarkable|nothing)\b", re.IGNORECASE)
+_CONDITION = re.compile(
+    r"\b(?:if|when|where|whether|unless|otherwise|for|in case|say|answer|write|return|reply|or)\b", re.IGNORECASE
+)
 _RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
 
 
@@ -119,6 +130,31 @@ def told_box(
                 first = int(told[0, 0])
                 return ", ".join(one[0] for one in found[first : first + 4])
     return ""
+
+
+def told_count(prompt: str) -> int | None:
+    """The number of findings that a prompt says; None where it says none, or several.
+
+    Example:
+        >>> told_count("Mark the two nodules."), told_count("There are 3 lung lesions."), told_count("Find boxes.")
+        (2, 3, None)
+    """
+    found = {_NUMERALS.get(one) or int(one) for one in map(str.casefold, _COUNTED.findall(prompt))}
+    return found.pop() if len(found) == 1 else None
+
+
+def told_nothing(prompt: str) -> str:
+    """The sentence of a prompt that says there is nothing to find, without a condition; empty where there is none.
+
+    Example:
+        >>> told_nothing("This image is normal. Find all boxes."), told_nothing("If there is no finding, say so.")
+        ('This image is normal', '')
+    """
+    if not _DENIAL.search(prompt):
+        return ""
+    sentences = (one.strip() for one in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt))
+    plain = (one for one in sentences if _DENIAL.search(one) and not _CONDITION.search(one))
+    return next((one for one in plain if states_nothing(f"{one}.")), "")
 
 
 def _own(kind: str, box_format: BoxFormat) -> str:

@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box
+from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box, told_count, told_nothing
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
-from grounding_rewards.doctor.case import Case, Examiner
+from grounding_rewards.doctor.case import Bucket, Case, Examiner
 from grounding_rewards.doctor.defects import CHECKS, Defect, Problem, named
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
@@ -23,6 +23,8 @@ LEAST_SIDE = 4.0
 #: Least part of the image's area: a square of 10 pixels on an image of 1024.
 LEAST_SHARE = 1e-4
 _MOST_NEGATIVES = 0.95
+# Of prompts that say a number, so large a part says that of the boxes; of more labels none is looked for in prompts.
+_LEAST_TOLD, _MOST_NAMED = 0.8, 100
 _FEWEST_IMAGES = 10
 # Images whose right answers are scored together; their images are held meanwhile.
 _ROWS_AT_ONCE = 64
@@ -31,12 +33,20 @@ _ROWS_AT_ONCE = 64
 class AnswerExaminer(Examiner):
     """Negative images, small boxes, prompts and box formats. Also fills the metrics of the case."""
 
-    checks = named("negatives", "small-boxes", "prompt-missing", "prompt-format", "answer-in-prompt", "box-format")
+    checks = named(
+        *("negatives", "small-boxes", "prompt-missing", "prompt-format", "answer-in-prompt", "count-in-prompt"),
+        *("prompt-contradiction", "box-format"),
+    )
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._assumed_resize = self._has_format = False
         self._without_prompt = 0
+        # Images by the number that their prompt says and that of their boxes; by a label that it does not name, and the
+        # one it does.
+        self._counts: dict[tuple[int, int], Bucket] = {}
+        self._unnamed: dict[tuple[str, str], Bucket] = {}
+        self._named: set[str] = set()
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
         model = self.case.model
@@ -53,6 +63,8 @@ class AnswerExaminer(Examiner):
             boxes = [box for drawing in row.answers for box in drawing.boxes if box_defect(box, row.size) is None]
             if told := told_box(row.prompt, boxes, row.size, row.resized_size):
                 yield Problem("answer-in-prompt", f"the prompt says {told}")
+        if row.prompt:
+            yield from self._claims(row, row.prompt)
         if row.size is None:
             return
         self._assumed_resize |= model.resized(row) is None
@@ -69,7 +81,37 @@ class AnswerExaminer(Examiner):
                         small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
                         yield Problem("small-boxes", drawing.prefix + small, drawing.name)
 
+    def _claims(self, row: ImageRow, prompt: str) -> Iterator[Problem]:
+        """What the prompt says of the findings: none, how many, which."""
+        boxes, labels = row.answers[0].boxes, {one for one in row.answers[0].labels if isinstance(one, str)}
+        if not boxes or any(is_placeholder(box, row.answers[0].label(k)) for k, box in enumerate(boxes)):
+            return
+        if told := told_nothing(prompt):
+            yield Problem("prompt-contradiction", f"the prompt says {told!r:.80}, {len(boxes)} boxes are drawn")
+        if (said := told_count(prompt)) is not None:
+            detail = f"the prompt says {said}, {len(boxes)} boxes are drawn"
+            self._counts.setdefault((said, len(boxes)), Bucket()).add(self.case, row, detail)
+        known = self.case.metrics.labels
+        if labels and len(known) <= _MOST_NAMED:
+            words = prompt.casefold()
+            self._named |= (here := {label for label in known.keys() | labels if label.casefold() in words})
+            if here and not here & labels:
+                detail = f"the prompt names {min(here)!r:.40}, the boxes are {min(labels)!r:.40}"
+                self._unnamed.setdefault((min(labels), min(here)), Bucket()).add(self.case, row, detail)
+
+    def _contradicted(self) -> Iterator[Bucket]:
+        """Prompts that say another number or another finding, where other prompts say the right one."""
+        if len({said for said, _ in self._counts}) > 1:
+            yield from (bucket for (said, drawn), bucket in self._counts.items() if said != drawn)
+        # Prompts that all ask for one finding are another task.
+        if len({asked for _, asked in self._unnamed}) > 1:
+            yield from (bucket for (label, _), bucket in self._unnamed.items() if label in self._named)
+
     def defects(self) -> Iterator[Defect]:
+        wrong = list(self._contradicted())
+        for check, more in ((CHECKS["prompt-contradiction"], wrong), (CHECKS["count-in-prompt"], self._told())):
+            for number, bucket in enumerate(more):
+                self.met[check.name][f"said {number}"] = bucket
         yield from super().defects()
         metrics = self.case.metrics
         images = sum(metrics.per_image.values())
@@ -77,6 +119,13 @@ class AnswerExaminer(Examiner):
             yield CHECKS["negatives"].defect(
                 metrics.negatives, images, f"{metrics.negatives} of {images} images have no box."
             )
+
+    def _told(self) -> list[Bucket]:
+        """Images whose prompt says the number of their boxes; "one box for each finding", in all prompts, is none."""
+        right = [bucket for (said, drawn), bucket in self._counts.items() if said == drawn]
+        images = sum(bucket.count for bucket in self._counts.values())
+        of_many = len(right) > 1 and sum(bucket.count for bucket in right) >= _LEAST_TOLD * images
+        return right if of_many else []
 
     def assumptions(self) -> Iterator[str]:
         if self._assumed_resize:

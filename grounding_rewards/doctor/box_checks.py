@@ -7,8 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.doctor.box_defects import BoxFit, box_defect, is_placeholder
-from grounding_rewards.doctor.case import Case, Examiner, group
+import numpy as np
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.doctor.box_defects import BoxFit, OtherOrder, box_defect, is_placeholder
+from grounding_rewards.doctor.case import Bucket, Case, Examiner, group
 from grounding_rewards.doctor.defects import CHECKS, EXAMPLES, Check, Defect, Example, Problem, named
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow
 
@@ -19,19 +22,23 @@ _WHOLE_IMAGE = 0.95
 # One box on at least so many images, and so large a part of those with boxes; of boxes seen first, as many are counted.
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _MOST_DISTINCT = 10, 0.25, 2000
 _FEWEST_TURNED = 10
+# Boxes of this part of the image or more are giant; of so many sound boxes, half are too many.
+_GIANT, _FEWEST_GIANT = 0.5, 10
 
 
 class BoxExaminer(Examiner):
     """Defects of single boxes, and mistakes that all boxes of a split or reader share."""
 
     checks = named(
-        *("box-order", "wrong-frame", "one-corner", "normalised-boxes", "negative-placeholder", "not-finite"),
-        *("swapped-corners", "no-area", "off-image", "partly-off-image", "constant-box", "ignored-image"),
+        *("shifted-rows", "box-order", "wrong-frame", "one-corner", "normalised-boxes", "negative-placeholder"),
+        *("not-finite", "swapped-corners", "no-area", "off-image", "partly-off-image", "constant-box", "giant-boxes"),
+        "ignored-image",
     )
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._any: dict[str, list[Example]] = {}
+        self._giant, self._sound = Bucket(), 0
         self._normalised = BoxFit()
         # Images by box, in pixels and in thousandths of the image.
         self._images_of: tuple[Counter[tuple[float, ...]], Counter[tuple[float, ...]]] = (Counter(), Counter())
@@ -49,7 +56,14 @@ class BoxExaminer(Examiner):
             if size is not None and drawing.boxes:
                 self._fit(row, drawing, defects, size)
                 if drawing.name == row.answers[0].name:
-                    self._count_image([box for box, name in zip(drawing.boxes, defects, strict=True) if not name], size)
+                    sound = [box for box, name in zip(drawing.boxes, defects, strict=True) if not name]
+                    self._count_image(sound, size)
+                    self._sound += len(sound)
+                    for box in sound:
+                        if (box[2] - box[0]) * (box[3] - box[1]) >= _GIANT * size[0] * size[1]:
+                            self._giant.add(self.case, row, f"{shown(box)}{image}")
+        if size is not None:
+            self.case.neighbours.add(row.answers[0].boxes, size)
 
     def defects(self) -> Iterator[Defect]:
         constant = list(self._constant())
@@ -62,18 +76,21 @@ class BoxExaminer(Examiner):
                 one.found if len(groups) == len(self.case.fits) else f"{' and '.join(groups)}: {one.found}"
                 for groups, one in here.items()
             )
-            examples = [one for groups in here for name in groups for one in self._examples(name, check)]
+            examples = [
+                _with_proposed(one, diagnosis.order)
+                for groups, diagnosis in here.items()
+                for name in groups
+                for one in self._examples(name, check)
+            ]
             count, of = sum(one.shown_by for one in here.values()), sum(one.of for one in here.values())
-            is_doubtful = check.name == "one-corner" and not any(one.certain for one in here.values())
-            yield replace(
-                check.defect(count, of, found, examples),
-                fix=" ".join(dict.fromkeys(one.fix for one in here.values())),
-                severity="warning" if is_doubtful else check.severity,
-            )
+            fix = " ".join(dict.fromkeys(one.fix for one in here.values()))
+            yield replace(check.defect(count, of, found, examples), fix=fix)
         for defect in super().defects():
             found, fix = self._details(defect.name)
             yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
         yield from constant
+        if not constant and self._giant.count > max(_FEWEST_GIANT, self._sound / 2):
+            yield CHECKS["giant-boxes"].defect(self._giant.count, self._sound, examples=self._giant.examples)
 
     def _details(self, name: str) -> tuple[str, str]:
         """What all boxes with a defect show together, and what to do then; both may be empty."""
@@ -120,9 +137,10 @@ class BoxExaminer(Examiner):
         name, boxes = group(row, drawing.name), [drawing.boxes[k] for k in plain]
         labels = [drawing.label(k) for k in plain]
         self.case.fits.setdefault(name, BoxFit()).add(boxes, size, row.resized_size, labels)
-        if len(self._any.setdefault(name, [])) < EXAMPLES:
+        examples = self._any.setdefault(name, [])
+        if len(examples) < EXAMPLES or self.case.lists_rows:
             detail = f"{drawing.prefix}box {plain[0]} is {shown(boxes[0])} on {size[0]:g} x {size[1]:g}"
-            self._any[name].append(self.case.example(row, detail))
+            self.case.keep(examples, row, detail)
 
     def _examples(self, name: str, check: Check) -> list[Example]:
         """Examples of a mistake that a group shares: boxes that are bad because of it, else any boxes of the group."""
@@ -134,6 +152,14 @@ class BoxExaminer(Examiner):
             for example in self.met[symptom][name].examples
         ]
         return met or self._any.get(name, [])
+
+
+def _with_proposed(example: Example, order: OtherOrder | None) -> Example:
+    """The example with its boxes as they would be if they were given in this order."""
+    if order is None or example.image is None:
+        return example
+    given = np.array([box for box in example.image.boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
+    return example._replace(image=example.image._replace(proposed=order.to_xyxy(given).tolist()))
 
 
 def _defect(drawing: Drawing, index: int, size: tuple[float, float] | None) -> str | None:

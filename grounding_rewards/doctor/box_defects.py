@@ -101,6 +101,7 @@ OTHER_ORDERS = (
         "with width and height, exchange those instead.",
     ),
 )
+_BY_ID = "Join boxes and images by the name of the image, never by their places in two tables."
 _ON_LARGER = "Give the size of the image that they were drawn on in width and height{}."
 _PART = "Find out which source these rows come from, and convert it alone."
 _SCALED = (
@@ -170,7 +171,7 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
 class Diagnosis(NamedTuple):
     """A mistake that all boxes share, or a part of them.
 
-    name: `box-order`, `wrong-frame` or `one-corner`.
+    name: `shifted-rows`, `box-order`, `wrong-frame` or `one-corner`.
     shown_by: number of boxes that show it.
     of: number of all boxes.
     found: what was found, a sentence.
@@ -178,6 +179,7 @@ class Diagnosis(NamedTuple):
     whole: whether it concerns all boxes, so that their single defects say nothing more.
     certain: whether chance is ruled out.
     explains: the checks of single boxes whose findings follow from it, where it does not concern all boxes.
+    order: the order in which the boxes fit, of `box-order`.
     """
 
     name: str
@@ -188,6 +190,57 @@ class Diagnosis(NamedTuple):
     whole: bool = True
     certain: bool = False
     explains: tuple[str, ...] = ()
+    order: OtherOrder | None = None
+
+
+@dataclass
+class NeighbourFit:
+    """Whether boxes fit the image of the row before or after better than their own, as after a join that slipped.
+
+    Attributes:
+        images: with boxes.
+        own: of these, with a box that reaches over the edge.
+        before, after: as `own`, on the image of the row before or after.
+
+    Example:
+        >>> fit = NeighbourFit()
+        >>> for k in range(40):
+        ...     fit.add([[0, 0, 900 if k % 3 else 400, 90]], (900 if (k - 1) % 3 else 400, 100))
+        >>> fit.diagnose().found
+        'Over the edge of their own image reach the boxes of 13 of 40 images; of the one in the row after, 0.'
+    """
+
+    images: int = 0
+    own: int = 0
+    before: int = 0
+    after: int = 0
+    last: tuple[tuple[float, float], tuple[float, float]] | None = None
+
+    def add(self, boxes: Sequence[Any], size: tuple[float, float]) -> None:
+        """Count the boxes of the next image."""
+        sound = [box for box in boxes if is_box(box)]
+        reach = max((box[2] for box in sound), default=0), max((box[3] for box in sound), default=0)
+        self.images += bool(sound)
+        self.own += _is_over(reach, size)
+        if self.last is not None:
+            self.before += _is_over(reach, self.last[1])
+            self.after += _is_over(self.last[0], size)
+        self.last = reach, size
+
+    def diagnose(self) -> Diagnosis | None:
+        """The join that slipped, or None."""
+        fit, where = min((self.before, "before"), (self.after, "after"))
+        if self.own < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images) or fit > (1 - _LEAST_EXPLAINED) * self.own:
+            return None
+        found = (
+            f"Over the edge of their own image reach the boxes of {self.own} of {self.images} images; of the one in "
+            f"the row {where}, {fit}."
+        )
+        return Diagnosis("shifted-rows", self.own, self.images, found, _BY_ID)
+
+
+def _is_over(reach: tuple[float, float], size: tuple[float, float]) -> bool:
+    return reach[0] > (1 + _OVER) * size[0] or reach[1] > (1 + _OVER) * size[1]
 
 
 @dataclass
@@ -354,7 +407,7 @@ class BoxFit:
             f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their images; "
             f"{fits} of {self.boxes} do as {order.name}."
         )
-        return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix)
+        return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix, order=order)
 
     def _part_in_other_order(self) -> Diagnosis | None:
         """Another order in which nearly all of those images fit that do not as xyxy."""
@@ -370,7 +423,7 @@ class BoxFit:
         )
         explains = ("swapped-corners", "no-area", "off-image", "partly-off-image", "small-boxes")
         fix = f"{_PART} {order.fix}"
-        return Diagnosis("box-order", self.unfit, self.boxes, found, fix, False, True, explains)
+        return Diagnosis("box-order", self.unfit, self.boxes, found, fix, False, True, explains, order)
 
     def _part_far_over(self) -> Diagnosis | None:
         """Images whose boxes reach far over the edge: drawn on a larger one."""

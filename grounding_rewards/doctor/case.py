@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
+from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, NeighbourFit
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, ImagePicture, Problem
 from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.model import Model
@@ -27,9 +27,11 @@ class Case:
         model: what is known of the model.
         thumbnails: longer side in pixels of the images in examples; 0 keeps no images.
         is_quick: whether only the headers of images are read.
+        lists_rows: whether all rows of a defect are kept, not only the first.
         totals: how many images, boxes and patients there are.
         metrics: counts over all images.
         fits: how the boxes of each :func:`group` fit on their images.
+        neighbours: whether boxes fit the images of their neighbours better.
         unmerged: groups that hold the boxes of several readers as one; known after the last row.
     """
 
@@ -37,14 +39,18 @@ class Case:
     model: Model
     thumbnails: int = 0
     is_quick: bool = False
+    lists_rows: bool = False
     totals: Counter[str] = field(default_factory=Counter)
     metrics: Metrics = field(default_factory=Metrics)
     fits: dict[str, BoxFit] = field(default_factory=dict)
+    neighbours: NeighbourFit = field(default_factory=NeighbourFit)
     unmerged: set[str] = field(default_factory=set)
 
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
         """Mistakes that all boxes of a group share, by the names of the groups. Cached: ask after the last row."""
+        if diagnosis := self.neighbours.diagnose():
+            return {tuple(self.fits): diagnosis}
         found: dict[tuple[str, ...], Diagnosis] = {}
         # Regions to ignore may all be in one corner, such as side markers.
         ignored = {name for name in self.fits if name.endswith(f", {IGNORED}")}
@@ -68,11 +74,14 @@ class Case:
                 return check.follows if diagnosis.whole else check.name in diagnosis.explains
         return False
 
-    def example(self, row: ImageRow, detail: str) -> Example:
-        """A row as an example, with its image if images are kept."""
-        for name in row.hidden:
-            detail = detail.replace(name, "…")
-        return Example(row.split, row.number, row.id, detail, self.picture(row) if self.thumbnails else None)
+    def keep(self, examples: list[Example], row: ImageRow, detail: str) -> None:
+        """Add a row to the first examples, with its image if images are kept; or to all of them if rows are listed."""
+        is_first = len(examples) < EXAMPLES
+        if is_first or self.lists_rows:
+            for name in row.hidden:
+                detail = detail.replace(name, "…")
+            picture = self.picture(row) if is_first and self.thumbnails else None
+            examples.append(Example(row.split, row.number, row.id, detail, picture))
 
     def picture(self, row: ImageRow) -> ImagePicture:
         """A row's image with all its boxes."""
@@ -85,7 +94,7 @@ class Case:
 
 @dataclass
 class Bucket:
-    """A count, and the first examples."""
+    """A count, and the first examples, or all."""
 
     count: int = 0
     examples: list[Example] = field(default_factory=list)
@@ -93,8 +102,7 @@ class Bucket:
     def add(self, case: Case, row: ImageRow, detail: str) -> None:
         """Count one more."""
         self.count += 1
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(case.example(row, detail))
+        case.keep(self.examples, row, detail)
 
 
 class Examiner:
@@ -112,6 +120,7 @@ class Examiner:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.met: dict[str, dict[str, Bucket]] = {check.name: {} for check in self.checks}
+        self._errors = {check.name for check in self.checks if check.severity == "error"}
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
         """The problems of one row."""
@@ -141,11 +150,10 @@ class Examiner:
     def count(self, row: ImageRow, problems: Iterable[Problem]) -> bool:
         """Count the problems of a row. Returns whether one of them is an error."""
         is_error = False
-        severities = {check.name: check.severity for check in self.checks}
         for problem in problems:
             bucket = self.met[problem.name].setdefault(group(row, problem.drawing), Bucket())
             bucket.add(self.case, row, problem.detail)
-            is_error |= severities[problem.name] == "error"
+            is_error |= problem.name in self._errors
         return is_error
 
 

@@ -14,7 +14,9 @@ EXAMPLES = 3
 
 
 class ImagePicture(NamedTuple):
-    """An image to show: a small JPEG (empty if unreadable), its size, and its boxes as the dataset gives them."""
+    """An image to show: a small JPEG (empty if unreadable), its size, its boxes as the dataset gives them, and as they
+    are proposed to be where the dataset gives them in another order.
+    """
 
     jpeg: bytes
     width: float
@@ -22,6 +24,7 @@ class ImagePicture(NamedTuple):
     boxes: Sequence[Any]
     labels: Sequence[Any]
     title: str
+    proposed: Sequence[Any] = ()
 
 
 class Example(NamedTuple):
@@ -57,6 +60,7 @@ class Defect:
         why: why it matters.
         fix: what to do.
         examples: the first three.
+        rows: all of them if rows are listed, without their images; else at least the first.
     """
 
     name: str
@@ -69,6 +73,7 @@ class Defect:
     why: str
     fix: str
     examples: tuple[Example, ...]
+    rows: tuple[Example, ...] = ()
 
     @property
     def share(self) -> float | None:
@@ -78,7 +83,8 @@ class Defect:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
         examples = [{"split": one.split, "row": one.row, "id": one.id, "detail": one.detail} for one in self.examples]
-        return {**vars(self), "of": self.of or None, "share": self.share, "examples": examples}
+        plain = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**plain, "of": self.of or None, "share": self.share, "examples": examples}
 
 
 class Check(NamedTuple):
@@ -104,7 +110,8 @@ class Check(NamedTuple):
     def defect(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Defect:
         """A defect of this check, with the first of the examples."""
         first = tuple(examples[:EXAMPLES])
-        return Defect(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)
+        texts = self.title, count, of, self.unit, found, self.why, self.fix
+        return Defect(self.name, self.severity, *texts, first, tuple(examples))
 
 
 def _read_checks() -> dict[str, Check]:

@@ -13,20 +13,23 @@ from grounding_rewards.doctor.box_checks import BoxExaminer
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, ImagePicture
 from grounding_rewards.doctor.histograms import Metrics
-from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer
+from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer, rows_with_pixels
 from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.pixels import rows_with_pixels
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
+from grounding_rewards.doctor.source_checks import GreyExaminer, SourceExaminer
 from grounding_rewards.doctor.split_checks import SplitExaminer
 
 #: The examiners in stages: a row with an error does not reach the next stage.
 STAGES: tuple[tuple[type[Examiner], ...], ...] = (
     (RowExaminer,),
     # Readers first: their boxes explain repeated ones.
-    (ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
+    (
+        *(ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
+        *(SourceExaminer, GreyExaminer),
+    ),
     (GoldExaminer,),
 )
 #: Images in the sample for the page.
@@ -86,6 +89,7 @@ def examine(
     names: bool = True,
     seed: int = 0,
     quick: bool = False,
+    rows: bool = False,
     processes: int = 1,
     track: Callable[[Iterable[ImageRow], int | None], Iterable[ImageRow]] | None = None,
 ) -> Checkup:
@@ -100,6 +104,7 @@ def examine(
         names: whether ids, patients and files are named; else they have numbers.
         seed: of the sample of images.
         quick: whether to read only the headers of images.
+        rows: whether each defect lists all its rows.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
 
@@ -116,12 +121,12 @@ def examine(
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
-    case, chance = Case(source, model or Model(), thumbnails, quick), random.Random(seed)
+    case, chance = Case(source, model or Model(), thumbnails, quick, rows), random.Random(seed)
     stages = [[make(case) for make in stage] for stage in STAGES]
     sample: list[ImagePicture] = []
-    rows = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
-    rows = rows if names else numbered(rows)
-    for done, row in enumerate(track(rows, source.total) if track else rows, start=1):
+    images = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
+    images = images if names else numbered(images)
+    for done, row in enumerate(track(images, source.total) if track else images, start=1):
         case.metrics.images[row.split] += 1
         case.totals["images"] = done
         for stage in stages:

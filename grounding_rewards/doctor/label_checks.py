@@ -21,6 +21,11 @@ _LEAST_LETTERS = 6
 _LEAST_SIMILAR = 0.85
 # A typo is at most this frequent beside the right spelling.
 _RARER = 0.2
+# Names of findings have no more words than this.
+_LONGEST_NAME = 4
+_QUOTES = "\"'`“”„‘’«»[{"
+# So large a part of so many boxes under one of several labels.
+_ONE_LABEL, _FEWEST_OF_ONE = 0.98, 100
 # Prefixes that look alike but mean opposites or other places.
 _OPPOSITES = (
     ("hyper", "hypo"),
@@ -39,7 +44,10 @@ _OPPOSITES = (
 class LabelExaminer(Examiner):
     """Missing and blank labels, and several labels for one finding."""
 
-    checks = named("label-count", "blank-label", "null-label", "label-spelling", "label-words")
+    checks = named(
+        *("label-count", "blank-label", "null-label", "label-spelling", "label-words", "label-marks", "label-number"),
+        "one-label",
+    )
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
         if wrong := list(label_count_problems(row.columns)):
@@ -64,6 +72,43 @@ class LabelExaminer(Examiner):
                 listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]
                 examples = [Example("", -1, "", one) for one in listed]
                 yield check.defect(sum(len(group.labels) for group in mine), len(labels), found, examples)
+        for check, is_odd in ((CHECKS["label-marks"], is_marked), (CHECKS["label-number"], _is_number)):
+            if odd := [label for label in labels if is_odd(label)]:
+                examples = [Example("", -1, "", f"{label!r:.80} × {labels[label]}") for label in odd]
+                yield check.defect(len(odd), len(labels), "", examples)
+        boxes = sum(labels.values())
+        most, count = max(labels.items(), key=lambda one: one[1], default=("", 0))
+        if len(labels) > 1 and boxes >= _FEWEST_OF_ONE and count >= _ONE_LABEL * boxes:
+            yield CHECKS["one-label"].defect(count, boxes, f"{count} of {boxes} boxes are {most!r:.80}.")
+
+
+def is_marked(label: str) -> bool:
+    """Whether a label holds marks of the file that it was read from: quotes, a stop, half a bracket, wrong letters.
+
+    Example:
+        >>> [is_marked(label) for label in ("'nodule'", "effusion.", "calcificaciÃ³n", "calcificación", "mass (left)")]
+        [True, True, True, False, False]
+    """
+    text = label.strip()
+    if "\ufffd" in text or _is_misread(text):
+        return True
+    # Longer ones are sentences.
+    if len(text.split()) > _LONGEST_NAME or is_blank(text):
+        return False
+    is_odd = any(text.count(first) != text.count(last) for first, last in ("()", "[]", "{}"))
+    return is_odd or text[:1] in _QUOTES or text[-1:] in _QUOTES + ".,;:"
+
+
+def _is_misread(text: str) -> bool:
+    """Whether a text is UTF-8 that was read as Windows' letters."""
+    try:
+        return not text.isascii() and text.encode("cp1252").decode("utf-8") != text
+    except UnicodeError:
+        return False
+
+
+def _is_number(label: str) -> bool:
+    return label.strip().isdecimal()
 
 
 class Variants(NamedTuple):

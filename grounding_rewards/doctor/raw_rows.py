@@ -6,8 +6,10 @@ Training loads its images with `grounding_rewards.prepare.load`, which refuses w
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from io import BytesIO
@@ -31,6 +33,8 @@ IGNORED = "ignore_boxes"
 
 # Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
 _BATCH = 64
+# The number of a shard; where the name says how many there are too, `parquet_shards` refuses a gap.
+_NUMBERED = re.compile(r"-(\d{5})\.parquet$")
 
 
 class Drawing(NamedTuple):
@@ -63,6 +67,8 @@ class Pixels(NamedTuple):
     deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
     grey: the grey of an image that has only one, else None.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
+    greys: of a copy of 16 x 16 pixels.
+    drawn: a box whose outline the pixels show; None without one.
     """
 
     digest: bytes
@@ -70,6 +76,8 @@ class Pixels(NamedTuple):
     deep: tuple[str, float] | None = None
     grey: int | None = None
     signature: bytes | None = None
+    greys: bytes = b""
+    drawn: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +118,7 @@ class ImageRow:
         given = self.columns.get("file", (self.image or {}).get("path"))
         return given if isinstance(given, str) else ""
 
-    @property
+    @cached_property
     def patient_id(self) -> str | None:
         """The row's patient, by `patient_id`, else by a column that looks like it; None where it has none."""
         stated = {name: value for name, value in self.columns.items() if value is not None}
@@ -267,7 +275,8 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
         return _jsonl_source(path, splits, allow_outside)
     unfinished = _why_unfinished(path)
     if shards := parquet_shards(path):
-        return replace(_parquet_source(dataset, shards, splits), unfinished=unfinished)
+        source = _parquet_source(dataset, shards, splits)
+        return replace(source, unfinished=unfinished) if unfinished else source
     return RowSource(dataset, lambda: iter(()), 0, unfinished) if unfinished else _datasets_source(dataset, splits)
 
 
@@ -374,10 +383,42 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
 
     def rows_of(files: Sequence[str]) -> Iterator[dict[str, Any]]:
         for file in files:
-            for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
-                yield from batch.to_pylist()
+            with _naming(file):
+                for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
+                    yield from batch.to_pylist()
 
-    return RowSource(name, lambda: _image_rows((split, rows_of(files)) for split, files in chosen.items()), total)
+    return RowSource(
+        name,
+        lambda: _image_rows((split, rows_of(files)) for split, files in chosen.items()),
+        total,
+        "; ".join(lost for files in chosen.values() if (lost := _lost_shards(files))),
+    )
+
+
+@contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Name the parquet file whose rows cannot be read although its ends can."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError) as error:
+        raise ValueError(
+            f"Expected a whole parquet file, got {file!r} ({error}). Download or write it again."
+        ) from error
+
+
+def _lost_shards(files: Sequence[str]) -> str:
+    """Which shards of a split are missing by gaps in the numbers of the others; empty where none is.
+
+    >>> _lost_shards(["a/train-00000.parquet", "a/train-00002.parquet"])
+    '1 of 3 shards are missing beside train-00000.parquet, the first is number 1.'
+    """
+    numbers = {int(found[1]) for file in files if (found := _NUMBERED.search(file))}
+    of = max(numbers, default=-1) + 1
+    if len(numbers) < len(files) or not (lost := sorted(set(range(of)) - numbers)):
+        return ""
+    return f"{len(lost)} of {of} shards are missing beside {Path(files[0]).name}, the first is number {lost[0]}."
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:

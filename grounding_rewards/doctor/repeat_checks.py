@@ -20,6 +20,8 @@ from grounding_rewards.overlap import pairwise_iou
 
 # Boxes of one label with a larger IoU are taken for two drawings of one finding.
 _NEAR_DUPLICATE = 0.95
+# Where more boxes than this part have two labels, they are meant to.
+_MOST_SHARED = 0.1
 
 
 class _Seen(NamedTuple):
@@ -35,7 +37,15 @@ class RepeatExaminer(Examiner):
     """Repeated boxes, images and patients."""
 
     checks = named(
-        *("duplicate-boxes", "near-duplicate-boxes", "repeated-id", "repeated-image", "image-leak", "image-copy"),
+        *(
+            "duplicate-boxes",
+            "near-duplicate-boxes",
+            "shared-box",
+            "repeated-id",
+            "repeated-image",
+            "image-leak",
+            "image-copy",
+        ),
         *("copy-leak", "patient-leak", "patient-name-leak", "patient-spelling"),
         "patient-column",
     )
@@ -102,13 +112,21 @@ class RepeatExaminer(Examiner):
             yield Problem("patient-spelling", f"patient {spelling}, in {split} one is called {other}")
 
     def defects(self) -> Iterator[Defect]:
-        yield from super().defects()
+        for defect in super().defects():
+            # Where many boxes have several labels, that is how the dataset is made.
+            if defect.name != "shared-box" or defect.count <= _MOST_SHARED * defect.of:
+                yield defect
         found: dict[str, dict[int, Example]] = {"image-copy": {}, "copy-leak": {}}
-        for first, later in find_copies(self._signatures):
-            before, example = self._first[first], self._first[later]
-            where = f"a copy of row {before.row} of {before.split} (id {before.id})"
-            name = "image-copy" if before.split == example.split else "copy-leak"
-            found[name].setdefault(later, example._replace(detail=where))
+        several = len({one.split for one in self._first}) > 1
+        mirrored = find_copies(self._signatures, mirrored=True) if several else ()
+        for what, pairs in (("copy", find_copies(self._signatures)), ("mirrored copy", mirrored)):
+            for first, later in pairs:
+                before, example = self._first[first], self._first[later]
+                where = f"a {what} of row {before.row} of {before.split} (id {before.id})"
+                name = "image-copy" if before.split == example.split else "copy-leak"
+                # In one split, a mirrored image is one more to learn from.
+                if name == "copy-leak" or what == "copy":
+                    found[name].setdefault(later, example._replace(detail=where))
         # An image that leaks is not listed as a mere copy too.
         for place in found["copy-leak"]:
             found["image-copy"].pop(place, None)
@@ -140,7 +158,12 @@ def find_duplicates(drawing: Drawing) -> Iterator[Problem]:
     reported = set()
     for first, second in zip(*np.nonzero(iou > _NEAR_DUPLICATE), strict=True):
         a, b = sound[first], sound[second]
-        if b in reported or drawing.label(a) != drawing.label(b):
+        if b in reported:
+            continue
+        if drawing.label(a) != drawing.label(b):
+            if (boxes[first] == boxes[second]).all():
+                both = f"{drawing.label(a)!r:.40} and {drawing.label(b)!r:.40}"
+                yield Problem("shared-box", f"{drawing.prefix}{shown(given[a])} is {both}", drawing.name)
             continue
         reported.add(b)
         if (boxes[first] == boxes[second]).all():

@@ -6,7 +6,7 @@ The file loads nothing: everything is inside it. Where it shows images, guard it
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +60,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     unchecked = {CHECKS[name].title: why for name, why in checkup.unchecked.items()}
     return Page(
         title=f"Check-up of {checkup.dataset}",
-        verdict=verdict(checkup),
+        verdict=doctor_verdict(checkup),
         tiles=[
             Tile("images", f"{metrics.rows:,}", note=", ".join(f"{name} {n:,}" for name, n in metrics.images.items())),
             Tile("images without boxes", percent(metrics.negatives / images), note=f"{metrics.negatives:,} images"),
@@ -87,11 +87,11 @@ def render_doctor_page(checkup: Checkup) -> str:
     ).render()
 
 
-def verdict(checkup: Checkup) -> str:
+def doctor_verdict(checkup: Checkup) -> str:
     """The result in one sentence.
 
     Example:
-        >>> verdict(Checkup("images", (), {}, (), Metrics(), ()))
+        >>> doctor_verdict(Checkup("images", (), {}, (), Metrics(), ()))
         '0 images: no errors, no warnings.'
     """
     errors, warnings = ((checkup.count(severity), severity) for severity in SEVERITIES[:2])
@@ -130,14 +130,25 @@ def _defect(defect: Defect) -> Section:
     examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
     words = {"found": defect.found, "why it matters": defect.why, "what to do": defect.fix}
     blocks: list[Any] = [{word: text for word, text in words.items() if text}]
-    blocks += [Cards(images, small=True)] if images else [list(filter(None, examples))] if any(examples) else []
+    # Two panels beside each other need the room of a whole card.
+    small = not any(len(one.panels) > 1 for one in images)
+    blocks += [Cards(images, small=small)] if images else [list(filter(None, examples))] if any(examples) else []
     return Section(defect.title, blocks, f"{defect.severity}: {extent(defect)}", "defect")
 
 
 def _card(image: ImagePicture, caption: str) -> Card:
-    width, height = size = image.width, image.height
     labels = [*image.labels, *[""] * len(image.boxes)]
     drawn = [(box, str(label)) for box, label in zip(image.boxes, labels, strict=False) if is_box(box)]
+    panels = [_panel(image, drawn, "as given" if image.proposed else "", caption)]
+    if image.proposed:
+        proposed = [(box, label) for box, (_, label) in zip(image.proposed, drawn, strict=True)]
+        panels.append(_panel(image, proposed, "as proposed", ""))
+    uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
+    return Card("", image.title, uri, (image.width, image.height), panels)
+
+
+def _panel(image: ImagePicture, drawn: Sequence[tuple[Any, str]], name: str, caption: str) -> Panel:
+    width, height = size = image.width, image.height
     boxes = []
     for (x1, y1, x2, y2), label in drawn:
         # Also of a box whose corners are swapped.
@@ -153,8 +164,7 @@ def _card(image: ImagePicture, caption: str) -> Card:
         corner = np.clip(lowest[:2], (-width / 2, -height / 2), 0)
         end = np.clip(highest[2:], size, (1.5 * width, 1.5 * height))
     view = " ".join(f"{number:.6g}" for number in (*corner, end[0] - corner[0], end[1] - corner[1]))
-    uri = data_uri(image.jpeg, "image/jpeg") if image.jpeg else ""
-    return Card("", image.title, uri, size, [Panel(boxes, "", caption, view=view)])
+    return Panel(boxes, name, caption, view=view)
 
 
 def _histograms(metrics: Metrics) -> Plot:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import warnings
 
 import pytest
 
@@ -124,6 +125,14 @@ def test_rows_without_id():
     images = dataset_of({"width": None}).remove_columns("id")
     with pytest.raises(ValueError, match=r"row 0 \(id -\)"):
         check_dataset(images, R4)
+
+
+@pytest.mark.parametrize(("ids", "said"), [(["a", "a"], 1), (["a", "b"], 0), (["a"], 0), ([None, None], 0)])
+def test_one_id_for_all_rows_is_said(ids, said):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_rows(dataset_of(*({"id": one} for one in ids)))
+    assert sum("rows of train_dataset have the id 'a'" in str(one.message) for one in caught) == said
 
 
 def test_images_stand_for_sizes():

@@ -13,7 +13,7 @@ from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.prepare import PrepareSettings, prepare_images
-from grounding_rewards.prepare.image_folder import load_images
+from grounding_rewards.prepare.load import load_images
 from grounding_rewards.prepare.survey import survey_images
 from grounding_rewards.sources.jsonl import read_jsonl
 

@@ -261,6 +261,23 @@ def renamed(old: str, new: str, choose: Callable[[list[Row]], list[Row]] = half)
     return plant
 
 
+def labels_in_numbers(rows: list[Row]) -> None:
+    for row in rows:
+        row["labels"] = [str(LABELS.index(label)) for label in row["labels"]]
+
+
+def nearly_all_masses(rows: list[Row]) -> None:
+    for k, row in enumerate(with_findings(rows)):
+        row["labels"] = ["Nodule/Mass"] * len(row["boxes"])
+        row["labels"][0] = {3: "Cardiomegaly", 9: "Calcification"}.get(k, "Nodule/Mass")
+
+
+def under_two_labels(rows: list[Row]) -> None:
+    for row in with_findings(rows)[:8]:
+        row["boxes"].append(list(row["boxes"][0]))
+        row["labels"].append(next(label for label in LABELS if label not in row["labels"]))
+
+
 def one_label_too_few(rows):
     with_findings(rows)[5]["labels"].pop()
 
@@ -366,7 +383,47 @@ def a_patient_in_two_splits(rows):
     rows[300]["patient_id"] = "p3"
 
 
+def split_names(rows: list[Row]) -> None:
+    # Both images of a patient are under one name.
+    for k, row in enumerate(row for row in rows if row["split"] == "validation"):
+        row["split"] = ("val", "valid", "dev", "validation")[k // 16]
+
+
+# Sources.
+
+
+def of_two_sources(change: Callable[[Row], None]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for k, row in enumerate(rows):
+            row["source"] = "AB"[k // 2 % 2]
+            if row["source"] == "B":
+                change(row)
+
+    return plant
+
+
+def on_a_larger_frame(row: Row) -> None:
+    row["boxes"] = [[0.8 * value for value in box] for box in row["boxes"]]
+
+
+def without_boxes(row: Row) -> None:
+    row["boxes"], row["labels"] = [], []
+
+
+def a_row_later(rows: list[Row]) -> None:
+    answers = [(row["boxes"], row["labels"]) for row in rows]
+    for row, (boxes, labels) in zip(rows, answers[1:] + answers[:1], strict=True):
+        row["boxes"], row["labels"] = boxes, labels
+
+
 # Constant boxes.
+
+
+def giant(rows: list[Row]) -> None:
+    rng = np.random.default_rng(4)
+    for row in with_findings(rows):
+        low, high = rng.uniform(0, 0.1, (2, len(row["boxes"]), 2)) * (row["width"], row["height"])
+        row["boxes"] = np.concatenate([low, np.array([row["width"], row["height"]]) - high], axis=1).tolist()
 
 
 def constant(box: Callable[[Row], list[float]], choose: Callable[[list[Row]], list[Row]] = list) -> Any:
@@ -411,6 +468,28 @@ def as_tokens(row):
     return "".join(f"<loc{int(value):04}>" for value in (y1, x1, y2, x2))
 
 
+def asked_for(words: Callable[[int, Row], str]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for k, row in enumerate(rows):
+            row["prompt"] = f"Where is the {words(k, row)}?"
+
+    return plant
+
+
+def another_finding(k: int, row: Row) -> str:
+    """What is on the image; on every ninth, what is not."""
+    absent = next((label for label in LABELS if label not in row["labels"]), LABELS[0])
+    return row["labels"][0] if row["labels"] and k % 9 else absent
+
+
+def the_number(row: Row) -> str:
+    return f"Mark the {len(row['boxes'])} findings." if row["boxes"] else ""
+
+
+def a_wrong_number(row: Row) -> str:
+    return f"Mark the {1 + len(row['id']) % 2 + int(row['id'][-1]) % 3} findings." if row["boxes"] else ""
+
+
 def empty_prompt(rows):
     rows[7]["prompt"] = [{"role": "user", "content": " "}]
 
@@ -451,6 +530,7 @@ DEFECTS = [
     ("y1, y2, x1, x2", reordered(yyxx), "box-order", "as y1, y2, x1, x2"),
     ("y, x, h, w", reordered(yxhw), "box-order", "as y, x, height, width"),
     ("converted twice", reordered(twice), "box-order", "as x1, y1, x1 + x2, y1 + y2"),
+    ("boxes a row later", a_row_later, "shifted-rows", "of the one in the row after, 0."),
     # In a part of the rows.
     ("x, y, w, h in one split", reordered(xywh, training), "box-order", "as x, y, width, height"),
     ("x, y, w, h in half", reordered(xywh, half), "box-order", "as x, y, width, height"),
@@ -514,6 +594,7 @@ DEFECTS = [
     ),
     ("the whole image", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
     ("one box on half", constant(lambda row: [500, 600, 900, 1100], half), "constant-box", ""),
+    ("nearly the whole image", giant, "giant-boxes", ""),
     ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
     ("a region beside the image", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-image", ""),
     # Labels.
@@ -529,6 +610,12 @@ DEFECTS = [
     ("underscore", renamed("Pleural effusion", "Pleural_effusion"), "label-spelling", ""),
     ("typo", renamed("Cardiomegaly", "Cardiomegally", a_tenth), "label-spelling", ""),
     ("synonym", renamed("Cardiomegaly", "Enlarged heart"), "label-words", ""),
+    ("a stop behind the label", renamed("Pleural effusion", "Pleural effusion."), "label-marks", "effusion.' × "),
+    ("quotes around the label", renamed("Nodule/Mass", '"Nodule/Mass"'), "label-marks", ""),
+    ("UTF-8 read as Windows' letters", renamed("Calcification", "CalcificaciÃ³n", list), "label-marks", ""),
+    ("numbers of classes", labels_in_numbers, "label-number", "'0' × "),
+    ("one label of 99 %", nearly_all_masses, "one-label", "'Nodule/Mass'"),
+    ("a box under two labels", under_two_labels, "shared-box", " and "),
     ("too few labels", one_label_too_few, "label-count", ""),
     ("a finding of the test alone", only_in_test, "label-not-in-train", "'Rib fracture' on 6 images of test"),
     ("another word in the test", other_words_in_test, "label-not-in-train", "'Hydrops'"),
@@ -545,6 +632,9 @@ DEFECTS = [
     ("training without normal images", no_normal_in("train"), "split-without-negatives", "train: "),
     ("no normal images", no_normal, "negatives", ""),
     ("hardly a finding", nearly_all_normal, "negatives", ""),
+    ("four names of one split", split_names, "split-names", "valid: 16 images"),
+    ("boxes on a larger frame in one source", of_two_sources(on_a_larger_frame), "source-scale", "at 0.80 times"),
+    ("a source without boxes", of_two_sources(without_boxes), "source-without-findings", "B: none of 160 images"),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
     (
@@ -562,6 +652,10 @@ DEFECTS = [
     ("y first in the prompt", prompts_say(in_units(1000, "yxyx")), "answer-in-prompt", ""),
     ("x, y, w, h in the prompt", prompts_say(in_units(1000, "xywh")), "answer-in-prompt", ""),
     ("tokens in the prompt", prompts_say(as_tokens), "answer-in-prompt", ""),
+    ("the number in the prompt", prompts_say(the_number), "count-in-prompt", "the prompt says 1, 1 boxes"),
+    ("another number in the prompt", prompts_say(a_wrong_number), "prompt-contradiction", ""),
+    ("the prompt says normal", prompts_say(lambda row: "The image is normal."), "prompt-contradiction", "is normal"),
+    ("another finding is asked for", asked_for(another_finding), "prompt-contradiction", "the prompt names"),
     ("a prompt without words", empty_prompt, "prompt-missing", ""),
     ("another order is asked for", wrong_order_asked, "prompt-format", ""),
     # Rows.
@@ -720,9 +814,25 @@ def small_ignored_corners(rows):
         row["ignore_boxes"] = [[0, 0, 200, 100]]
 
 
+def patients_with_findings(rows: list[Row]) -> None:
+    # Of few patients, all may have findings.
+    rows[:] = [row for row in rows if row["split"] != "test" or row["boxes"]]
+    for row in rows:
+        if row["split"] == "test":
+            row["patient_id"] = f"of {row['id'][-3:-1]}"
+
+
+def one_box_each(rows: list[Row]) -> None:
+    prompts_say(lambda row: "Give one box for each finding. If the image is normal, give none.")(rows)
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        patients_with_findings,
+        one_box_each,
+        asked_for(lambda k, row: row["labels"][0] if row["labels"] else LABELS[k % 4]),
+        of_two_sources(lambda row: None),
         two_of_a_kind,
         one_side,
         slips_at_the_edge,

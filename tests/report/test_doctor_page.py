@@ -139,6 +139,24 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     assert "@media print" in page
 
 
+def test_boxes_in_another_order_are_drawn_as_given_and_as_proposed(write):
+    """x, y, width, height of boxes to the right and below: as corners they are turned, by hand."""
+    made = images()
+    for k, image in enumerate(made):
+        image["boxes"] = [[150 + k, 100, 60, 40]] if image["boxes"] else []
+    checkup = examine(open_rows(write(made)), thumbnails=64)
+    (defect,) = (one for one in checkup.defects if one.name == "box-order")
+    assert defect.examples[0].image.proposed == [[151.0, 100.0, 211.0, 140.0]]
+    page = render_doctor_page(checkup)
+    card = next(one for one in page.split("<article>") if "as proposed" in one)
+    given, proposed = card.split("<strong>as given</strong>")
+    assert '<rect class="bad" x="60" y="40" width="91" height="60">' in given
+    assert '<rect class="sound" x="151" y="100" width="60" height="40">' in proposed
+    # the image is in the file once
+    assert card.count("data:image/jpeg") == 1
+    assert card.count('href="#image-') == 2
+
+
 def test_images_are_left_out_when_asked(write, tmp_path):
     out = tmp_path / "report.html"
     root = write(images(**OFF_IMAGE))

@@ -1,20 +1,24 @@
 """What the doctor sees only in pixels: broken, deep and empty images, and copies; and what --quick leaves out."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.doctor import pixels
+from grounding_rewards.doctor import image_checks
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
-from PIL import Image
+from PIL import Image, ImageDraw
 
-PIXEL_CHECKS = {"broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"}
+PIXEL_CHECKS = {
+    *("broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"),
+    *("drawn-boxes", "inverted-image", "grey-shift"),
+}
 
 
 def image(seed, size=(120, 160)):
@@ -71,6 +75,86 @@ def test_copies_are_a_note_within_a_split_and_an_error_between_splits(folder):
     assert defects(folder) == {"image-copy": ("note", 1, ["f5"]), "copy-leak": ("error", 2, ["f11", "f10"])}
 
 
+def test_a_mirrored_copy_in_another_split_is_a_leak(folder):
+    for place, name in ((2, "5.jpg"), (3, "10.png")):  # train and train: one more to learn from
+        image(place).transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(folder / name)
+    assert defects(folder) == {"copy-leak": ("error", 1, ["f10"])}
+    (leak,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "copy-leak"]
+    assert leak.examples[0].detail == "a mirrored copy of row 3 of train (id f3)"
+
+
+@pytest.mark.parametrize("colour", [(255, 0, 0), (0, 255, 0), (255, 255, 255)])
+@pytest.mark.parametrize("name", ["1.jpg", "4.png"])
+def test_a_box_that_is_drawn_into_the_image_is_an_error(folder, colour, name):
+    box = json.loads((folder / "annotations.jsonl").read_text().splitlines()[int(name[0])])["boxes"][0]
+    drawn = image(int(name[0])).convert("L").point(lambda grey: grey // 2).convert("RGB")
+    ImageDraw.Draw(drawn).rectangle(box, outline=colour, width=2)
+    drawn.save(folder / name)
+    assert defects(folder) == {"drawn-boxes": ("error", 1, [f"f{name[0]}"])}
+
+
+def test_a_stack_of_pages_is_no_image(folder):
+    image(4).save(folder / "4.png", format="TIFF", save_all=True, append_images=[image(20)])
+    assert defects(folder) == {"broken-image": ("error", 1, ["f4"])}
+
+
+def alike(folder, change):
+    """Thirty images of one kind, `change` by their number, in two splits; written in place of the twelve."""
+    common = np.asarray(image(0, (48, 64)), dtype=float)
+    rows = []
+    for k in range(30):
+        greys = np.clip(0.5 * common + 0.3 * np.asarray(image(100 + k, (48, 64)), dtype=float) + k % 7, 0, 255)
+        Image.fromarray(np.uint8(change(k, greys))).save(folder / f"{k}.png")
+        row = {"file": f"{k}.png", "width": 48, "height": 64, "boxes": [], "labels": [], "id": f"f{k}"}
+        rows.append(json.dumps({**row, "split": "train" if k < 18 else "test"}))
+    (folder / "annotations.jsonl").write_text("\n".join(rows))
+    return defects(folder)
+
+
+def test_greys_unlike_those_of_the_other_images(folder):
+    assert alike(folder, lambda k, greys: greys) == {}
+    few = alike(folder, lambda k, greys: 255 - greys if k in (4, 22) else greys)
+    assert few == {"inverted-image": ("warning", 2, ["f4", "f22"])}
+    darker = alike(folder, lambda k, greys: 0.6 * greys if k >= 18 else greys)
+    gamma = alike(folder, lambda k, greys: 255 * (greys / 255) ** 0.5 if k >= 18 else greys)
+    assert darker == gamma == {"grey-shift": ("warning", 18, [])}
+
+
+def test_names_that_may_be_in_the_pixels_of_a_dicom_file_are_said(tmp_path):
+    pydicom = pytest.importorskip("pydicom", reason="needs the dicom extra")
+    from grounding_rewards.synthetic import draw_radiograph, write_dicom
+
+    rows = []
+    for k, said in enumerate(("YES", "NO", None)):
+        path = write_dicom(draw_radiograph(k, "pa-256"), tmp_path)
+        if said is not None:
+            file = pydicom.dcmread(path)
+            file.BurnedInAnnotation = said
+            file.save_as(path)
+        rows.append(json.dumps({"file": path.name, "boxes": [], "labels": [], "id": f"f{k}"}))
+    (tmp_path / "annotations.jsonl").write_text("\n".join(rows))
+    for quick in (True, False):
+        (defect,) = [one for one in examine(open_rows(str(tmp_path)), quick=quick).defects if one.name == "burned-in"]
+        assert (defect.severity, defect.count, defect.examples[0].id) == ("warning", 1, "f0")
+
+
+def test_all_rows_of_every_defect_are_listed(folder):
+    lines = [json.loads(line) for line in (folder / "annotations.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["boxes"], line["labels"] = line["boxes"] * 2, line["labels"] * 2
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    out = folder / "bad.csv"
+    for options, ids in (((), ["f1", "f2", "f4", "f5", "f7", "f8", "f10", "f11"]), (("--no-images",), None)):
+        assert main(["doctor", str(folder), "--quick", "--rows", str(out), *options]) == 0
+        with out.open(newline="") as file:
+            listed = list(csv.DictReader(file))
+        assert list(listed[0]) == ["check", "split", "row", "id", "detail"]
+        twice = [row for row in listed if row["check"] == "duplicate-boxes"]
+        assert [(row["split"], row["row"]) for row in twice][-2:] == [("test", "1"), ("test", "2")]
+        assert [row["id"] for row in twice] == (ids or [f"image {k + 1}" for k in (1, 2, 4, 5, 7, 8, 10, 11)])
+        assert twice[0]["detail"] == "boxes 0 and 1 are [9, 9, 40, 51]"
+
+
 def test_images_of_the_same_bytes_are_named_once(folder):
     (folder / "10.png").write_bytes((folder / "2.png").read_bytes())
     checkup = examine(open_rows(str(folder)))
@@ -90,7 +174,7 @@ def test_processes_change_nothing(folder, monkeypatch):
     (folder / "1.jpg").write_bytes((folder / "1.jpg").read_bytes()[:-400])
     image(0).save(folder / "11.jpg", quality=70)
     alone = examine(open_rows(str(folder))).to_dict()
-    monkeypatch.setattr(pixels, "_FEW", 0)
+    monkeypatch.setattr(image_checks, "_FEW", 0)
     assert examine(open_rows(str(folder)), processes=2).to_dict() == alone
 
 
