@@ -1,4 +1,4 @@
-"""Write the tables of docs/audit.md: ceilings, what can be gamed, what each matching does, which incentives there are.
+"""Write the tables of docs/audit.md: what can be gamed, what each matching does, which incentives there are.
 
     python scripts/write_audit.py            about a minute
     python scripts/write_audit.py --check    only say whether the page is up to date
@@ -10,6 +10,7 @@ table stands between the marks `<!-- name: begin -->` and `<!-- name: end -->`.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -23,13 +24,13 @@ from page_parts import marks_of, replace_part, write_or_check
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import Audit, audit
-from grounding_rewards.audit.scripted_answers import HONEST
 from grounding_rewards.data.light_rows import light_rows
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC, load_split
 from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.rewards.soft_f1 import OVERLAPS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
 #: The rewards of the page: heading, name and parameters.
@@ -38,6 +39,12 @@ REWARDS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("R1 tied", "R1", {"ranking": "tied"}),
     ("R2 geometric", "R2", {"product": "geometric"}),
 )
+#: The rewards with a column.
+COLUMNS = ("R1", "R1 tied", "R2", "R3", "soft_f1")
+#: Of the others, those that earn what R3 earns, to 0.01, as the page says.
+AS_R3 = ("R4", "R2 geometric")
+#: Honest answers of the page.
+HONEST_ROWS = ("IoU 0.55, all found", "IoU 0.75, all found", "IoU 0.9, all found", "IoU 0.75, half found")
 #: Crowded images that each claim about matching is tried on.
 CROWDED = 12_000
 _TAU = 0.5
@@ -45,17 +52,7 @@ _TAU = 0.5
 Boxes = NDArray[np.float64]
 
 
-# ceilings and scripts
-
-
-def ceilings() -> str:
-    """What answers to an image with two findings can earn at most, by their number of boxes."""
-    counts = (0, 1, 2, 3, 4, 10)
-    rows = [
-        [heading, *(f"{value:.3f}" for value in gr.get_reward(name, **given).box_reward.ceiling(counts, 2))]
-        for heading, name, given in REWARDS
-    ]
-    return markdown_table(["two findings", *(f"{n} boxes" for n in counts)], rows)
+# scripts
 
 
 def played(images: int = 128) -> Audit:
@@ -66,33 +63,55 @@ def played(images: int = 128) -> Audit:
 
 
 def gamed(done: Audit) -> str:
-    """What each script with a finding earns, under every reward; bold where it should not."""
-    names = list(dict.fromkeys(one.script for one in done.found))
-    rows = []
+    """What each script with a finding earns, bold where it should not; scripts that agree in that share a row."""
+    names = list(dict.fromkeys(one.script for one in done.found if one.reward in COLUMNS))
+    grouped: dict[tuple[Any, ...], list[str]] = {}
     for script in (one for one in done.scripts if one.name in names):
         cells = []
-        for name in done.rewards:
+        for name in COLUMNS:
             one = done.of(name, script.name)
-            told = f" ({one.gain:+.2f})" if one.finding == "pays" else ""
-            cells.append(f"**{one.mean.value:.2f}**{told}" if one.finding else f"{one.mean.value:.2f}")
-        rows.append([script.name, script.base.removeprefix("honest: "), *cells])
-    return markdown_table(["scripted answer", "held against", *done.rewards], rows)
+            cells.append((one.mean.value if one.finding else math.nan, one.gain if one.finding == "pays" else math.nan))
+        key = (script.base, tuple(f"{value:.2f} {gain:.2f}" for value, gain in cells))
+        grouped.setdefault(key, []).append(script.name)
+    rows = []
+    for scripts in grouped.values():
+        cells = []
+        for name in COLUMNS:
+            all_of = [done.of(name, one) for one in scripts]
+            low, high = (f"{most(one.mean.value for one in all_of):.2f}" for most in (min, max))
+            told = f" ({all_of[0].gain:+.2f})" if all_of[0].finding == "pays" else ""
+            said = low if low == high else f"{low}–{high}"
+            cells.append(f"**{said}**{told}" if all_of[0].finding else said)
+        said_of = scripts[0] if len(scripts) == 1 else f"{scripts[0]}, and {len(scripts) - 1} more of this kind"
+        rows.append([said_of, *cells])
+    return markdown_table(["scripted answer", *COLUMNS], rows)
+
+
+def check_alike(done: Audit) -> None:
+    """What the page says of the rewards that are alike.
+
+    Raises:
+        ValueError: one of them does not earn what R3 earns, to 0.01.
+    """
+    for name in AS_R3:
+        far = [one.name for one in done.scripts if abs(done.of(name, one.name).mean.value - _r3(done, one.name)) > 0.01]
+        if far:
+            raise ValueError(f"Expected {name} to earn what R3 earns, got another reward of {far}. Give it a column.")
+
+
+def _r3(done: Audit, script: str) -> float:
+    return done.of("R3", script).mean.value
 
 
 def honest(done: Audit) -> str:
     """What honest answers earn, and the best of the blind ones."""
     rows = [
-        [
-            script.name.removeprefix("honest: "),
-            *(f"{done.of(name, script.name).mean.value:.3f}" for name in done.rewards),
-        ]
-        for script in done.scripts
-        if script.kind == HONEST and not script.doubt
+        [name, *(f"{done.of(reward, f'honest: {name}').mean.value:.3f}" for reward in COLUMNS)] for name in HONEST_ROWS
     ]
     blind = [script.name for script in done.scripts if script.kind == "blind"]
-    best = [max((done.of(name, one).mean.value, one) for one in blind) for name in done.rewards]
-    rows.append(["best blind one", *(f"{value:.3f}, {script}" for value, script in best)])
-    return markdown_table(["scripted answer", *done.rewards], rows)
+    best = (max(done.of(name, one).mean.value for one in blind) for name in COLUMNS)
+    rows.append(["best blind one", *(f"{value:.3f}" for value in best)])
+    return markdown_table(["scripted answer", *COLUMNS], rows)
 
 
 # matching
@@ -173,11 +192,8 @@ def matching() -> str:
         rows.append(
             [
                 name,
-                *(f"{count:,}, at most {most:+.2f}" if count else "0" for count, most in helped),
-                *(
-                    f"{count:,} of {of:,}, at most {-most:.2f}" if count else f"0 of {of:,}"
-                    for count, of, most in worse
-                ),
+                *(f"{count:,} ({most:+.2f})" if count else "0" for count, most in helped),
+                *(f"{count:,} ({-most:.2f})" if count else "0" for count, _, most in worse),
                 "{:.2f} → {:.2f}".format(*halves[name]),
             ]
         )
@@ -204,10 +220,6 @@ def reader_incentives() -> str:
         "one of three drew a box": ([[found], [], []], {"the box": [found], "nothing": []}),
         "one of three drew a second box": (
             [[found, other], [found], [found]],
-            {"both boxes": [found, other], "one box": [found]},
-        ),
-        "two of three drew a second box": (
-            [[found, other], [found, other], [found]],
             {"both boxes": [found, other], "one box": [found]},
         ),
     }
@@ -238,7 +250,8 @@ def omission(reward: str, loose: float = 0.5, others: int = 9, **given: Any) -> 
 def omissions() -> str:
     """What leaving out a box at IoU 0.5 does beside nine perfect ones."""
     rows = []
-    for heading, name, given in (*REWARDS, ("R3, β 0.5", "R3", {"beta": 0.5}), ("R3, β 1", "R3", {"beta": 1.0})):
+    tried = [one for one in REWARDS if one[0] in ("R2", "R3", "R5")]
+    for heading, name, given in (*tried, ("R3, β 0.5", "R3", {"beta": 0.5})):
         with_it, without = omission(name, **given)
         rows.append([heading, f"{with_it:.3f}", f"{without:.3f}", "yes" if without > with_it else "no"])
     return markdown_table(["reward", "ten boxes, one at IoU 0.5", "the nine perfect ones", "leaving it out pays"], rows)
@@ -255,9 +268,17 @@ def exclusive_guesses() -> str:
     """What k guesses of k places gain over one."""
     rows = []
     for beta in (1.5, 1.0, 0.5):
-        gains = [(after - before) for before, after in (guesses(beta, k) for k in (2, 3, 4, 5))]
+        gains = [(after - before) for before, after in (guesses(beta, k) for k in (2, 5))]
         rows.append([f"R3, β {beta:g}", *(f"{gain:+.2f}" for gain in gains)])
-    return markdown_table(["", "2 places", "3", "4", "5"], rows)
+    return markdown_table(["", "2 places", "5 places"], rows)
+
+
+def near_misses() -> str:
+    """What a box of the right size beside a finding of 40 pixels earns, and the whole image."""
+    gt, near, whole = [[400, 400, 440, 440]], [[450, 400, 490, 440]], [[0, 0, 1024, 1024]]
+    scorers = {overlap: gr.get_reward("soft_f1", overlap=overlap) for overlap in OVERLAPS}
+    rows = [[f"`{name}`", *(f"{one.score(pred, gt):.4f}" for pred in (near, whole))] for name, one in scorers.items()]
+    return markdown_table(["`soft_f1` with `overlap`", "10 pixels beside it", "the whole image"], rows)
 
 
 def break_even(bonus: float, *, scaled: bool, groups: int = 40_000, size: int = 8, seed: int = 0) -> float:
@@ -296,14 +317,15 @@ def break_evens() -> str:
 def tables() -> dict[str, Callable[[], str]]:
     """What stands between the marks of the page."""
     done = played()
+    check_alike(done)
     return {
-        "ceilings": ceilings,
         "honest": lambda: honest(done),
         "gamed": lambda: gamed(done),
         "matching": matching,
         "readers": reader_incentives,
         "omission": omissions,
         "guesses": exclusive_guesses,
+        "near misses": near_misses,
         "break-even": break_evens,
     }
 

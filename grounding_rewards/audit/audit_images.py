@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -15,25 +16,26 @@ from grounding_rewards.audit.writing import Size
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.baselines import constant_boxes
 from grounding_rewards.overlap import pairwise_iou
 
 _UNNAMED = "finding"
 # A false box overlaps no finding by more, so that it is a hit under no usual threshold.
 _STRAY = 0.05
 _TRIES = 30
+# A small finding: 40 pixels of 1024, as many nodules of the lung are.
+_SMALL = 40 / 1024
 
 
 class Known(NamedTuple):
-    """What a script may know of a dataset without looking at an image.
+    """What a script may know without looking at the image.
 
-    labels: every label, the most frequent first.
-    mean: by label the mean box as fractions of the image, see
-        :func:`grounding_rewards.metrics.baselines.constant_boxes`.
+    labels: every label of the dataset, the most frequent first.
+    usual: by label of the image, which the prompt may ask for, the box of :func:`usual_boxes` as fractions of the
+        image; of a normal image by the most frequent label.
     """
 
     labels: tuple[str, ...]
-    mean: Mapping[str, Array]
+    usual: Mapping[str, Array]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class AuditImage:
         boxes: ``(m, 4)`` xyxy in pixels of the image.
         labels: m names.
         size: of the image.
-        known: what is known of the dataset.
+        known: what is known without looking.
         ignore: ``(k, 4)``, regions that excuse a box.
         readers: the boxes of every reader, ``(m_k, 4)`` each; empty where the image has one reference.
         patient: whose image it is; None where unknown.
@@ -79,9 +81,10 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
         ValueError: there are no images, or one has no size; boxes are checked by the rewards.
 
     Example:
-        >>> image, = images_of([{"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}])
-        >>> image.labels, image.size.height, image.known.mean["mass"].tolist()
-        (('mass',), 80.0, [0.0, 0.0, 0.5, 0.625])
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 80}
+        >>> image, normal = images_of([row, {**row, "boxes": [], "labels": []}])
+        >>> image.labels, image.size.height, image.known.usual, normal.known.usual["mass"].tolist()
+        (('mass',), 80.0, {}, [0.0, 0.0, 0.5, 0.625])
     """
     if not rows:
         raise ValueError("Expected images for the audit, got none. Name a split that holds some.")
@@ -93,20 +96,25 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     ]
     labels = [_labels(row.get("labels"), len(own)) for row, own in zip(rows, boxes, strict=True)]
     counted = Counter(chain.from_iterable(labels)).most_common()
-    known = Known(
-        tuple(label for label, _ in counted) or (_UNNAMED,),
-        constant_boxes(
-            {"boxes": own, "labels": names, "width": size.width, "height": size.height}
-            for own, names, size in zip(boxes, labels, sizes, strict=True)
-        ),
+    names = tuple(label for label, _ in counted) or (_UNNAMED,)
+    patients = [number if (patient := patient_of(row)) is None else patient for number, row in enumerate(rows)]
+    references = [
+        (patient, label, box / np.tile(size[:2], 2))
+        for patient, own, of_boxes, size in zip(patients, boxes, labels, sizes, strict=True)
+        for box, label in zip(own, of_boxes, strict=True)
+    ]
+    asked = [tuple(dict.fromkeys(own)) or names[:1] for own in labels]
+    usual = iter(
+        usual_boxes(references, [(whose, one) for whose, own in zip(patients, asked, strict=True) for one in own])
     )
+    known = [Known(names, {label: box for label in own if not np.isnan(box := next(usual)).any()}) for own in asked]
     return [
         AuditImage(
             number,
             boxes[number],
             labels[number],
             sizes[number],
-            known,
+            known[number],
             as_box_array(row.get("ignore_boxes") or ()),
             readers[number],
             patient_of(row),
@@ -114,6 +122,35 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
         )
         for number, row in enumerate(rows)
     ]
+
+
+def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], asked: Iterable[tuple[Hashable, str]]) -> Array:
+    """The median box of a label over other patients: what a model may know of findings that never looks.
+
+    Args:
+        references: patient, label and box ``(4,)`` of every finding of a dataset, all in one frame.
+        asked: patient and label; the boxes of the patient are left out.
+
+    Returns:
+        ``(asked, 4)``, the median of each coordinate; NaN where no other patient has the label.
+
+    Example:
+        >>> boxes = [("p", "mass", np.array([0, 0, 8, 8])), ("q", "mass", np.array([2, 2, 4, 4]))]
+        >>> usual_boxes(boxes, [("p", "mass"), ("r", "mass"), ("p", "nodule")])
+        array([[ 2.,  2.,  4.,  4.],
+               [ 1.,  1.,  6.,  6.],
+               [nan, nan, nan, nan]])
+    """
+    of_label: dict[str, list[tuple[Hashable, Array]]] = defaultdict(list)
+    for patient, label, box in references:
+        of_label[label].append((patient, box))
+
+    @cache
+    def median(patient: Hashable, label: str) -> Array:
+        others = [box for other, box in of_label[label] if other != patient]
+        return np.median(others, axis=0) if others else np.full(4, np.nan)
+
+    return np.array([median(*one) for one in asked]).reshape(-1, 4)
 
 
 def _labels(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
@@ -183,6 +220,23 @@ def with_doubt(images: Sequence[AuditImage]) -> list[AuditImage]:
         if not judged:
             image = replace(image, ignore=_made_up_regions(image))
         made.append(image if read else replace(image, readers=_made_up_readers(image)))
+    return made
+
+
+def with_small_findings(images: Sequence[AuditImage]) -> list[AuditImage]:
+    """Images whose findings are squares of 40 pixels where the shorter side has 1024, in the middle of the real ones.
+
+    Example:
+        >>> image, = with_small_findings(images_of([{"boxes": [[0, 0, 512, 512]], "labels": ["mass"], "width": 1024,
+        ...     "height": 2048}]))
+        >>> image.boxes.tolist()
+        [[236.0, 236.0, 276.0, 276.0]]
+    """
+    made = []
+    for image in images:
+        reach = _SMALL * min(image.size[:2]) / 2
+        middle = np.clip((image.boxes[:, :2] + image.boxes[:, 2:]) / 2, reach, np.array(image.size[:2]) - reach)
+        made.append(replace(image, boxes=np.concatenate([middle - reach, middle + reach], axis=1)))
     return made
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.audit.audit_images import AuditImage, with_doubt
+from grounding_rewards.audit.audit_images import AuditImage, images_of, with_doubt, with_small_findings
 from grounding_rewards.audit.scripted_answers import (
     ADDS,
     BLIND,
@@ -23,7 +24,7 @@ from grounding_rewards.audit.scripted_answers import (
     ScriptedAnswer,
     honest_name,
 )
-from grounding_rewards.audit.writing import write
+from grounding_rewards.audit.writing import Item, Reply, write
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
 from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
@@ -71,6 +72,33 @@ class Played:
     against: str = ""
 
 
+class RewardAtPlace(NamedTuple):
+    """What an answer earns at a place of the image, `x` and `y` of the middle of the finding as shares of its sides."""
+
+    reward: float
+    x: float
+    y: float
+
+
+class PositionMap(NamedTuple):
+    """What the same error earns at each place of the image: ``(steps, steps)``, y first, see :func:`position_map`.
+
+    ``middles`` (steps,) are those of the findings, as shares of both sides.
+    """
+
+    earned: Array
+    middles: Array
+
+    @property
+    def ends(self) -> tuple[RewardAtPlace, RewardAtPlace]:
+        """The smallest and the largest reward, and where; NaN where the reward raised."""
+        places = (np.unravel_index(find(self.earned), self.earned.shape) for find in (np.argmin, np.argmax))
+        low, high = (
+            RewardAtPlace(*(float(one) for one in (self.earned[y, x], *self.middles[[x, y]]))) for y, x in places
+        )
+        return low, high
+
+
 @dataclass(frozen=True)
 class Audit:
     """What all scripts earn under all rewards.
@@ -82,6 +110,7 @@ class Audit:
         images: how many.
         negatives: how many of them have no finding.
         box_format: in which the scripts wrote.
+        maps: by reward what the same error earns over the image.
     """
 
     rewards: tuple[str, ...]
@@ -90,6 +119,7 @@ class Audit:
     images: int
     negatives: int
     box_format: str
+    maps: Mapping[str, PositionMap] = field(default_factory=dict)
 
     @property
     def found(self) -> tuple[Played, ...]:
@@ -124,6 +154,17 @@ class Audit:
                 }
                 for one in self.played
             ],
+            "position_maps": {
+                name: {
+                    **{
+                        end: {key: finite_or_none(value) for key, value in place._asdict().items()}
+                        for end, place in zip(("smallest", "largest"), one.ends, strict=True)
+                    },
+                    "middles": one.middles.tolist(),
+                    "earned": [[finite_or_none(value) for value in row] for row in one.earned],
+                }
+                for name, one in self.maps.items()
+            },
         }
 
 
@@ -170,11 +211,12 @@ def audit(
                 "One is held against the honest one that it is made of: play both."
             )
     doubtful = with_doubt(images)
+    played_on = {"": images, "ignore": doubtful, "readers": doubtful, "small": with_small_findings(images)}
     groups = [image.number if image.patient is None else image.patient for image in images]
     earned: dict[tuple[str, str], Array | str] = {}
     ceilings: dict[tuple[str, str], Array] = {}
     for script in track(scripts):
-        own = doubtful if script.doubt else images
+        own = played_on[script.doubt]
         answers = [script.answer(image, box_format) for image in own]
         texts = [write(answer, image.size, box_format) for answer, image in zip(answers, own, strict=True)]
         columns = _columns(own, script.doubt, box_format)
@@ -186,7 +228,43 @@ def audit(
     played = [
         one for name in rewards for one in _judged(name, scripts, earned, ceilings, positive=positive, groups=groups)
     ]
-    return Audit(tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name)
+    maps = {name: position_map(reward, box_format) for name, reward in rewards.items()}
+    return Audit(
+        tuple(rewards), tuple(scripts), tuple(played), len(images), int((~positive).sum()), box_format.name, maps
+    )
+
+
+def position_map(reward: Reward, box_format: BoxFormat, steps: int = 9) -> PositionMap:
+    """What the same error earns at places of the image: a reward of overlap alone pays alike everywhere.
+
+    A finding has a fifth of the image's sides, the answer lies a tenth of it to the right and below: IoU 81/119.
+
+    Args:
+        reward: called as TRL calls a reward function.
+        box_format: in which the answer is written; one of few numbers rounds it, and so the reward.
+        steps: places along each side, from the upper left to the lower right corner.
+
+    Example:
+        >>> import grounding_rewards as gr
+        >>> fmt = gr.parsing.get_box_format("qwen3-vl")
+        >>> low, high = position_map(gr.get_reward("R3", box_format=fmt), fmt).ends
+        >>> round(low.reward, 3), round(high.reward, 3)
+        (0.681, 0.681)
+        >>> low, high = position_map(gr.get_reward("medvision", box_format=fmt), fmt).ends
+        >>> [round(one, 2) for one in low], [round(one, 2) for one in high]
+        ([0.58, 0.12, 0.12], [0.98, 0.84, 0.84])
+    """
+    # In hundredths, which most formats write without rounding.
+    corners, side, shift = np.linspace(2, 74, steps).round() / 100, 0.2, 0.02
+    boxes = [1000 * np.array([x, y, x + side, y + side]) for y, x in product(corners, repeat=2)]
+    images = images_of([{"boxes": [box], "labels": ["finding"], "width": 1000, "height": 1000} for box in boxes])
+    texts = [
+        write(Reply((Item(image.boxes[0] + 1000 * shift, "finding"),)), image.size, box_format) for image in images
+    ]
+    earned = _earned(reward, texts, _columns(images, "", box_format))
+    values = np.full(len(texts), np.nan) if isinstance(earned, str) else earned
+    # Without the last digits, in which equal rewards differ.
+    return PositionMap(values.round(9).reshape(steps, steps), corners + side / 2)
 
 
 def _columns(images: Sequence[AuditImage], doubt: str, box_format: BoxFormat) -> dict[str, list[Any]]:
@@ -257,7 +335,10 @@ def _judged(
         for script in scripts
         if not isinstance(values := earned[reward, script.name], str)
     }
-    honest = {script.name: means[script.name] for script in scripts if script.kind == HONEST and script.name in means}
+    # On other images, of small findings for instance, an honest answer earns something else.
+    honest = {
+        one.name: means[one.name] for one in scripts if one.kind == HONEST and not one.doubt and one.name in means
+    }
     played = []
     for script in scripts:
         values, ceiling = earned[reward, script.name], ceilings[reward, script.name]

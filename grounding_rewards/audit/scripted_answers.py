@@ -42,7 +42,8 @@ class ScriptedAnswer(NamedTuple):
     why: what it tries, in one line.
     answer: what it answers to an image, in the model's box format.
     base: the honest one that it must not better; empty where that is all of them, or nothing.
-    doubt: whether it plays on images with ignore regions (`ignore`) or several readers (`readers`).
+    doubt: whether it plays on images with ignore regions (`ignore`), several readers (`readers`) or small findings
+        (`small`).
     """
 
     name: str
@@ -68,6 +69,9 @@ def honest_name(iou: float, recall: float, false_boxes: float) -> str:
 RIGHT = honest_name(0.75, 1.0, 0.0)
 _GUESS, _LOOSE, _MIXED = "honest: one of two places", "honest: one loose box", "honest: a false box somewhere"
 _MAJORITY, _JUDGED = "honest: what most readers drew", "honest: among ignore regions"
+_SIZE, _PARTS, _BESIDE = "honest: one of two sizes", "honest: whole or parts", "honest: beside a small finding"
+#: The answer of :func:`never_looking`.
+NEVER_LOOKING = "never looking"
 
 
 # honest
@@ -108,6 +112,28 @@ def mixed(image: AuditImage, fmt: BoxFormat) -> Reply:
     if items:
         items.insert(int(draw.integers(len(items) + 1)), _stray(image, draw))
     return Reply(tuple(items))
+
+
+def one_size(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Every finding is small or large, and a box of one of the two sizes is written."""
+    draw = image.draw("size")
+    return Reply(tuple(sizes[int(draw.random() < 0.5)] for sizes in _two_sizes(image)))
+
+
+def whole_or_parts(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Every finding is one or two, and one box or its two halves are written."""
+    draw = image.draw("parts")
+    return Reply(
+        tuple(one for item in right(image, fmt).items for one in ([item] if draw.random() < 0.5 else _halves(item)))
+    )
+
+
+def beside_it(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A box of the right size, a quarter of its width beside the finding."""
+    width = image.boxes[:, 2] - image.boxes[:, 0]
+    moves = np.where(image.boxes[:, 2] + 1.25 * width <= image.size.width, 1.25, -1.25) * width
+    boxes = image.boxes + moves[:, None] * np.array([1, 0, 1, 0])
+    return Reply(tuple(Item(box, label) for box, label in zip(boxes, image.labels, strict=True)))
 
 
 def most_readers(image: AuditImage, fmt: BoxFormat) -> Reply:
@@ -201,6 +227,25 @@ def both_places(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(tuple(both))
 
 
+def both_sizes(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """A small box and a large one around it, in any order."""
+    draw = image.draw("nested")
+    return Reply(tuple(sizes[k] for sizes in _two_sizes(image) for k in draw.permutation(2)))
+
+
+def parts_and_union(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The two halves of every finding, and the whole in front of them or behind."""
+    draw, items = image.draw("union"), list[Item]()
+    for item in right(image, fmt).items:
+        items += [item, *_halves(item)][:: 1 if draw.random() < 0.5 else -1]
+    return Reply(tuple(items))
+
+
+def all_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """Where there is a finding, the whole image."""
+    return Reply(tuple(Item(_whole(image), label) for label in image.labels[:1]))
+
+
 def breaks_instead(image: AuditImage, fmt: BoxFormat) -> Reply:
     """Where there is nothing to find, a box that lacks a number."""
     items = right(image, fmt).items
@@ -252,15 +297,15 @@ def middle(image: AuditImage, fmt: BoxFormat) -> Reply:
     return Reply(_named(image, [_fraction(image, (0.25, 0.25, 0.75, 0.75))]))
 
 
-def mean_box(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The constant box: the median reference box of the dataset, of every frequent label."""
-    named = image.known.mean.items()
+def never_looking(image: AuditImage, fmt: BoxFormat) -> Reply:
+    """The median box of each label of the image over other patients, on a normal image of the most frequent label."""
+    named = image.known.usual.items()
     return Reply(tuple(Item(_fraction(image, box), label) for label, box in named)) if named else middle(image, fmt)
 
 
 def every_label(image: AuditImage, fmt: BoxFormat) -> Reply:
-    """The constant box under every label of the dataset."""
-    boxes = [item.box for item in mean_box(image, fmt).items[:1]]
+    """The median box under every label of the dataset."""
+    boxes = [item.box for item in never_looking(image, fmt).items[:1]]
     return Reply(tuple(Item(box, label) for box in boxes for label in image.known.labels))
 
 
@@ -330,6 +375,31 @@ def _named(image: AuditImage, boxes: Iterable[Array]) -> tuple[Item, ...]:
     return tuple(Item(np.asarray(box), image.known.labels[0]) for box in boxes)
 
 
+def _two_sizes(image: AuditImage) -> list[tuple[Item, Item]]:
+    """Of each finding a box at IoU 0.75, and one at 0.45 that lies in it or around it."""
+    draw, sizes = image.draw("two sizes"), []
+    for box, label in zip(image.boxes, image.labels, strict=True):
+        near, small, large = (_resized(image, box, area) for area in (0.75, 0.45, 1 / 0.45))
+        # At an edge of the image the large one may be cut so far that it is right, too.
+        far = large if draw.random() < 0.5 and _best(large, [box]) < 0.5 else small
+        sizes.append((Item(near, label), Item(far, label)))
+    return sizes
+
+
+def _resized(image: AuditImage, box: Array, area: float) -> Array:
+    """The box about its middle, with so many times its area."""
+    middle, half = (box[:2] + box[2:]) / 2, (box[2:] - box[:2]) / 2 * area**0.5
+    return _inside(image, np.concatenate([middle - half, middle + half]))
+
+
+def _halves(item: Item) -> list[Item]:
+    """Two boxes side by side along the longer side."""
+    axis = int(np.argmax(item.box[2:] - item.box[:2]))
+    first, second = item.box.copy(), item.box.copy()
+    first[axis + 2] = second[axis] = (item.box[axis] + item.box[axis + 2]) / 2
+    return [item._replace(box=first), item._replace(box=second)]
+
+
 def _stray(image: AuditImage, draw: np.random.Generator) -> Item:
     return Item(stray_box(image, draw), image.known.labels[0])
 
@@ -390,6 +460,15 @@ _CHANGED: tuple[tuple[str, str, _Answers, str, str], ...] = (
     ("doubtful last", "a false box written last may be free", doubtful_last, _MIXED, ""),
     ("leaves the loose box out", "fewer boxes, better ones", leaves_out, _LOOSE, ""),
     ("both places", "one of two guesses is right", both_places, _GUESS, ""),
+    ("both sizes, nested", "one of two guesses is right", both_sizes, _SIZE, ""),
+    ("the parts and their union", "one of two guesses is right", parts_and_union, _PARTS, ""),
+    (
+        "the whole image for a small finding",
+        "holds it, and a near miss does not touch it",
+        all_instead,
+        _BESIDE,
+        "small",
+    ),
     ("broken instead of none", "a broken box may pass for a negative", breaks_instead, RIGHT, ""),
     ("thinks of everything", "boxes in thinking may count", thinks_of_everything, RIGHT, ""),
     ("calls a tool", "boxes in a tool call may count", calls_a_tool, RIGHT, ""),
@@ -404,8 +483,8 @@ _BLIND: tuple[tuple[str, str, _Answers], ...] = (
     ("always empty", "says that there is nothing on every image", nothing),
     ("never empty", "the middle of every image", middle),
     ("whole image", "holds every finding", whole_image),
-    ("mean box", "where findings usually are", mean_box),
-    ("mean box under every label", "label spam: one of the labels is right", every_label),
+    (NEVER_LOOKING, "where findings of the label usually are: their median box over other patients", never_looking),
+    (f"{NEVER_LOOKING}, under every label", "label spam: one of the labels is right", every_label),
     ("random box", "chance", random_box),
     ("grid of 3 × 3", "some cell overlaps the finding", partial(grid, cells=3)),
     ("grid of 10 × 10", "some cell overlaps the finding", partial(grid, cells=10)),
@@ -437,6 +516,11 @@ SCRIPTED_ANSWERS: tuple[ScriptedAnswer, ...] = (
     ScriptedAnswer(_GUESS, HONEST, "knows two places for every finding, and writes one", one_guess),
     ScriptedAnswer(_LOOSE, HONEST, "places the first finding at IoU 0.55, the others at 0.95", one_loose),
     ScriptedAnswer(_MIXED, HONEST, "writes one false box somewhere among the right ones", mixed),
+    ScriptedAnswer(_SIZE, HONEST, "knows two sizes for every finding, IoU 0.75 and 0.45, and writes one", one_size),
+    ScriptedAnswer(_PARTS, HONEST, "knows every finding, and writes it as one box or as two halves", whole_or_parts),
+    ScriptedAnswer(
+        _BESIDE, HONEST, "misses findings of 40 pixels in 1024 by a quarter of that", beside_it, doubt="small"
+    ),
     ScriptedAnswer(_JUDGED, HONEST, "writes the right boxes on images with ignore regions", right, doubt="ignore"),
     ScriptedAnswer(_MAJORITY, HONEST, "writes what at least half of the readers drew", most_readers, doubt="readers"),
     *(

@@ -4,8 +4,9 @@ in thinking, hedges in ignore regions, all readers at once, and so on. No model 
 
 Printed is what each scripted answer earns under each reward; marked is what earns more than it should: an answer that
 does not look and earns more than one that does, an answer that earns more with something wrong beside it, or as much,
-and whatever is above the ceiling that the reward states for so many boxes. Answers are written and read in a model's
-own box format, so what is judged is what a trainer would see.
+and whatever is above the ceiling that the reward states for so many boxes. Beside it: what never looking earns, the
+median box of the label over other patients, and the least and the most that one error earns over the image. Answers are
+written and read in a model's own box format, so what is judged is what a trainer would see.
 """
 
 from __future__ import annotations
@@ -142,11 +143,13 @@ def print_audit(done: Audit, console: Console) -> None:
     """
     from rich.text import Text
 
-    from grounding_rewards.report.audit_page import audit_table, found_tables
+    from grounding_rewards.report.audit_page import audit_table, found_tables, looking_table
 
     title = f"Mean reward of each scripted answer, {done.images} images, {done.negatives} of them without a finding"
     caption = f"Written in {done.box_format}. ! marks what should not be, said below."
     console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
+    # With the places, which small print says.
+    console.print(looking_table(done)._replace(title="Never looking, and the same error by place").rich())
     for found in found_tables(done):
         console.print(found.rich(small=False))
     if not done.found:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from grounding_rewards.audit.play import FINDINGS, Audit, Played
+from grounding_rewards.audit.play import FINDINGS, Audit, Played, RewardAtPlace
 from grounding_rewards.audit.response import Scorer, response
-from grounding_rewards.audit.scripted_answers import KINDS
-from grounding_rewards.metrics.estimates import counted, format_interval, format_value
+from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
+from grounding_rewards.metrics.estimates import NOTHING, counted, format_interval, format_value
 from grounding_rewards.report.page import Page, Section, Tile
 from grounding_rewards.report.reward_plots import response_plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
@@ -42,7 +42,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
         title="Can it be gamed?",
         subtitle=f"{done.images} images of {dataset}, {done.negatives} without a finding, in {done.box_format}. "
         "No model took part: the scripted answers are made from the reference boxes, or nothing.",
-        verdict=verdict(done),
+        verdict=audit_verdict(done),
         tiles=tiles,
         sections=[
             Section("What was found", found_tables(done) or [["Nothing earns what it should not."]]),
@@ -51,6 +51,13 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
                 [audit_table(done)],
                 "Mean reward over images, its 95 % interval, and the ceiling that the reward states for answers of so "
                 "many boxes. Framed, with a !: what was found.",
+            ),
+            Section(
+                "Never looking, and the place of a finding",
+                [looking_table(done)],
+                "Never looking: the median box of the label over other patients, on normal images that of the most "
+                "frequent label. By place: one box with one error, IoU 81/119, at 81 places of an image; a reward of "
+                "overlap alone earns the same everywhere.",
             ),
             Section(
                 "How rewards respond",
@@ -73,6 +80,27 @@ def audit_table(done: Audit) -> Table:
     return Table(["scripted answer", *done.rewards], rows)
 
 
+def looking_table(done: Audit) -> Table:
+    """What never looking earns, and the least and the most that the same error earns over the image.
+
+    Example:
+        >>> looking_table(Audit(("R3",), (), (), 2, 1, "qwen3-vl")).rows
+        []
+    """
+    blind = {one.reward: estimate_cell(one.mean) for one in done.played if one.script == NEVER_LOOKING}
+    rows: list[list[str | Cell]] = []
+    for name, earned in done.maps.items():
+        low, high = earned.ends
+        places = [_at(low), _at(high)] if low.reward < high.reward else ["the same everywhere"] * 2
+        cells = [Cell(format_value(end.reward), at) for end, at in zip((low, high), places, strict=True)]
+        rows.append([name, blind.get(name, NOTHING), *(cells if not math.isnan(low.reward) else [NOTHING] * 2)])
+    return Table(["reward", "never looking", "same error, least", "same error, most"], rows)
+
+
+def _at(place: RewardAtPlace) -> str:
+    return f"{place.x:.0%} from the left, {place.y:.0%} from the top"
+
+
 def _earned(one: Played) -> Cell:
     value = one.mean.value
     # In steps, because a page may not style by attribute.
@@ -82,11 +110,11 @@ def _earned(one: Played) -> Cell:
     return Cell(format_value(value) + mark, "\n".join(filter(None, small)), f"shade-{shade}" + " marked" * bool(mark))
 
 
-def verdict(done: Audit) -> str:
+def audit_verdict(done: Audit) -> str:
     """The result in one sentence.
 
     Example:
-        >>> verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
+        >>> audit_verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
         'Of 0 scripted answers, none earns what it should not under any of 1 reward.'
     """
     count = len({one.script for one in done.found})

@@ -11,12 +11,13 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import FINDINGS, audit
-from grounding_rewards.audit.scripted_answers import RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
+from grounding_rewards.audit.scripted_answers import NEVER_LOOKING, RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.synthetic import draw_radiograph, image_indices
 
 FMT = get_box_format("qwen3-vl")
+APART = ("giou", "diou", "ciou", "nwd")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +41,7 @@ def done(images):
         "R3 exact": ("R3", {"label_matching": "exact"}),
         "R3 many": ("R3", {"ignore_many": True}),
         "R3 graded": ("R3", {"graded_negatives": 0.5}),
-        "soft_f1 giou": ("soft_f1", {"overlap": "giou"}),
+        **{f"soft_f1 {overlap}": ("soft_f1", {"overlap": overlap}) for overlap in APART},
         "literal": ("R3", {"on_unparseable": "empty"}),
     }
     rewards = {name: gr.get_reward(known, box_format="qwen3-vl", **more) for name, (known, more) in given.items()}
@@ -94,8 +95,94 @@ def test_hedging_in_regions_costs_and_is_free_by_cocos_rule_alone(done):
 
 
 def test_of_the_blind_policies_only_one_comes_near_an_honest_one(done):
-    # the mean box knows these very images
-    assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {"mean box"}
+    assert {script for script, finding in found(done, "R3").items() if finding == "beats honest"} <= {NEVER_LOOKING}
+
+
+@pytest.mark.parametrize("hedge", ["both sizes, nested", "the parts and their union"])
+def test_hedges_around_one_finding_pay_where_a_threshold_decides_what_is_right(done, hedge):
+    for name in ("R1", "R2", "R3", "R4", "R5"):
+        assert done.of(name, hedge).finding == "pays"
+    for name in ("soft_f1", "pointing", *(f"soft_f1 {overlap}" for overlap in APART)):
+        assert hedge not in found(done, name)
+
+
+def test_nested_hedges_earn_what_they_earn_by_hand():
+    # One finding an image. One size of two: half of the time a hit, of IoU 0.75. Both: F of P = 1/2, R = 1 with β = 1.5
+    # is 3.25 · 0.5 / 2.125; AP is 1 or 1/2. soft_f1: 0.75 or 0.45, and both 2 · 0.75 / 3.
+    rows = [{"boxes": [[300, 300, 500, 500]], "labels": ["mass"], "width": 1000, "height": 1000}] * 400
+    rewards = {name: gr.get_reward(name, box_format=FMT) for name in ("R1", "R3", "soft_f1")}
+    names = ("honest: one of two sizes", "both sizes, nested")
+    scripts = [one for one in SCRIPTED_ANSWERS if one.name in names]
+    played = audit(rewards, images_of(rows), FMT, scripts=scripts)
+    for name, one, both in (
+        ("R1", 1 / 2, 3 / 4),
+        ("R3", 0.75 / 2, 0.75 * 1.625 / 2.125),
+        ("soft_f1", (0.75 + 0.45) / 2, 0.5),
+    ):
+        # Coins are tossed 400 times.
+        assert played.of(name, names[0]).mean.value == pytest.approx(one, abs=0.05)
+        assert played.of(name, names[1]).mean.value == pytest.approx(both, abs=0.03)
+
+
+def test_a_near_miss_of_a_small_finding_earns_more_than_the_whole_image(done):
+    for overlap in APART:
+        near = done.of(f"soft_f1 {overlap}", "honest: beside a small finding")
+        whole = done.of(f"soft_f1 {overlap}", "the whole image for a small finding")
+        assert near.mean.value > whole.mean.value + 0.01
+        assert (whole.finding, whole.against) == ("", "")
+
+
+def test_any_overlap_that_pays_a_share_is_found_for_a_small_finding(images):
+    class Jump:
+        """soft_f1 over GIoU as it once was: 0.1 for any overlap."""
+
+        def score(self, pred, gt):
+            return 0.1 * any(_best(box, pred) > 0 for box in gt)
+
+    reward = gr.rewards.grounding.GroundingReward("jump", Jump(), "qwen3-vl")
+    script = "the whole image for a small finding"
+    assert audit({"jump": reward}, images, FMT).of("jump", script).finding == "pays"
+
+
+def test_never_looking_is_the_median_box_of_other_patients():
+    rows = [
+        {"boxes": [box], "labels": [label], "width": 100, "height": side, "patient_id": patient}
+        for box, label, side, patient in (
+            ([0, 0, 10, 10], "mass", 100, "p"),
+            ([0, 0, 10, 10], "mass", 100, "p"),
+            ([20, 20, 40, 40], "mass", 100, "q"),
+            # in fractions of its image as the box before
+            ([20, 40, 40, 80], "mass", 200, "r"),
+            ([0, 0, 50, 50], "nodule", 100, "q"),
+        )
+    ]
+    normal = {"boxes": [], "labels": [], "width": 100, "height": 100, "patient_id": "q"}
+    done = images_of([*rows, normal])
+    (script,) = (one for one in SCRIPTED_ANSWERS if one.name == NEVER_LOOKING)
+    drawn = [[item.box.tolist() for item in script.answer(image, FMT).items] for image in done]
+    assert drawn[0] == drawn[1] == [[20, 20, 40, 40]]
+    assert drawn[2] == [[0, 0, 10, 10]]
+    # Nobody else has a nodule: the middle of the image.
+    assert drawn[4] == [[25, 25, 75, 75]]
+    # A normal image is given the box of the most frequent label, that of p, p and r.
+    assert drawn[5] == [[0, 0, 10, 10]]
+
+
+def test_the_position_map_says_where_the_same_error_costs_most(done, images):
+    assert list(done.maps) == list(done.rewards)
+    # 81/119 by hand
+    low, high = done.maps["soft_f1"].ends
+    assert low.reward == high.reward == pytest.approx(81 / 119)
+    others = audit({"medvision": gr.get_reward("medvision", box_format=FMT), "ends": broken}, images[:4], FMT)
+    low, high = others.maps["medvision"].ends
+    # The mean relative error of corners at (0.02, 0.22) and a shift of 0.02 is (1 + 1/11) / 2: exp(−6/11).
+    assert low == pytest.approx((math.exp(-6 / 11), 0.12, 0.12))
+    # At (0.74, 0.94): (1/37 + 1/47) / 2.
+    assert high == pytest.approx((math.exp(-(1 / 37 + 1 / 47) / 2), 0.84, 0.84))
+    stored = json.loads(json.dumps(others.as_json(), allow_nan=False))["position_maps"]
+    assert stored["medvision"]["smallest"] == pytest.approx(low._asdict())
+    assert stored["medvision"]["earned"][0][0] == pytest.approx(low.reward)
+    assert stored["ends"]["largest"]["reward"] is None
 
 
 def test_the_literal_reading_pays_for_silence_as_it_says(done):

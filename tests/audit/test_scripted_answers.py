@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt
+from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt, with_small_findings
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
 from grounding_rewards.audit.writing import write
 from grounding_rewards.overlap import pairwise_iou
@@ -33,7 +33,7 @@ def test_names_are_different_and_bases_are_honest():
 
 @pytest.mark.parametrize("script", SCRIPTED_ANSWERS, ids=lambda script: script.name)
 def test_every_image_gets_the_same_text_twice(script):
-    images = with_doubt(IMAGES) if script.doubt else IMAGES
+    images = {"": IMAGES, "small": with_small_findings(IMAGES)}.get(script.doubt, with_doubt(IMAGES))
     texts = [[write(script.answer(image, FMT), image.size, FMT) for image in images] for _ in range(2)]
     assert texts[0] == texts[1]
     for text, image in zip(texts[0], images, strict=True):
@@ -44,7 +44,7 @@ def test_every_image_gets_the_same_text_twice(script):
     "script", [one for one in SCRIPTED_ANSWERS if one.kind in ("honest", "blind")], ids=lambda one: one.name
 )
 def test_what_counts_is_read(script):
-    for image in with_doubt(IMAGES):
+    for image in with_small_findings(IMAGES) if script.doubt == "small" else with_doubt(IMAGES):
         answer = script.answer(image, FMT)
         assert len(parse_boxes(write(answer, image.size, FMT), FMT, **image.size._asdict()).boxes) == len(answer.items)
 

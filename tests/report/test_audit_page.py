@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import grounding_rewards as gr
@@ -10,8 +12,9 @@ from grounding_rewards.audit.play import audit
 from grounding_rewards.audit.response import response
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.report.audit_page import found_tables, render_audit_page, verdict
+from grounding_rewards.report.audit_page import audit_verdict, found_tables, looking_table, render_audit_page
 from grounding_rewards.report.reward_plots import response_plot
+from tests.report.contrast import low_contrasts
 from tests.report.documents import Document, check_self_contained
 
 FMT = get_box_format("qwen3-vl")
@@ -38,7 +41,7 @@ def test_every_script_and_every_finding_is_on_it(done, page):
     for script in SCRIPTED_ANSWERS:
         assert page.count(f'<th scope="row">{script.name.replace("&", "&amp;")}<small>') == 1
     assert page.count(" marked") >= len(done.found)
-    assert verdict(done) in page
+    assert audit_verdict(done) in page
 
 
 def test_it_loads_nothing_and_escapes_names(page):
@@ -48,10 +51,28 @@ def test_it_loads_nothing_and_escapes_names(page):
     check_self_contained(Document(page))
 
 
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read_on_its_ground(page, dark):
+    # every shade from that of 0 to that of 1 stands on it
+    assert {f"shade-{tenths}" for tenths in (0, 3, 6, 10)} <= set(re.findall(r"shade-\d+", page))
+    assert low_contrasts(page, dark=dark) == []
+
+
 def test_a_reward_that_raises_is_said_with_its_error(done):
     (table,) = (one for one in found_tables(done) if one.title.startswith("raises: "))
     assert {row[0] for row in table.rows} == {"<script>"}
     assert "ZeroDivisionError" in table.rows[0][4].text
+
+
+def test_never_looking_and_the_place_are_on_it(done, page):
+    assert "Never looking, and the place of a finding" in page
+    (r1, raised) = looking_table(done).rows
+    assert [(one.text, one.small) for one in r1[2:]] == [("1.000", "the same everywhere")] * 2
+    assert raised[2:] == ["–", "–"]
+    medvision = audit({"medvision": gr.get_reward("medvision", box_format=FMT)}, IMAGES, FMT)
+    low, high = looking_table(medvision).rows[0][2:]
+    assert (low.text, low.small) == ("0.580", "12% from the left, 12% from the top")
+    assert high.small == "84% from the left, 84% from the top"
 
 
 def test_without_rewards_to_draw_there_is_no_plot(done):
