@@ -22,7 +22,7 @@ _NAMES = (
 )
 _TOKENS = re.compile(
     # Told by its first letters, so that a text full of `<` costs little.
-    r"<(?=/?[|｜][\w/▁]|/[a-zA-Z]|[tfoizcsmlgepTFOIZCSMLGEP][oubnmreailtypxOUBNMREAILTYPX])(?:"
+    r"<(?=/?[|｜][\w/▁]|/s>|/?[tfoizcsmlgepTFOIZCSMLGEP][oubnmreailtypxOUBNMREAILTYPX])(?:"
     r"(?P<open>"
     rf"(?:start_(?=function_))?{_NAMES}(?![\w|-])[^<>{{}}\[\]]{{0,64}}>?|function=[^<>]{{0,64}}>"
     # Mini-o3; Kosmos-2 begins with the bare word. Thyme and DeepEyes ask by Python code.
@@ -90,7 +90,7 @@ _WORDS: tuple[tuple[tuple[str, ...], str], ...] = (
     ),
     # A call without marks around it, as Llama, OpenAI, Anthropic and LangChain write it
     (
-        ("{",),
+        ("function", "tool", "arguments", "parameters", "input", "args"),
         r"(?P<json>(?:\[\s{0,8})?"
         r"""\{\s{0,8}(?:["']\w{1,16}["']\s{0,4}:\s{0,4}(?:["'][^"'\n]{0,64}["']|null|None|\d{1,9})\s{0,8},\s{0,8}){0,4}"""
         r"""["'](?:(?:function|tool_calls|arguments|parameters|input|args|action_input|tool_input)["']\s{0,4}:\s{0,4}"""

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from grounding_rewards.boxes import as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.parsing import RawBoxes
-from grounding_rewards.rewards.read_batch import ReadBatch, row_names
+from grounding_rewards.rewards.judging import ReadBatch, row_names
 from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 
 

@@ -31,8 +31,18 @@ from grounding_rewards.rewards.completion_text import (
     decoded,
     tokenizer_of,
 )
-from grounding_rewards.rewards.judging import compares_labels, judge, judges_boxes, score_boxes
-from grounding_rewards.rewards.read_batch import ReadBatch, has_labels, named_format, predicted_boxes
+from grounding_rewards.rewards.judging import (
+    ReadBatch,
+    ScoredBatch,
+    ScoredCompletion,
+    compares_labels,
+    has_labels,
+    judge,
+    judges_boxes,
+    named_format,
+    predicted_boxes,
+    score_boxes,
+)
 from grounding_rewards.rewards.registry import make_box_reward
 from grounding_rewards.rewards.schedules import (
     Pace,
@@ -43,7 +53,6 @@ from grounding_rewards.rewards.schedules import (
     training_progress,
     with_values,
 )
-from grounding_rewards.rewards.scored_batch import ScoredBatch, ScoredCompletion
 
 
 @dataclass(frozen=True)
@@ -240,7 +249,7 @@ class GroundingReward:
                 name, and with every scheduled parameter (``"R3/iou_threshold"``).
             log_extra: called with the status and the reason of every completion, the number of its boxes that count
                 (broken ones do, ignored ones do not), that of the findings, and its row: what it was scored against,
-                see :func:`grounding_rewards.rewards.logged_rows.logged_rows`.
+                see :func:`grounding_rewards.rewards.batch_log.logged_rows`.
             trainer_state: TRL's, which says how far the training is; like the next three for schedules alone.
             step: in other trainers, how many steps are over, together with
             max_steps: how many there are.

@@ -1,9 +1,16 @@
-"""From a batch that was read to its rewards: broken boxes, regions, labels, readers and texts without an answer."""
+"""A batch of completions: read, judged and scored.
+
+`ReadBatch` is the boxes of each text in pixels of its image, and what it will be scored against; judging settles broken
+boxes, regions, labels, readers and texts without an answer; `ScoredBatch` is the number of each and why, for the
+trainer, for a log and for a person.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+import functools
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -11,15 +18,181 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, positions
-from grounding_rewards.columns import known_sizes
-from grounding_rewards.parsing import BrokenBox, RawBoxes, is_silent
+from grounding_rewards.boxes import BoxBatch, Frame, frame_to_pixel, positions
+from grounding_rewards.columns import References, column_of, frames_of_rows, known_sizes
+from grounding_rewards.parsing import (
+    BoxFormat,
+    BrokenBox,
+    ParsedBoxes,
+    RawBoxes,
+    box_format_from_option,
+    format_boxes,
+    get_box_format,
+    is_silent,
+    read_boxes,
+)
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.base import Outcomes
+from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
-from grounding_rewards.rewards.read_batch import ReadBatch, row_names
-from grounding_rewards.rewards.scored_batch import ScoredBatch
+
+
+def named_format(name: Any) -> BoxFormat:
+    """The box format that an entry of the ``box_format`` column names.
+
+    Raises:
+        ValueError: it is no name of a format, nor the text of a declared one.
+    """
+    if not isinstance(name, str):
+        raise ValueError(
+            f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
+            "Declare a format of your own with get_reward(..., box_format={...})."
+        )
+    return _format_of(name)
+
+
+@functools.cache
+def _format_of(name: str) -> BoxFormat:
+    # A declared format is logged as the text of its mapping.
+    return get_box_format(box_format_from_option(name))
+
+
+@functools.cache
+def has_labels(fmt: BoxFormat) -> bool:
+    """Whether labels that are written in this format can be read back.
+
+    Example:
+        >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
+        (True, False)
+    """
+    sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
+    return read_boxes(format_boxes([[20, 20, 60, 60]], fmt, labels=["mass"], **sizes), fmt).labels == ["mass"]
+
+
+@dataclass(frozen=True)
+class ReadBatch:
+    """n completions: their texts, what was read in them and how, and what the dataset says of their images."""
+
+    texts: list[str]
+    raws: list[RawBoxes]
+    pred: BoxBatch
+    formats: list[BoxFormat]
+    opened: list[bool]
+    references: References
+    ignore: BoxBatch | None
+    columns: Mapping[str, Any]
+
+
+def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
+    """The boxes of all texts, in pixels of their images."""
+    counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
+    flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
+    frames = frames_of_rows(formats, columns, len(raws))
+    if len(raws) > 1:
+        frames = np.repeat(frames, counts, axis=1)
+    return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
+
+
+def row_names(read: ReadBatch) -> list[str]:
+    """What tells each row from others, whatever stands beside it in the batch: its id, or else its reference boxes."""
+    n, references = len(read.raws), read.references
+    rows = range(n) if references.rows is None else references.rows
+    drawn: list[list[Any]] = [[] for _ in range(n)]
+    parts = np.split(references.boxes.flat, np.cumsum(references.boxes.counts))[:-1]
+    for row, boxes in zip(rows, parts, strict=True):
+        drawn[row].append(boxes.tolist())
+    ids = column_of(read.columns, "id", n) or [None] * n
+    return [str(boxes if name is None else name) for boxes, name in zip(drawn, ids, strict=True)]
+
+
+@dataclass(frozen=True)
+class ScoredCompletion:
+    """One completion, read and scored.
+
+    Attributes:
+        reward: the number that the trainer gets.
+        reason: one line for a person: why.
+        parsed: the boxes in the text, in original pixels, its status and what was rejected.
+        explanation: matches, F-beta and quality.
+        reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
+            has one reference.
+    """
+
+    reward: float
+    reason: str
+    parsed: ParsedBoxes
+    explanation: Explanation
+    reader: int | None = None
+
+
+@dataclass(frozen=True)
+class ScoredBatch(ReadBatch):
+    """Beside what was read: what was matched, the rewards (n,), and the references and reader that suit each best."""
+
+    outcomes: Outcomes
+    reward: NDArray[np.float64]
+    gt: BoxBatch
+    readers: Sequence[int | None]
+
+    def explanation(self, k: int) -> Explanation:
+        """What led to the number of one completion; indices are of the boxes that were read."""
+        made = self.outcomes.explanation(k)
+        # Broken boxes count in the outcomes, and have no place among the boxes that were read.
+        broken = [one.place + before for before, one in enumerate(self.raws[k].broken)]
+        return replace(
+            made,
+            reward=float(self.reward[k]),
+            matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
+            ignored=tuple(i - bisect(broken, i) for i in made.ignored),
+        )
+
+    def parsed(self) -> list[ParsedBoxes]:
+        """What was read in each completion, in pixels of its image."""
+        ends = np.cumsum(self.pred.counts)
+        return [
+            ParsedBoxes(
+                self.pred.flat[end - n : end],
+                tuple(raw.labels),
+                tuple(raw.scores),
+                raw.status,
+                dict(raw.rejected),
+                raw.broken,
+            )
+            for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
+        ]
+
+    def reason(self, k: int) -> str:
+        """One line for a person: why a completion earned what it did."""
+        raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
+        ignored = int(self.outcomes.ignored[k].sum())
+        n -= ignored
+        broken = int(self.outcomes.n[k]) - n
+        if not ignored and n == 0 and raw.status != "empty":
+            found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
+            return f"{raw.status}: {found or 'no complete box and no no-finding statement'}"
+        aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
+        if m == 0:
+            if n or broken:
+                stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+                return ", ".join([f"{stray} where there is nothing to find", *aside])
+            if ignored:
+                return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
+            return "nothing to find, and says so"
+        if n == 0 and not ignored:
+            return f"says there is nothing, misses {m}"
+        parts = [f"{tp} of {m} found"]
+        if n > tp:
+            parts.append(f"{n - tp} false {_boxes(n - tp)}")
+        if broken:
+            parts.append(f"{broken} broken {_boxes(broken)}")
+        parts += aside
+        if tp:
+            parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
+        return ", ".join(parts)
+
+
+def _boxes(count: int) -> str:
+    return "box" if count == 1 else "boxes"
 
 
 def compares_labels(box_reward: Any) -> bool:

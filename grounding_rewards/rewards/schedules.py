@@ -73,7 +73,7 @@ class SelfPaced:
     ``window`` completions on images with findings. When the window is full and the rate reaches ``rate``, the value
     moves by ``by``, and the older half of the window is forgotten.
 
-    The idea is MedLoc-R1's (arXiv 2603.28120); what is the same and what is not stands in docs/schedules.md.
+    The idea is MedLoc-R1's (arXiv 2603.28120); what is the same and what is not stands in docs/rewards.md.
 
     Attributes:
         of: what is followed: ``"hit_rate"``.

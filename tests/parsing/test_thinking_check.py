@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.inspection import inspect_completions
+from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.parsing.thinking_check import thinking_suspicion
 
 BOX = '[{"bbox_2d": [100, 100, 500, 500]}]'
