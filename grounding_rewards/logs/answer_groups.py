@@ -11,16 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.light_rows import light_rows, load_dataset_image
-from grounding_rewards.logs.answer_logs import (
-    Answers,
-    answers_to_images,
-    dataset_places,
-    refuse_other_image,
-    with_format,
-)
+from grounding_rewards.data.light_rows import light_rows
+from grounding_rewards.logs.answer_logs import Answers, answers_to_dataset, answers_to_images, refuse_other_image
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, with_numbers
-from grounding_rewards.logs.join import join_by_id
+from grounding_rewards.logs.join import join_by_id, names_images
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -78,7 +72,8 @@ def read_groups(
         # Nobody looks at the images.
         answers = replace(answers_to_images(log, members, paths, known, True, ()), notes=log.notes)
     else:
-        answers = _answers_about(dataset, log, members, known)
+        images = [{**known, **row} for row in light_rows(dataset)]
+        answers = answers_to_dataset(dataset, images, log, members, join_by_id(log, members, images), APART)
     return replace(answers, notes=(*answers.notes, *_notes(log, members, alone)))
 
 
@@ -102,14 +97,7 @@ def answer_members(log: Log, group_size: int | None = None) -> list[list[int]]:
                 f"Expected whole groups of {group_size} rows, got {n} rows. Give the num_generations of the training."
             )
         return [list(range(start, start + group_size)) for start in range(0, n, group_size)]
-    named = [row.get("id") not in (None, "") for row in log.rows]
-    if any(named) and not all(named):
-        missing = [log.places[k] for k in range(n) if not named[k]]
-        raise ValueError(
-            f"Expected an `id` in every row of the log, or in none, got {len(missing)} of {n} without: "
-            f"{first_of(missing)}. Answers belong to images by it: add the image's `id`, or remove these rows."
-        )
-    if all(named):
+    if names_images(log):
         found: dict[Any, list[int]] = {}
         for k, row in enumerate(log.rows):
             found.setdefault((*(row.get(name) for name in APART), str(row["id"])), []).append(k)
@@ -142,35 +130,14 @@ def _image_key(row: Mapping[str, Any]) -> str:
 
 
 def _refuse_images_without_boxes(log: Log, members: Sequence[Sequence[int]]) -> None:
-    without = [log.places[several[0]] for several in members if not _has_reference(log.rows[several[0]])]
+    described = ((log.rows[first], log.places[first]) for first, *_ in members)
+    without = [place for row, place in described if row.get("boxes") is None and row.get("reader_boxes") is None]
     if without:
         raise ValueError(
             f"Expected `boxes` for every image, got none for {len(without)} of {len(members)}: "
             f"{first_of(without)}. Add "
             "the column, or name the --dataset that has the images by their `id`."
         )
-
-
-def _answers_about(dataset: Dataset, log: Log, members: Sequence[Sequence[int]], sizes: Mapping[str, float]) -> Answers:
-    """Answers to images of the dataset, by `id`."""
-    images = light_rows(dataset)
-    chosen = join_by_id(log, members, images)
-    places = dataset_places(dataset)
-    rows = [
-        with_format({**sizes, **images[k]}, log.rows[first]) for k, (first, *_) in zip(chosen, members, strict=True)
-    ]
-    kept = [{name: log.rows[first][name] for name in APART if name in log.rows[first]} for first, *_ in members]
-    return Answers(
-        [{**row, **own} for row, own in zip(rows, kept, strict=True)],
-        [[log.completions[k] for k in several] for several in members],
-        lambda k: load_dataset_image(dataset, chosen[k]),
-        [places[k] for k in chosen],
-        log.notes,
-    )
-
-
-def _has_reference(row: Mapping[str, Any]) -> bool:
-    return row.get("boxes") is not None or row.get("reader_boxes") is not None
 
 
 def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> Iterator[str]:

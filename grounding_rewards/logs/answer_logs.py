@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.image_paths import is_below
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of, with_numbers
-from grounding_rewards.logs.join import join_by_id, places_of, refuse_other_images
+from grounding_rewards.logs.join import join_by_id, names_images, places_of, refuse_other_images
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 _IMAGE_COLUMNS = ("image_path", "image", "file")
 # What an image cannot be measured without.
 _NEEDED = ("boxes", "width", "height")
+_NO_IDS = (
+    "No row of the log has an `id`: its answers are taken to be in the order of the images. In another order all "
+    "metrics are wrong: add the image's `id` to every row."
+)
 # Lines of an error about many images.
 _MOST_NAMED = 20
 
@@ -112,12 +116,39 @@ def read_log(
         )
     else:
         refuse_other_images(log, members, images)
+    said = () if by_id is not None else (_NO_IDS,)
+    found = answers_to_dataset(dataset, images, log, members, range(len(images)))
+    return replace(found, notes=(*notes, *said, *_notes_of_samples(members)))
+
+
+def answers_to_dataset(
+    dataset: Dataset,
+    images: Sequence[Mapping[str, Any]],
+    log: Log,
+    members: Sequence[Sequence[int]],
+    chosen: Sequence[int],
+    taken: Sequence[str] = (),
+) -> Answers:
+    """Answers to images of a dataset.
+
+    Args:
+        dataset: the images.
+        images: its rows, without prompt and image.
+        log: the answers.
+        members: numbers of the rows of each image, the one that describes it first.
+        chosen: the number of each image.
+        taken: columns of the log that the rows get too.
+    """
+    names = ("box_format", "resized_width", "resized_height", *taken)
+    # What only the log knows: the box format, and the size of the image that the model saw.
+    said = ({name: value for name in names if (value := log.rows[one[0]].get(name)) is not None} for one in members)
+    places = dataset_places(dataset)
     return Answers(
-        [with_format(image, log.rows[first]) for image, (first, *_) in zip(images, members, strict=True)],
+        [{**images[k], **own} for k, own in zip(chosen, said, strict=True)],
         [[log.completions[k] for k in several] for several in members],
-        partial(load_dataset_image, dataset),
-        dataset_places(dataset),
-        (*notes, *_notes_of_order(by_id), *_notes_of_samples(members)),
+        lambda k: load_dataset_image(dataset, chosen[k]),
+        [places[k] for k in chosen],
+        log.notes,
     )
 
 
@@ -217,15 +248,8 @@ def _unnamed_boxes(row: Mapping[str, Any], compared: str) -> Iterator[str]:
 
 def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]:
     """The rows of each image, the one that is judged first, None where no row has an id; and notes about the log."""
-    without = [k for k, row in enumerate(log.rows) if row.get("id") in (None, "")]
-    if len(without) == len(log.rows):
+    if not names_images(log):
         return None, log.notes
-    if without:
-        raise ValueError(
-            f"Expected an `id` in every row of the log, or in none, got {len(without)} of {len(log.rows)} without: "
-            f"{first_of([log.places[k] for k in without])}. Answers belong to images by it: add the image's `id`, or "
-            "remove these rows."
-        )
     found: dict[str, list[int]] = {}
     for k, row in enumerate(log.rows):
         found.setdefault(str(row["id"]), []).append(k)
@@ -268,14 +292,6 @@ def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list
     return kept, (*log.notes, note)
 
 
-def _notes_of_order(by_id: Mapping[str, Any] | None) -> Iterator[str]:
-    if by_id is None:
-        yield (
-            "No row of the log has an `id`: its answers are taken to be in the order of the images. In another order "
-            "all metrics are wrong: add the image's `id` to every row."
-        )
-
-
 def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
     if members and len(members[0]) > 1:
         yield (
@@ -300,17 +316,6 @@ def refuse_other_image(log: Log, members: Sequence[int]) -> None:
                     f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
                     "answers to one image: give images names of their own."
                 )
-
-
-def with_format(image: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
-    """The image with what only the log knows: the box format, and the size of the image that the model saw.
-
-    Example:
-        >>> with_format({"id": "a"}, {"id": "a", "box_format": "qwen3-vl"})
-        {'id': 'a', 'box_format': 'qwen3-vl'}
-    """
-    names = ("box_format", "resized_width", "resized_height")
-    return {**image, **{name: logged[name] for name in names if logged.get(name) is not None}}
 
 
 def answers_to_images(

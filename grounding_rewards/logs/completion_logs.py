@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import parse_json
-from grounding_rewards.rewards.logged_rows import ROW_COLUMN
+from grounding_rewards.rewards.batch_log import ROW_COLUMN
 
 #: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "prediction", "model_output", "generated_text")

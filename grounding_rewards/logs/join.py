@@ -62,6 +62,25 @@ def join_by_id(
     return found
 
 
+def names_images(log: Log) -> bool:
+    """Whether the rows of a log have an `id`, by which they belong to images.
+
+    Raises:
+        ValueError: some have one and others have none; these are named.
+
+    Example:
+        >>> names_images(Log(["[]"], [{"id": "b"}], ["line 1"])), names_images(Log(["[]"], [{}], ["line 1"]))
+        (True, False)
+    """
+    without = [place for place, row in zip(log.places, log.rows, strict=True) if row.get("id") in (None, "")]
+    if 0 < len(without) < len(log.rows):
+        raise ValueError(
+            f"Expected an `id` in every row of the log, or in none, got {len(without)} of {len(log.rows)} without: "
+            f"{first_of(without)}. Answers belong to images by it: add the image's `id`, or remove these rows."
+        )
+    return not without
+
+
 def refuse_other_images(log: Log, members: Sequence[Sequence[int]], images: Iterable[Mapping[str, Any]]) -> None:
     """Refuse a log that says of an image something else than the dataset.
 

@@ -89,12 +89,7 @@ def tool_notes(model: str) -> list[str]:
         >>> tool_notes("some/model")
         []
     """
-    config = Path(model).resolve().parent / CONFIG
-    try:
-        settings = read_yaml(config) if config.is_file() else {}
-    except ValueError:  # somebody else's file of this name
-        return []
-    if not isinstance(settings, Mapping) or not settings.get("look_closer"):
+    if not _settings(Path(model).resolve().parent).get("look_closer"):
         return []
     return [
         "The model was trained with look_closer; here it answers without tools, and what it would have seen closer it "
@@ -117,12 +112,8 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
         ...     trained_reward(Path(folder, "completions"))
         ('R3', {'box_format': 'gemini', 'beta': 2.0})
     """
-    config = next((folder / CONFIG for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()), None)
-    try:
-        settings = {} if config is None else read_yaml(config)
-    except ValueError:  # somebody else's file of this name
-        return None
-    names = settings.get("reward") if isinstance(settings, Mapping) else None
+    settings = _settings(next((folder for folder in (log, *log.parents[:2]) if (folder / CONFIG).is_file()), log))
+    names = settings.get("reward")
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list) or len(names) != 1 or not isinstance(names[0], str):
         return None
@@ -130,6 +121,16 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     given = given[0] or {} if isinstance(given, list) else given
     box_format = settings.get("box_format")
     return names[0], {**({} if box_format is None else {"box_format": box_format}), **given}
+
+
+def _settings(folder: Path) -> Mapping[str, Any]:
+    """The configuration of the run in a folder; nothing where there is none, or somebody else's file of this name."""
+    config = folder / CONFIG
+    try:
+        settings = read_yaml(config) if config.is_file() else {}
+    except ValueError:
+        return {}
+    return settings if isinstance(settings, Mapping) else {}
 
 
 def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,14 @@ from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.job_shares import Share, parts_of
 from grounding_rewards.common.whole_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.completion_logs import Block, LogBlocks, check_completions, find_text_column, log_files
+from grounding_rewards.logs.completion_logs import (
+    Block,
+    LogBlocks,
+    check_completions,
+    find_text_column,
+    log_files,
+    read_blocks,
+)
 from grounding_rewards.logs.log_doubts import LogDoubts
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
@@ -29,8 +36,6 @@ from grounding_rewards.rewards.grounding import GroundingReward, check_alike, sc
 #: The columns of a row that rewards read, beside the text.
 _COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 _OUTPUTS = (".parquet", ".jsonl")
-# Read at once of a part.
-_BYTES = 1 << 20
 # Rows of a row group of a parquet file: small groups are slow to read.
 _ROW_GROUP = 1 << 16
 # Of each two rewards so many rows are named on which they disagree.
@@ -165,10 +170,7 @@ def score_file(
         map_in_workers(scorer, blocks, processes=processes) as scored,
     ):
         contents = (content for one in scored if (content := total.add(one, on_progress)) is not None)
-        if out.suffix == ".parquet":
-            _write_parquet(unfinished, contents, scorer.schema())
-        else:
-            _write_jsonl(unfinished, contents)
+        _write(unfinished, contents, scorer.schema() if out.suffix == ".parquet" else None)
     return total.summary(scorer.names)
 
 
@@ -189,36 +191,23 @@ def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> 
     columns = _columns_of_all(parts)
     rewards = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
     total = _Total()
+    # The schema that a file states is not, to the byte, the one that it was written with.
+    schema = _schema(rewards, names_files="file" in columns) if out.suffix == ".parquet" else None
     with whole_file(out) as unfinished:
-        if out.suffix == ".parquet":
-            # The schema that a file states is not, to the byte, the one that it was written with.
-            schema = _schema(rewards, names_files="file" in columns)
-            batches = (total.add(one, on_progress) for one in _read_batches(parts, rewards))
-            _write_parquet(unfinished, batches, schema)
-        else:
-            _write_jsonl(unfinished, (total.add(one, on_progress) for one in _read_lines(parts, rewards)))
+        _write(unfinished, (total.add(one, on_progress) for one in _read_parts(parts, rewards)), schema)
     for part in parts:
         part.unlink()
     return total.summary(rewards)
 
 
-def _read_lines(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
-    for part in parts:
-        with part.open("rb") as file:
-            while lines := file.readlines(_BYTES):
-                rows = [json.loads(line) for line in lines]
-                yield _scored(
-                    b"".join(lines), rewards, {name: [row[name] for row in rows] for name in _summed(rewards)}
-                )
-
-
-def _read_batches(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
-    import pyarrow.parquet as parquet
-
-    for part in parts:
-        with parquet.ParquetFile(part) as file:
-            for batch in file.iter_batches(batch_size=_ROW_GROUP):
-                yield _scored(batch, rewards, {name: batch.column(name).to_pylist() for name in _summed(rewards)})
+def _read_parts(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
+    for block in chain.from_iterable(map(read_blocks, parts)):
+        content, names = block.content, _summed(rewards)
+        if isinstance(content, bytes):
+            rows = [json.loads(line) for line in content.split(b"\n")]
+            yield _scored(content + b"\n", rewards, {name: [row[name] for row in rows] for name in names})
+        else:
+            yield _scored(content, rewards, {name: content.column(name).to_pylist() for name in names})
 
 
 def _summed(rewards: Sequence[str]) -> list[str]:
@@ -406,19 +395,19 @@ def _schema(rewards: Iterable[str], *, names_files: bool) -> Any:
     return pyarrow.schema(fields)
 
 
-def _write_jsonl(path: Path, contents: Iterable[bytes]) -> None:
-    with path.open("wb") as file:
-        file.writelines(contents)
-
-
-def _write_parquet(path: Path, batches: Iterable[Any], schema: Any) -> None:
-    """Write row groups of one size, so that the bytes depend on the rows alone, not on how they were shared out."""
+def _write(path: Path, contents: Iterable[Any], schema: Any) -> None:
+    """Write lines, or, with a schema, record batches in row groups of one size, so that the bytes depend on the
+    rows alone, not on how they were shared out."""
+    if schema is None:
+        with path.open("wb") as file:
+            file.writelines(contents)
+        return
     import pyarrow
     import pyarrow.parquet as parquet
 
     with parquet.ParquetWriter(path, schema) as writer:
         waiting = pyarrow.Table.from_batches([], schema)
-        for batch in batches:
+        for batch in contents:
             waiting = pyarrow.concat_tables([waiting, pyarrow.Table.from_batches([batch], schema)])
             while waiting.num_rows >= _ROW_GROUP:
                 writer.write_table(waiting.slice(0, _ROW_GROUP).combine_chunks())

@@ -29,10 +29,12 @@ def _no_boxes() -> Array:
 
 def _storable(text: Any) -> Any:
     """Replace lone surrogates with '?', which no file can hold otherwise; leave what is no text as it is."""
-    return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else text
+    if not isinstance(text, str) or text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class AnsweredImage:
     """One image, its reference boxes, and the boxes that one answer gave.
 
@@ -60,6 +62,7 @@ class AnsweredImage:
         rewards: by name what each reward gives.
         sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
         sampled_read: for each sampled answer whether it can be read, see :func:`is_read`.
+        sampled_boxes: for each sampled answer how many boxes it has, invalid ones among them.
     """
 
     id: str
@@ -83,19 +86,19 @@ class AnsweredImage:
     rewards: Mapping[str, float] = field(default_factory=dict)
     sampled_rewards: tuple[float, ...] = ()
     sampled_read: tuple[bool, ...] = ()
+    sampled_boxes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _BOXES:
-            object.__setattr__(self, name, as_box_array(getattr(self, name), name))
-        for name in _TEXTS:
-            object.__setattr__(self, name, _storable(getattr(self, name)))
-        labels = tuple(map(_storable, self.pred_labels)) or (None,) * len(self.pred)
+        # An evaluation makes tens of thousands of images, most of them with four empty or short arrays.
+        made: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
+        made |= {name: _storable(getattr(self, name)) for name in _TEXTS}
+        made["gt_labels"] = tuple(map(_storable, self.gt_labels))
+        made["pred_labels"] = tuple(map(_storable, self.pred_labels)) or (None,) * len(made["pred"])
         scores = np.asarray(self.pred_scores, dtype=np.float64)
-        broken = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
-        object.__setattr__(self, "broken", broken)
-        object.__setattr__(self, "gt_labels", tuple(map(_storable, self.gt_labels)))
-        object.__setattr__(self, "pred_labels", labels)
-        object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))
+        made["pred_scores"] = scores if scores.size else np.full(len(made["pred"]), np.nan)
+        made["broken"] = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
         for boxes, others in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
             n, got = len(getattr(self, boxes)), len(getattr(self, others))
             if n != got:
@@ -119,7 +122,7 @@ class AnsweredImage:
         """
         scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
         return {
-            **vars(self),
+            **{one.name: getattr(self, one.name) for one in fields(self)},
             **{name: getattr(self, name).tolist() for name in _BOXES},
             "pred_scores": scores,
         }
@@ -130,7 +133,7 @@ class AnsweredImage:
         known = {one.name for one in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
         scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
-        sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read")}
+        sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
         return cls(**{**taken, "pred_scores": scores, **sampled})
 
 

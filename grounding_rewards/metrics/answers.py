@@ -21,7 +21,7 @@ from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
-from grounding_rewards.rewards.scored_batch import ScoredCompletion
+from grounding_rewards.rewards.judging import ScoredCompletion
 
 #: What every image is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
@@ -65,7 +65,7 @@ def read_answers(
         >>> image.pred.tolist(), image.pred_labels, round(image.rewards["R3"], 2)
         ([[0.0, 0.0, 50.0, 40.0]], ('mass',), 0.8)
     """
-    images = read_references(rows)
+    images = reference_images(rows)
     columns = _columns(rows)
     repeated = {
         name: [value for value, answers in zip(values, texts, strict=True) for _ in answers]
@@ -95,6 +95,7 @@ def read_answers(
             rewards=dict(sorted(rewards.items())),
             sampled_rewards=tuple(one.reward for one in sampled),
             sampled_read=tuple(is_read(one.parsed.boxes, one.parsed.status) for one in sampled),
+            sampled_boxes=tuple(len(one.parsed.boxes) for one in sampled),
         )
         answered.append(read)
     return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
@@ -124,7 +125,7 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
     ]
 
 
-def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+def reference_images(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
     """The images of a dataset with an answer that has no box.
 
     Args:
@@ -134,7 +135,7 @@ def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
         ValueError: a row lacks `boxes`, `width` or `height`, or two images have one name.
 
     Example:
-        >>> image = read_references([{"boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}])[0]
+        >>> image = reference_images([{"boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}])[0]
         >>> image.id, image.gt.tolist(), image.gt_labels, image.patient
         ('image 0', [[0.0, 0.0, 5.0, 5.0]], ('mass',), None)
     """

@@ -48,8 +48,8 @@ BoxGroups = dict[str, Mask]
 # How hits are counted, and how boxes are paired for the mean of their IoUs.
 _FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
 
-# The smallest number above 0: any overlap makes a pair.
-_ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
+# The smallest numbers above 0 and above a half: any overlap makes a pair, or one of more than a half.
+_ANY_OVERLAP, _ABOVE_HALF = float(np.nextafter(0.0, 1.0)), float(np.nextafter(0.5, 1.0))
 
 _RECALL = "share of the reference boxes of all images that a box is right about"
 
@@ -171,6 +171,14 @@ class MatchedImages:
         image, i = np.nonzero(pairs.matched >= 0)
         ious[image, pairs.matched[image, i]] = pairs.iou[image, i]
         return np.where(there, ious, 0.0), there
+
+    @cached_property
+    def panoptic_quality(self) -> Sums:
+        """Of each image the IoUs of the pairs above a half added up, and TP + FP / 2 + FN / 2."""
+        outcomes = self._hits(_ABOVE_HALF)
+        pred, gt = self._chosen(outcomes)
+        ious = np.where(pred & (outcomes.matched >= 0), outcomes.iou, 0.0).sum(axis=1)
+        return ious, (pred.sum(axis=1) + gt.sum(axis=1)) / 2
 
     def by_image(self, iou_threshold: float) -> Iterator[tuple[AnsweredImage, NDArray[np.int64], Mask]]:
         """Each image; the reference box that each of its predicted boxes is right about, -1 for none; which count.
@@ -317,6 +325,12 @@ DETECTION_METRICS: dict[str, Metric] = {
         "F1 at IoU 0.5",
         "boxes of all images pooled: twice the right boxes over predicted and reference boxes",
         _at_50(lambda n, m, tp: (2 * tp, m + n)),
+    ),
+    "pq": Metric(
+        "panoptic quality",
+        "boxes of all images pooled: IoUs of the right boxes, at IoU > 0.5, added up over the mean number of predicted "
+        "and reference boxes; F1 times the mean IoU of right boxes",
+        lambda images: images.panoptic_quality,
     ),
     "precision_50": Metric(
         "precision at IoU 0.5",

@@ -8,6 +8,8 @@ false boxes over the number of all images, normal ones among them. Boxes are mat
 that gives at most that many false boxes per image: no line is drawn between thresholds, and all boxes of equal
 confidence come together.
 
+ROC: images with a finding against images without, by how sure an answer is that there is any; its area alone.
+
 Where answers state no confidence, there is one operating point, ``ranking="tied"``. ``ranking="emission"`` gives a
 curve: the first box of every image, the first two, and so on. It is no trade-off that the model was asked for.
 """
@@ -19,9 +21,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array, ratio
-from grounding_rewards.metrics.intervals import Jackknifed, Parts, blocks, drawn_groups, percentile_interval
-from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedImages
+from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.estimates import Metric
+from grounding_rewards.metrics.intervals import (
+    Jackknifed,
+    Parts,
+    blocks,
+    drawn_groups,
+    group_numbers,
+    percentile_interval,
+)
+from grounding_rewards.metrics.ranking import (
+    Indices,
+    RankedBoxes,
+    RankedImages,
+    states_confidences,
+    with_broken_boxes,
+)
 
 
 class Curve(NamedTuple):
@@ -296,3 +313,70 @@ def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array,
             row += 1
     references = (weights @ ranked.references)[:, None]
     return np.where(references > 0, ratio(best, references), np.nan)
+
+
+#: In the table of metrics.
+IMAGE_AUROC = {
+    "auroc": Metric(
+        "AUROC of images",
+        "how often an image with a finding ranks above one without, ties counting half: by the largest stated "
+        "confidence of its boxes; where any box has none, by the share of its answers, sampled ones among them, with a "
+        "box",
+    )
+}
+
+
+def image_auroc(images: Sequence[AnsweredImage], *, groups: Sequence[Any] | None = None, seed: int = 0) -> Jackknifed:
+    """Area under the ROC curve of images with a finding against images without one.
+
+    Args:
+        images: with their answers. Where every box states a confidence, an image's score is the largest one, and an
+            image without a box comes last; elsewhere it is the share of its answers with a box, the judged one and
+            sampled ones.
+        groups: the patient of each image, where known; the images of one patient are then left out together.
+        seed: of what is left out.
+
+    Returns:
+        In [0, 1]; NaN where all images have a finding or none has, and where neither confidences are stated nor
+        answers were sampled for every image: yes and no are no ranking.
+
+    Example:
+        The normal image ranks below one of two images with a finding.
+
+        >>> found = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
+        >>> sure = AnsweredImage("a", **found, pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.3, 0.9])
+        >>> normal = AnsweredImage("c", 99, 99, pred=[[0, 0, 9, 9]], pred_scores=[0.4])
+        >>> image_auroc([sure, AnsweredImage("b", **found), normal]).value
+        0.5
+
+    Source: Hanley and McNeil, The Meaning and Use of the Area under a ROC Curve, Radiology 1982.
+    """
+    score, positive = _image_scores(images), np.array([not image.is_normal for image in images], dtype=bool)
+    parts = Parts.of(groups, len(images), seed)
+    value, *left_out = (
+        _area_under_roc(score[kept & positive], score[kept & ~positive])
+        for kept in (parts.of_image != part for part in range(-1, parts.parts))
+    )
+    # Of patients with a finding, or without: the fewer of them bound what is known.
+    units = group_numbers(groups, len(images))
+    fewest = min(len(np.unique(units[side])) for side in (positive, ~positive))
+    return Jackknifed(value, np.array(left_out), fewest)
+
+
+def _image_scores(images: Sequence[AnsweredImage]) -> Array:
+    """How sure each answer is that there is a finding, ``(images,)``; NaN where that is not known."""
+    answered = [with_broken_boxes(image) for image in images]
+    if any(len(image.pred) for image in answered) and states_confidences(answered):
+        return np.array([image.pred_scores.max(initial=-np.inf) for image in answered])
+    if not all(image.sampled_boxes for image in images):
+        return np.full(len(images), np.nan)
+    return np.array([np.mean([n > 0 for n in (len(image.pred), *image.sampled_boxes)]) for image in answered])
+
+
+def _area_under_roc(positive: Array, negative: Array) -> float:
+    if np.isnan(positive).any() or np.isnan(negative).any():
+        return np.nan
+    negative = np.sort(negative)
+    # Σ over pairs of (positive above negative) + (equal) / 2
+    above = sum(np.searchsorted(negative, positive, side).sum() / 2 for side in ("left", "right"))
+    return float(ratio_or_nan(above, len(positive) * len(negative)))

@@ -22,11 +22,13 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
 from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, class_mean_iou_estimate, segmentation_areas
 from grounding_rewards.metrics.average_precision import (
+    AP_THRESHOLDS,
+    RankingMetrics,
     average_precision_by_label,
+    can_compare_labels,
     jackknifed_mean_average_precision,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.baselines import CONSTANT, CONSTANT_OF_THESE, NOTHING_FOUND, WHOLE_IMAGE
 from grounding_rewards.metrics.counts import (
     BOUNDS,
     DETECTION_METRICS,
@@ -37,7 +39,7 @@ from grounding_rewards.metrics.counts import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.curves import Curve, froc_curve
+from grounding_rewards.metrics.curves import IMAGE_AUROC, Curve, froc_curve, image_auroc
 from grounding_rewards.metrics.estimates import (
     Estimate,
     Metric,
@@ -47,7 +49,11 @@ from grounding_rewards.metrics.estimates import (
     format_interval,
 )
 from grounding_rewards.metrics.image_dependence import (
+    CONSTANT,
+    CONSTANT_OF_THESE,
     IMAGE_DEPENDENCE,
+    NOTHING_FOUND,
+    WHOLE_IMAGE,
     ImageDependence,
     dependence_sums,
     image_dependence,
@@ -55,7 +61,6 @@ from grounding_rewards.metrics.image_dependence import (
 from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
-from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS, RankingMetrics, can_compare_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: The row of the table that has the readers of the dataset.
@@ -159,6 +164,11 @@ class Evaluation:
         return {key: metric.heading for key, metric in self.metrics.items()}
 
     @property
+    def constant(self) -> Metrics:
+        """The metrics of the constant box, which never looks; empty where it was not measured."""
+        return next((self.systems[name] for name in (CONSTANT, CONSTANT_OF_THESE) if name in self.systems), {})
+
+    @property
     def looking(self) -> str:
         """One sentence: what the first system reaches, what never looking would reach, and what is owed to the images.
 
@@ -167,14 +177,13 @@ class Evaluation:
         if self.dependence is None:
             return ""
         owed = self.dependence.dependence
-        constants = (self.systems.get(name, {}).get("mean_iou") for name in (CONSTANT, CONSTANT_OF_THESE))
-        constant = next((one.value for one in constants if one is not None), math.nan)
+        constant = self.constant.get("mean_iou", _NOTHING).value
         said = f"{self.dependence.value:.2f} mean IoU; "
         if self.dependence.value < constant:
             said = "Worse than a model that never looks: " + said
         if not math.isnan(constant):
             said += f"the constant box, which never looks, reaches {constant:.2f}; "
-        said += f"{owed.value:.2f} {format_interval(owed)} of it is owed to the image"
+        said += f"{owed.value:.2f} {format_interval(owed)}".rstrip() + " of it is owed to the image"
         alike = self.dependence.distinct
         return said + (
             f". {alike} distinct answers to {self.dependence.images} images."
@@ -259,6 +268,7 @@ def evaluate(
         tables[READER_AGREEMENT] = _of_readers(agreement)
     known = {
         **by_rank.metrics(),
+        **IMAGE_AUROC,
         **DETECTION_METRICS,
         **SEGMENTATION_METRICS,
         **image_metrics(images),
@@ -398,6 +408,7 @@ def _estimates(
     found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     found |= {key: one.estimate for key, one in of_ranking.items()}
+    found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}
 
 

@@ -16,6 +16,9 @@ Its interval is that of a ratio of sums over patients, of ``u_i = N_ii - N_i. - 
 answers, over images and over both: what image and answer ``i`` contribute, which sums to the numerator above. The test
 deals the answers at random: p is the share of dealings that earn as much as the answers where they are.
 
+Below it stand the answers that need no look at the image (:func:`baseline_systems`): what a trained model must beat,
+and the reference, which it cannot.
+
 Source: a permutation test of association between answers and images; for the sums ``u``, Hoeffding, A Class of
 Statistics with Asymptotically Normal Distribution, Annals of Mathematical Statistics 1948.
 """
@@ -23,25 +26,27 @@ Statistics with Asymptotically Normal Distribution, Annals of Mathematical Stati
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import permutations
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, pad
+from grounding_rewards.boxes import BoxBatch, as_box_array, pad
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, reference_images
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.metrics.ranking import with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
@@ -70,8 +75,10 @@ MOST_IMAGES = 500
 PARTNERS = 200
 
 _DEALINGS = 1999
-# IoUs that are in memory at once.
-_CELLS = 1 << 21
+# IoUs that are in memory at once; more are slower, too, as they leave the processor's cache.
+_CELLS = 1 << 17
+# Pairs of an image and an answer that are sorted by their numbers of boxes at once.
+_PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
@@ -232,7 +239,11 @@ def _deal(
         # Answers are dealt by shifts of the images in a random order: each shift is a permutation.
         shifts = np.arange(n) if n <= MOST_IMAGES else rng.choice(n, PARTNERS, replace=False)
         partner = (np.arange(n)[:, None] + shifts) % n
-        values = table.earn(earned, np.repeat(group, len(shifts)), group[partner.ravel()]).reshape(n, len(shifts))
+        blocks = np.array_split(partner, math.ceil(partner.size / _PAIRS))
+        rows = np.array_split(group, len(blocks))
+        values = np.concatenate(
+            [table.earn(earned, np.repeat(i, len(shifts)), group[j.ravel()]) for i, j in zip(rows, blocks, strict=True)]
+        ).reshape(n, len(shifts))
         by_answer = np.bincount(partner.ravel(), weights=values.ravel(), minlength=n) / len(shifts)
         contributed[group] = own[group] - values.mean(axis=1) - by_answer + values.mean()
         if n <= MOST_IMAGES:
@@ -300,3 +311,150 @@ class _Boxes:
             size = max(1, _CELLS // max(1, int(n[alike[:1]].sum() * m[alike[:1]].sum())))
             for start in range(0, len(alike), size):
                 yield alike[start : start + size]
+
+
+#: The boxes and labels of one answer; the boxes in pixels of the image.
+BoxAnswer = tuple[Array, list[str]]
+
+CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
+NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
+#: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
+REFERENCE = "reference as answer"
+
+
+def baseline_systems(
+    rows: Sequence[Mapping[str, Any]],
+    training: Iterable[Mapping[str, Any]] | None,
+    reward: GroundingReward,
+) -> dict[str, list[AnsweredImage]]:
+    """The answers that need no model; they stand beside a model's in every table.
+
+    Args:
+        rows: the images, see :func:`grounding_rewards.metrics.answers.read_answers`.
+        training: the images that the constant box is the median of; without them it is that of these images, which
+            flatters it, and its name says so. Of no images there is no constant box.
+        reward: what the evaluation is about.
+
+    Returns:
+        By name: the reference itself, the constant box (:func:`constant_boxes`), nothing found, the whole image under
+        the most frequent label, and, where rows have `reader_boxes`, what one more radiologist drew.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
+        >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
+        >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
+        [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
+    """
+    images = reference_images(rows)
+    # With the names that rows without labels are given.
+    named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
+    constant = constant_boxes(named if training is None else training)
+    labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
+    label = labels[0][0] if labels else UNNAMED
+    answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
+    if constant:
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
+            constant_answer(constant, width=image.width, height=image.height) for image in images
+        ]
+    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
+    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
+    if any(row.get("reader_boxes") for row in rows):
+        answers[ANOTHER_READER] = [other_reader(row) for row in named]
+    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
+    return {name: _with_boxes(images, given, rewards, reward.name) for name, given in answers.items()}
+
+
+def _with_boxes(
+    images: Sequence[AnsweredImage], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
+) -> list[AnsweredImage]:
+    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
+    named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [image.gt_labels for image in images]}
+    scores = {
+        name: reward.score_many(
+            boxes,
+            [image.gt for image in images],
+            ignore=[image.ignore for image in images],
+            **(named if reward.compares_labels else {}),
+        )
+        for name, reward in rewards.items()
+    }
+    return [
+        replace(
+            image,
+            pred=boxes[k],
+            pred_labels=tuple(labels[k]),
+            pred_scores=np.full(len(boxes[k]), np.nan),
+            status="boxes" if len(boxes[k]) else "empty",
+            rewards={name: values[k] for name, values in scores.items()},
+            # However often such a rule is asked, it answers the same.
+            sampled_rewards=(scores[main][k],),
+            sampled_read=(True,),
+            sampled_boxes=(len(boxes[k]),),
+        )
+        for k, image in enumerate(images)
+    ]
+
+
+def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
+    """The boxes of the first reader who did not draw the reference; the reference where an image has no other.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 9, 9]], "labels": ["mass"], "reader_boxes": [[[0, 0, 9, 9]], [[0, 0, 8, 9]]]}
+        >>> other_reader(row)
+        (array([[0., 0., 8., 9.]]), ['finding'])
+    """
+    sets = row.get("reader_boxes") or []
+    labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in sets]
+    reference = as_box_array(row["boxes"])
+    for boxes, names in zip(sets, labels, strict=True):
+        drawn = as_box_array(boxes)
+        if not np.array_equal(drawn, reference):
+            return drawn, list(names)
+    return reference, list(row["labels"])
+
+
+def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
+    """The median training box of every label that at least half of the images carry, else of the most frequent label.
+
+    Args:
+        rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
+
+    Returns:
+        For each such label one box ``(4,)``, the median of each coordinate as a fraction of the image's width or
+        height; none without any box.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
+        >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
+        {'right lung': array([0. , 0. , 0.4, 0.5])}
+    """
+    images = 0
+    seen: dict[str, list[Array]] = defaultdict(list)
+    carried: dict[str, int] = defaultdict(int)
+    for row in rows:
+        images += 1
+        size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
+        for box, label in zip(as_box_array(row["boxes"]), row["labels"], strict=True):
+            seen[label].append(box / size)
+        for label in set(row["labels"]):
+            carried[label] += 1
+    chosen = [label for label in seen if 2 * carried[label] >= images]
+    if not chosen and seen:
+        chosen = [max(seen, key=lambda label: carried[label])]
+    return {label: np.median(seen[label], axis=0) for label in chosen}
+
+
+def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:
+    """The constant boxes put on one image.
+
+    Args:
+        boxes: from :func:`constant_boxes`.
+        width: of the image in pixels.
+        height: of the image in pixels.
+
+    Example:
+        >>> constant_answer({"heart": np.array([0.25, 0.5, 0.75, 1.0])}, width=100, height=200)
+        (array([[ 25., 100.,  75., 200.]]), ['heart'])
+    """
+    size = np.array([width, height] * 2, dtype=np.float64)
+    return np.array(list(boxes.values())).reshape(-1, 4) * size, list(boxes)

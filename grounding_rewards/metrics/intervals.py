@@ -41,7 +41,7 @@ chance, so that it is too high: as other monotone hulls, by about ``c m^-2/3``. 
 counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the metric less
 that. The metric itself is not changed.
 
-docs/simulated_metrics.md says how often the intervals hold the true metric. Two runs on the same units, with the same
+docs/simulated.md says how often the intervals hold the true metric. Two runs on the same units, with the same
 seed, leave out the same ones, so that their metrics can be subtracted one by one.
 
 **Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`drawn_groups`).
@@ -390,7 +390,10 @@ def resampling_counts(n: int, *, resamples: int, seed: int = 0) -> Array:
     """
     if n == 0:
         return np.zeros((resamples, 0))
-    counts = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
+    rng, counts, even = np.random.default_rng(seed), np.empty((resamples, n)), np.full(n, 1 / n)
+    # Row by row: the same draws, without a second matrix of whole numbers.
+    for row in counts:
+        row[:] = rng.multinomial(n, even)
     counts.flags.writeable = False
     return counts
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -241,12 +242,14 @@ class Confusion(NamedTuple):
     """``counts[i, j]`` reference boxes of label ``gt[i]`` are paired with a predicted box of label ``pred[j]``.
 
     The last row, ``nothing``, counts predicted boxes that no reference box was paired with; the last column,
-    ``nothing``, reference boxes that no predicted box was paired with.
+    ``nothing``, reference boxes that no predicted box was paired with. ``places`` are the images of each pair of labels
+    that occurs.
     """
 
     gt: Sequence[str]
     pred: Sequence[str]
     counts: NDArray[np.int64]
+    places: Mapping[tuple[str, str], Sequence[int]] = MappingProxyType({})
 
 
 def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
@@ -263,7 +266,8 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
 
     Returns:
         ``gt`` are the labels and :data:`NOTHING`; ``pred`` the labels, :data:`ANOTHER_LABEL` and :data:`NO_LABEL`
-        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``.
+        where they occur, and :data:`NOTHING`; ``counts`` is ``(len(gt), len(pred))``; ``places`` are indices into the
+        images.
 
     Example:
         >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9], [50, 50, 60, 60]], gt_labels=["mass", "nodule"],
@@ -275,23 +279,29 @@ def confusion(matched: MatchedImages, *, synonyms: bool = False) -> Confusion:
         array([[0, 1, 0],
                [0, 0, 1],
                [0, 0, 0]])
+        >>> dict(found.places)
+        {('nodule', 'nothing'): [0], ('mass', 'nodule'): [0]}
     """
-    pairs: Counter[tuple[str | None, str | None]] = Counter()
-    cells: Counter[tuple[str, str]] = Counter()
-    for image, right, counted in replace(matched, label_matching="ignore").by_image(IOU_THRESHOLD):
+    # For every box the number of its image.
+    pairs: dict[tuple[str | None, str | None], list[int]] = defaultdict(list)
+    cells: dict[tuple[str, str], list[int]] = defaultdict(list)
+    ignoring = replace(matched, label_matching="ignore")
+    for number, (image, right, counted) in enumerate(ignoring.by_image(IOU_THRESHOLD)):
         gt_labels = [_plain(label) for label in image.gt_labels]
-        cells.update((gt_labels[k], NOTHING) for k in set(range(len(gt_labels))) - set(right.tolist()))
+        for k in set(range(len(gt_labels))) - set(right.tolist()):
+            cells[gt_labels[k], NOTHING].append(number)
         for label, place, counts in zip(image.pred_labels, right.tolist(), counted, strict=True):
             if counts:
-                pairs[None if place < 0 else gt_labels[place], label] += 1
+                pairs[None if place < 0 else gt_labels[place], label].append(number)
     references = Counter(_plain(label) for image in matched.images for label in image.gt_labels)
     labels = tuple(name for name, _ in references.most_common())
-    for (gt, pred), count in pairs.items():
-        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += count
+    for (gt, pred), numbers in pairs.items():
+        cells[NOTHING if gt is None else gt, _column(pred, gt, labels, synonyms)] += numbers
     used = {column for _, column in cells}
     columns = (*labels, *(extra for extra in (ANOTHER_LABEL, NO_LABEL) if extra in used), NOTHING)
     rows = (*labels, NOTHING)
-    return Confusion(rows, columns, np.array([[cells[row, name] for name in columns] for row in rows], dtype=np.int64))
+    counts = np.array([[len(cells.get((row, name), ())) for name in columns] for row in rows], dtype=np.int64)
+    return Confusion(rows, columns, counts, {cell: sorted(set(numbers)) for cell, numbers in cells.items()})
 
 
 def _column(pred: str | None, gt: str | None, labels: Sequence[str], synonyms: bool) -> str:

@@ -308,6 +308,16 @@ class SignalReport:
         )
 
     @property
+    def is_fine(self) -> bool:
+        """Whether there is nothing to mend: few groups are without spread, no other reward is recommended, the answers
+        are not shown to ignore the images, and no temperatures are to be compared.
+        """
+        owed = self.image_dependence.dependence
+        looks = not math.isfinite(owed.low) or owed.low > 0
+        keeps = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
+        return keeps and looks and not self.temperatures
+
+    @property
     def all(self) -> tuple[RewardSignal, ...]:
         """The configured reward, by temperature where several are known, then the others: the rows of the table."""
         return (self.configured, *self.temperatures, *self.tried)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,23 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     # IoU 0.8 is no match any more.
     assert cli.main([*command, "--reward-kwargs", '{"iou_threshold": 0.9}']) == 0
     assert read(out)[0]["R3"] == 0
+
+
+class Dies:
+    """A reward that the system kills, as for want of memory."""
+
+    def score(self, pred: Any, gt: Any) -> float:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return 0.0
+
+
+def test_a_killed_worker_is_said_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = write(tmp_path / "log.jsonl", rows(5)), tmp_path / "scored.jsonl"
+    words = ["score", str(log), "--rewards", f"{__name__}.Dies", "--box-format", "qwen2.5-vl"]
+    assert cli.main([*words, "--out", str(out), "--processes", "2"]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("grounding-rewards: Expected all 2 processes to work to the end")
+    assert not out.exists()
 
 
 def test_parameters_of_each_reward(tmp_path: Path) -> None:

@@ -47,13 +47,14 @@ def test_everything_comes_back(tmp_path):
         rewards={"R4": 0.25},
         sampled_rewards=(0.5, 1.0),
         sampled_read=(True, False),
+        sampled_boxes=(2, 0),
     )
     write_answered(tmp_path / "images.jsonl", [image])
     (back,) = read_answered(tmp_path / "images.jsonl")
     for name in ("gt", "pred", "pred_scores", "ignore"):
         np.testing.assert_array_equal(getattr(back, name), getattr(image, name))
     plain = ("id", "width", "height", "gt_labels", "pred_labels", "rejected", "rewards", "patient")
-    plain += ("sampled_rewards", "sampled_read")
+    plain += ("sampled_rewards", "sampled_read", "sampled_boxes")
     assert [getattr(back, name) for name in plain] == [getattr(image, name) for name in plain]
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_each, read_references, reading_notes
-from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_each, reading_notes, reference_images
+from grounding_rewards.metrics.image_dependence import baseline_systems
 from grounding_rewards.parsing.space_check import SpaceWarning
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
@@ -32,6 +32,7 @@ def test_answers_are_read_scored_and_kept() -> None:
     assert (other.status, other.patient, other.rejected) == ("unparseable", None, {"nothing_stated": 1})
     assert other.sampled_rewards == pytest.approx((0.2, 0.2))
     assert (one.sampled_read, other.sampled_read) == ((True, True), (True, True))
+    assert (one.sampled_boxes, other.sampled_boxes) == ((0, 1), (0, 0))
 
 
 def test_all_five_rewards_stand_side_by_side() -> None:
@@ -76,13 +77,13 @@ def test_one_warning_about_the_space_however_many_rewards() -> None:
 )
 def test_images_that_cannot_be_measured_are_refused(rows: list[dict[str, Any]], expected: str) -> None:
     with pytest.raises(ValueError, match=expected):
-        read_references(rows)
+        reference_images(rows)
 
 
 def test_images_without_labels_have_findings() -> None:
     row = {"boxes": [[0, 0, 5, 5], [1, 1, 3, 3]], "width": 9, "height": 9}
-    assert read_references([row])[0].gt_labels == ("finding", "finding")
-    assert read_references([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
+    assert reference_images([row])[0].gt_labels == ("finding", "finding")
+    assert reference_images([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
     assert list(baseline_systems([row], None, REWARD)) == [
         "reference as answer",
         "constant box of these images",

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, constant_boxes
 from grounding_rewards.metrics.counts import MatchedImages, image_sums
+from grounding_rewards.metrics.image_dependence import baseline_systems, constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 

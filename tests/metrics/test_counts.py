@@ -60,6 +60,7 @@ def test_metrics_by_hand() -> None:
         {
             "mean_iou": (0.5 + 1 + 0) / 3,
             "f1_50": 2 * 2 / (4 + 3),
+            "pq": 1 / (1 + 3 / 2 + 2 / 2),  # IoU 0.5 is not above a half
             "precision_50": 2 / 4,
             "recall_50": 2 / 3,
             "recall_75": 1 / 3,
@@ -74,6 +75,34 @@ def test_metrics_by_hand() -> None:
             "unparseable_share": 1 / 5,
         }
     )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_panoptic_quality_is_its_definition(seed: int) -> None:
+    # Kirillov et al., CVPR 2019: Σ IoU of hits / (TP + FP / 2 + FN / 2), of pairs above a half; here of boxes that do
+    # not overlap each other, where no such pair has a rival.
+    rng = np.random.default_rng(seed)
+    gt = np.array([[x, y, x + 8, y + 8] for x in (0.0, 10, 20) for y in (0.0, 10, 20)])
+    images = [
+        AnsweredImage(
+            str(k),
+            99,
+            99,
+            gt=(own := gt[rng.random(9) < 0.5]),
+            gt_labels=["mass"] * len(own),
+            pred=gt[rng.random(9) < 0.5] + rng.uniform(-1.5, 1.5, 4),
+        )
+        for k in range(8)
+    ]
+    ious = np.concatenate([(iou := pairwise_iou(image.pred, image.gt))[iou > 0.5] for image in images])
+    false, missed = (sum(len(getattr(image, side)) for image in images) - len(ious) for side in ("pred", "gt"))
+    assert min(len(ious), false, missed) > 0
+    assert values(images)["pq"] == pytest.approx(ious.sum() / (len(ious) + false / 2 + missed / 2))
+    for image in images:
+        reward = MeanIoUReward(beta=1.0, no_box_bonus=0.0).score(image.pred, image.gt)
+        assert values([image])["pq"] == pytest.approx(
+            reward if len(image.pred) + len(image.gt) else math.nan, nan_ok=True
+        )
 
 
 @given(box_lists(), valid_box_lists(max_size=4), valid_box_lists(max_size=2))

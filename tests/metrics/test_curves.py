@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.curves import FROC_RATES, froc_curve, sensitivity_at_false_positives
+from grounding_rewards.metrics.curves import FROC_RATES, froc_curve, image_auroc, sensitivity_at_false_positives
+from grounding_rewards.metrics.intervals import never_seen
 from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_images import random_images, without_confidences
 
@@ -77,3 +80,63 @@ def test_without_a_reference_box_there_is_no_metric() -> None:
         found = sensitivity_at_false_positives(rank_boxes(images))
         assert all(math.isnan(one.value) for one in found.at_rates)
         assert len(froc_curve(rank_boxes(images), resamples=5).x) == 0
+
+
+def scored(scores: list[float], found: bool, **more: Any) -> AnsweredImage:
+    """An image with or without a finding, and a box of each confidence."""
+    truth: dict[str, Any] = {"gt": [HIT], "gt_labels": ["mass"]} if found else {}
+    return AnsweredImage("", 100, 100, **truth, pred=[JUNK] * len(scores), pred_scores=scores, **more)
+
+
+def sampled(boxes: int, others: tuple[int, ...], found: bool) -> AnsweredImage:
+    return scored([math.nan] * boxes, found, sampled_boxes=others)
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        # The largest confidence counts: 0.9 and 0.6 against 0.6 and 0.1. Three pairs in order, a tie.
+        ([scored([0.2, 0.9], True), scored([0.6], True), scored([0.6], False), scored([0.1], False)], 3.5 / 4),
+        # Without a box an image comes last, also behind a confidence below 0.
+        ([scored([-3.0], True), scored([], False), scored([], False)], 1.0),
+        # Shares of three answers with a box, 2/3 and 0 against 1/3: the judged answer is one of them.
+        ([sampled(2, (1, 0), True), sampled(0, (0, 0), True), sampled(1, (0, 0), False)], 1 / 2),
+        # One box without a confidence: shares count, 1 against 1/2.
+        ([scored([0.1], True, sampled_boxes=(3,)), scored([0.9, math.nan], False, sampled_boxes=(0,))], 1.0),
+        # No ranking: nothing stated, and not every image has sampled answers.
+        ([sampled(1, (1,), True), sampled(1, (), False)], math.nan),
+        # Images of one kind alone.
+        ([scored([0.5], True), scored([0.4], True)], math.nan),
+        ([], math.nan),
+    ],
+)
+def test_auroc_by_hand(images: list[AnsweredImage], expected: float) -> None:
+    assert image_auroc(images).value == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_auroc_is_scikit_learns(seed: int) -> None:
+    metrics = pytest.importorskip("sklearn.metrics", reason="the independent implementation")
+    images = random_images(seed, 60)
+    rng = np.random.default_rng(seed)
+    asked = [replace(one, sampled_boxes=tuple(rng.integers(0, 2, 5))) for one in without_confidences(images)]
+    for one, scores in (
+        (images, [image.pred_scores.max(initial=-1.0) for image in images]),
+        (asked, [np.mean([len(image.pred) > 0, *image.sampled_boxes]) for image in asked]),
+    ):
+        expected = metrics.roc_auc_score([len(image.gt) > 0 for image in one], scores)
+        assert image_auroc(one).value == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_interval_of_auroc_is_over_patients_and_bound_by_the_rarer_kind() -> None:
+    images = [scored([k / 40], found=k % 3 > 0, patient=f"p{k // 2}") for k in range(40)]
+    patients = [image.patient for image in images]
+    by_patient, by_image = image_auroc(images, groups=patients), image_auroc(images)
+    assert (len(by_patient.left_out), len(by_image.left_out)) == (20, 40)
+    for part, value in enumerate(by_patient.left_out):
+        left = [image for image in images if image.patient != f"p{part}"]
+        assert value == pytest.approx(image_auroc(left).value)
+    # All in order: of three normal images, two of them of one patient, as for a share of all of two units.
+    perfect = [scored([float(k)], found=k > 2, patient=f"p{max(k, 1)}") for k in range(30)]
+    estimate = image_auroc(perfect, groups=[image.patient for image in perfect]).estimate
+    assert estimate == (1.0, pytest.approx(1 - never_seen(2)), 1.0)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scipy.stats import permutation_test
 
-from grounding_rewards.metrics import swap_test
-from grounding_rewards.metrics.swap_test import swap_p_values
+from grounding_rewards.metrics import comparison
+from grounding_rewards.metrics.comparison import swap_p_values
 
 
 def p_value(a: Any, b: Any, resamples: int = 1 << 12, seed: int = 0) -> float:
@@ -74,7 +74,7 @@ def test_random_draws_come_near_to_all_of_them(monkeypatch: pytest.MonkeyPatch) 
     assert 0.01 < exact < 0.9
     assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 4000))
     # however many are drawn at once
-    monkeypatch.setattr(swap_test, "_CELLS", 12 * 100)
+    monkeypatch.setattr(comparison, "_CELLS", 12 * 100)
     assert p_value(a, b, 4000, seed=3) == pytest.approx(drawn, abs=0.02)
     # never 0: the runs as they are are one of the draws
     assert p_value(means([0.0] * 40), means([1.0] * 40), 99) == 1 / 100

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.inspection import inspect_completions
+from grounding_rewards.logs.inspection import inspect_completions
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 ROWS = [
