@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 from numbers import Real
 from typing import NamedTuple
 
@@ -52,6 +53,23 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     if not isinstance(value, Real) or value not in legal:
         raise ValueError(f"Expected {legal} for `{name}`, got {value!r}. {hint}")
     return float(value)
+
+
+def check_keys(name: str, given: object, legal: Collection[str], hint: str = "") -> None:
+    """Refuse a mapping with a key that is not legal; anything else is passed over.
+
+    Example:
+        >>> check_keys("curriculum", {"by": "boxes", "stage": 3}, ("by", "stages"))
+        Traceback (most recent call last):
+        ValueError: Expected some of by, stages in curriculum, got 'stage'. Did you mean stages?
+    """
+    unknown = [str(key) for key in given if key not in legal] if isinstance(given, Mapping) else []
+    if unknown:
+        near = get_close_matches(unknown[0], legal, n=1)
+        remedy = hint or (f"Did you mean {near[0]}?" if near else "Choose among these.")
+        raise ValueError(
+            f"Expected some of {', '.join(legal)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
+        )
 
 
 def check_word(name: str, value: object, legal: Collection[str]) -> None:

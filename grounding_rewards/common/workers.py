@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -78,6 +79,9 @@ def worker_pool(
         processes: how many.
         initializer: a function of a module, which each of them calls first.
         initargs: its arguments.
+
+    Raises:
+        ChildProcessError: a worker was killed.
     """
     import multiprocessing
 
@@ -86,6 +90,11 @@ def worker_pool(
     pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(initializer, initargs))
     try:
         yield pool
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            f"Expected all {processes} processes to work to the end, got one that was killed, as a system does that "
+            "has no memory left. Start again with fewer --processes."
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -127,7 +127,7 @@ def generate_to_file(
             files.write_settings(settings, share)
         state.wait_for_everyone()
         images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
+        ask = vllm_backend.generate_with_vllm if backend == "vllm" else generate_batch
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
             name.append(str(state.process_index))

@@ -44,7 +44,7 @@ def load_vllm(path: str) -> VllmModel:
     return VllmModel(path, LLM(model=path, limit_mm_per_prompt={"image": 1}), config, generation)
 
 
-def generate_batch(
+def generate_with_vllm(
     model: VllmModel, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
     """Generate the answers to some images at once; see :func:`grounding_rewards.models.generate.generate`.

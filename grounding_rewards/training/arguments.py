@@ -21,6 +21,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, read_config
+from grounding_rewards.common.legal import check_keys
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
@@ -34,6 +35,7 @@ from grounding_rewards.training.option_values import (
     GRPO_CHOICES,
     GRPO_NUMBERS,
     IMAGE_NUMBERS,
+    MAPPING_KEYS,
     MODEL_NUMBERS,
     SFT_NUMBERS,
     check_options,
@@ -232,6 +234,13 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
             "below `min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools."
         },
     )
+    parity_check: bool = field(
+        default=True,
+        metadata={
+            "help": "Check before the first step that the trainer sees what the model saw. Off where the check itself "
+            "does not suit a set-up."
+        },
+    )
     show_images: int | None = field(
         default=None,
         metadata={
@@ -374,6 +383,10 @@ class ModelArguments(ModelConfig):
                     f"Expected use_peft: true beside {name}, got false. Quantised weights are not trained."
                 )
         super().__post_init__()
+        # TRL makes the only one of a list a pattern for whole paths, which a plain name never matches.
+        only = self.lora_target_modules
+        if isinstance(only, str) and only != "all-linear" and only.replace(".", "_").isidentifier():
+            self.lora_target_modules: list[str] | str | None = [only]
 
 
 def parse_grpo_arguments(
@@ -453,6 +466,16 @@ def _split_config(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _check_training(config: Any) -> None:
     """Check what transformers checks during the run, in obscure words, or not at all."""
+    if config.learning_rate > 1:
+        raise ValueError(
+            f"Expected at most 1 for learning_rate, got {config.learning_rate:g}. Usual are 1e-6 for all weights and "
+            "1e-5 for adapters under GRPO, ten times as much in a warm start, and 1e-3 for the tiny model of the demo."
+        )
+    for name, legal in MAPPING_KEYS.items():
+        given = getattr(config, name, None)
+        check_keys(
+            name, _from_json(name, given, "{...}") if isinstance(given, str) and given[:1] == "{" else given, legal
+        )
     if config.max_steps != -1 and config.max_steps < 1:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import signal
 import threading
 import warnings
@@ -16,7 +17,8 @@ from transformers import ProgressCallback, TrainerCallback
 
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
-from grounding_rewards.parsing import REJECT_REASONS
+from grounding_rewards.models.parity import check_parity
+from grounding_rewards.parsing import REJECT_REASONS, BoxFormat
 
 #: Steps in a row without a learning signal before the warning.
 PATIENCE = 10
@@ -42,6 +44,22 @@ class LogFile(TrainerCallback):
         if state.is_world_process_zero:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(state.log_history[-1]) + "\n")
+
+
+class ParityCheck(TrainerCallback):
+    """Refuses, before the first step, a training whose inputs are not what the model answered to.
+
+    Args:
+        trainer: TRL's GRPO trainer.
+        box_format: as for :func:`grounding_rewards.models.parity.check_parity`.
+    """
+
+    def __init__(self, trainer: Any, box_format: str | BoxFormat | None) -> None:
+        self.trainer, self.box_format = trainer, box_format
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Check with the weights that the first step has."""
+        check_parity(self.trainer, self.trainer.train_dataset, self.box_format)
 
 
 class OnlyNumbers(TrainerCallback):
@@ -100,10 +118,11 @@ class SignalWatch(TrainerCallback):
     Args:
         trainer: TRL's GRPO trainer, whose metrics of the latest step are read.
         rewards: names of the grounding rewards.
+        functions: names of all reward functions.
     """
 
-    def __init__(self, trainer: Any, rewards: Sequence[str]) -> None:
-        self.trainer, self.rewards = trainer, rewards
+    def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
+        self.trainer, self.rewards, self.functions = trainer, rewards, functions
         self.in_a_row: dict[str, int] = {}
         self.latest: deque[dict[str, float]] = deque(maxlen=PATIENCE)
         self.warned = False
@@ -132,6 +151,13 @@ class SignalWatch(TrainerCallback):
                 "or the model does not know how to end an answer. Raise it, or teach the model with "
                 "`grounding-rewards sft`.",
             )
+        for name in self.functions:
+            if math.isnan(metrics[f"rewards/{name}/mean"]):
+                yield (
+                    f"no number from {name}",
+                    f"{name} returned NaN or None for every answer of {PATIENCE} steps in a row, so that it taught "
+                    "nothing. Correct the function.",
+                )
         for name in self.rewards:
             boxes, empty, negatives = (metrics[f"{name}/{key}"] for key in ("boxes", "status/empty", "negatives"))
             if boxes == 0 and empty < 1 and negatives < 1:

@@ -19,7 +19,7 @@ from datasets import Dataset
 from numpy.typing import NDArray
 
 from grounding_rewards.columns import read_references, with_ground_truth
-from grounding_rewards.common.legal import SHARE, check_word
+from grounding_rewards.common.legal import SHARE, check_keys, check_word
 from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.checks import rows_with_sizes
 
@@ -82,10 +82,7 @@ def read_curriculum(given: Any) -> Curriculum:
     legal = [one.name for one in dataclasses.fields(Curriculum)]
     if not isinstance(given, Mapping):
         raise ValueError(f"Expected a mapping for curriculum, got {given!r:.200}. {_EXAMPLE}")
-    if unknown := [key for key in given if key not in legal]:
-        raise ValueError(
-            f"Expected some of {', '.join(legal)} in curriculum, got {', '.join(map(repr, unknown))}. {_EXAMPLE}"
-        )
+    check_keys("curriculum", given, legal, _EXAMPLE)
     if "by" not in given:
         raise ValueError(f"Expected by: {', '.join(_BY)} in curriculum, got none of them. {_EXAMPLE}")
     return Curriculum(**given)

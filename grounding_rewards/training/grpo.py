@@ -27,12 +27,13 @@ from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import Groups
-from grounding_rewards.parsing import STATUSES, BoxFormat
+from grounding_rewards.parsing import STATUSES, BoxFormat, box_formats_of, get_box_format
 from grounding_rewards.parsing.scope import opens_thinking
+from grounding_rewards.rewards.batch_log import ROW_COLUMN
+from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.rewards.logged_rows import ROW_COLUMN
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
-from grounding_rewards.training.callbacks import OnlyNumbers, SignalWatch
+from grounding_rewards.training.callbacks import OnlyNumbers, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.curriculum import (
     Curriculum,
@@ -67,6 +68,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         resizes images;
       * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are images for one step;
       * shrinks images to the limit that the processor carries (`grounding_rewards.images.resize.limit_image_pixels`).
+
+    Before the first step it checks that the trainer sees what the model saw (`grounding_rewards.models.parity`).
 
     It gives every grounding reward the model's tokenizer: where special tokens carry the boxes or mark thinking, the
     reward decodes `completion_ids` with these tokens. It sees whether the rendered prompt ends in an open mark of
@@ -157,6 +160,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         if args is not None and train_dataset is not None:
             _refuse_no_step(train_dataset, args)
             _warn_of_long_answers(train_dataset, rewards, processing_class, args)
+            if args.process_index == 0:
+                _warn_of_another_family(train_dataset, rewards, model, loading)
         self.stages: Stages | None = None
         if planned is not None and train_dataset is not None:
             args = args if args is not None else GRPOConfig("grpo")
@@ -193,7 +198,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             self.reward_funcs[len(rewards)] = _look_reward(closer, ours)
             # There are no videos: where a model writes this token, TRL would look for one, and the run would end.
             self._video_pad_token_id = None
-        self.add_callback(SignalWatch(self, [one.name for one in ours]))
+        self.add_callback(SignalWatch(self, [one.name for one in ours], self.reward_func_names))
+        self.add_callback(ParityCheck(self, ours[0].box_format if ours else None))
         self._final_rewards = [_final(one) for one in self.reward_funcs]
         self.image_groups = _image_groups(train_dataset)
         self._evaluated: list[AnsweredImage] = []
@@ -258,6 +264,11 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         """
         with self._scheduled():
             rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        if rewards.isnan().all():
+            raise ValueError(
+                f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
+                f"{len(rewards)} of a step, which teaches nothing. Correct the function."
+            )
         mode = "train" if self.model.training else "eval"
         if self.stages is not None and mode == "train":
             draw = self.state.global_step * self.args.gradient_accumulation_steps // _batches_of_draw(self.args)
@@ -363,6 +374,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
         # By this TRL finds the trackers that get a table of completions; those that get curves are callbacks by now.
         trackers, self.args.report_to = self.args.report_to, []
+        answers = self._logs["completion"]
+        answers.extend([_of_one_type(answers.popleft()) for _ in range(len(answers))])
         try:
             super().log(logs, start_time)
         finally:
@@ -470,6 +483,24 @@ def _image_groups(images: Dataset | None) -> ImageGroups:
     return ImageGroups.of(sources, labels)
 
 
+def _of_one_type(completion: Any) -> Any:
+    """A logged completion whose messages fit one column of a table, whatever its tools were called with and told."""
+    if not isinstance(completion, list):
+        return completion
+    messages = [{**one, "content": completion_text(one.get("content"))} for one in completion]
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            # As in the messages of OpenAI, arguments are JSON.
+            message["tool_calls"] = [_call_of_text(call.get("function", call)) for call in calls]
+    return messages
+
+
+def _call_of_text(function: Mapping[str, Any]) -> dict[str, Any]:
+    name, arguments = function.get("name"), function.get("arguments")
+    arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"type": "function", "function": {"name": str(name), "arguments": arguments}}
+
+
 def _final(reward: Any) -> Any:
     return reward.final() if isinstance(reward, GroundingReward) and reward.schedules else reward
 
@@ -507,6 +538,25 @@ def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: A
             f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
             stacklevel=4,
         )
+
+
+def _warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
+    """Warn of a box format that means or writes its numbers in another way than the model's own."""
+    try:
+        own = get_box_format(model_format(model, loading))
+    except ValueError:
+        return
+    column = dataset["box_format"] if "box_format" in dataset.column_names else ()
+    for reward in rewards:
+        for one in box_formats_of(reward.box_format, column) if isinstance(reward, GroundingReward) else ():
+            if (one.space, one.order, one.syntax) != (own.space, own.order, own.syntax):
+                warnings.warn(
+                    f"box_format {one.name} is not the one that models of this model_type write, {own.name}: unless "
+                    "this model was taught it, its boxes are misread. Leave box_format out, or begin with "
+                    "`grounding-rewards sft` in this format.",
+                    stacklevel=4,
+                )
+                return
 
 
 def _name_or_path(model: Any) -> str:

@@ -25,13 +25,13 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.common.legal import Interval, check_keys, check_number
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.rewards.scored_batch import ScoredCompletion
+from grounding_rewards.rewards.judging import ScoredCompletion
 
 _EXAMPLE = "Write it like look_closer: {looks: 3, cost: 0.02, bonus: 0.1}."
 _COUNT = Interval(1)
@@ -103,10 +103,7 @@ def read_look_closer(given: Any) -> LookCloser | None:
         return LookCloser()
     if not isinstance(given, Mapping):
         raise ValueError(f"Expected a mapping, true or false for look_closer, got {given!r:.200}. {_EXAMPLE}")
-    if unknown := [key for key in given if key not in legal]:
-        raise ValueError(
-            f"Expected some of {', '.join(legal)} in look_closer, got {', '.join(map(repr, unknown))}. {_EXAMPLE}"
-        )
+    check_keys("look_closer", given, legal, _EXAMPLE)
     return LookCloser(**given)
 
 
@@ -120,7 +117,7 @@ def check_tools(processor: Any) -> None:
         raise ValueError(
             "Expected a model whose chat template renders tools for look_closer, got one that leaves them out. Take a "
             "model that was trained on tools, such as Qwen3-VL, or give its processor a template with tools and a "
-            "response_template, see docs/look_closer.md."
+            "response_template, see docs/training.md#look-closer."
         )
 
 

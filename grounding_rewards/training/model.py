@@ -26,7 +26,7 @@ from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.training.arguments import ModelArguments
 
 
-def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
+def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
     """The processor of the model that a run starts from.
 
     Args:

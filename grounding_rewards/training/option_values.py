@@ -5,12 +5,16 @@ What has no range here is tried by `grounding_rewards.training.model.check_optim
 
 from __future__ import annotations
 
+import inspect
 import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
+
+from torch.utils.checkpoint import checkpoint
+from transformers.trainer_pt_utils import AcceleratorConfig
 
 from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval
 
@@ -28,7 +32,7 @@ IMAGE_NUMBERS: Mapping[str, Interval] = {
     "show_images_every": _COUNT,
 }
 
-#: How a warm start changes images; see `grounding_rewards.training.gold_answers.GoldAnswers`.
+#: How a warm start changes images; see `grounding_rewards.training.sft.GoldAnswers`.
 AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
     ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
 )
@@ -105,6 +109,17 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
     "scale_rewards": ("group", "batch", "none", True, False),
     "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     "vllm_mode": ("colocate", "server"),
+}
+
+_CHECKPOINTING = tuple(
+    name for name, one in inspect.signature(checkpoint).parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY
+)
+#: Keys of options that hold a mapping, where the library that reads it would end with a traceback, or pass them over.
+MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
+    "accelerator_config": tuple(one.name for one in fields(AcceleratorConfig)),
+    "activation_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "gradient_checkpointing_kwargs": (*_CHECKPOINTING, "every_n_layers", "offload"),
+    "dataset_kwargs": ("skip_prepare_dataset",),
 }
 
 

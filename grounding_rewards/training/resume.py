@@ -14,6 +14,7 @@ Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -113,6 +114,13 @@ class ExactResume(_Trainer):
         if not file.is_file():
             # There were fewer processes.
             file = _unfinished_file(self._resumed_from, 0)
+        if not file.is_file() and self.is_world_process_zero():
+            warnings.warn(
+                f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: answers that were bought, what was "
+                "logged since the last line and self-paced parameters begin anew, so that this is not the "
+                "uninterrupted run. Copy the file too, or resume from another checkpoint.",
+                stacklevel=2,
+            )
         if not file.is_file():
             return
         found = torch.load(file, map_location=self.args.device, weights_only=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +28,14 @@ from grounding_rewards.training.arguments import (
     SupervisedArguments,
     SupervisedConfig,
 )
-from grounding_rewards.training.callbacks import LogFile, Progress, StopOnSigterm, shown_of_rewards
+from grounding_rewards.training.callbacks import LogFile, ParityCheck, Progress, StopOnSigterm, shown_of_rewards
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
     check_installed,
     check_model,
     check_optimization,
-    load_processor,
+    load_run_processor,
     model_init_kwargs,
 )
 from grounding_rewards.training.option_values import AUGMENTATION
@@ -95,19 +97,22 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     if arguments.show_images is not None:
         _say(config, *keep_images_here(config.report_to, config))
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start, show_images=arguments.show_images)
-    trainer = GroundingGRPOTrainer(
-        model=str(model.model_name_or_path),
-        reward=list(rewards),
-        args=config,
-        train_dataset=train_dataset,
-        eval_dataset=eval_dataset,
-        processing_class=processor,
-        box_format=arguments.box_format,
-        bad_rows=arguments.bad_rows,
-        curriculum=arguments.curriculum,
-        look_closer=arguments.look_closer,
-        **adapter_and_quantisation(model),
-    )
+    with _told_of_unknown_key(config):
+        trainer = GroundingGRPOTrainer(
+            model=str(model.model_name_or_path),
+            reward=list(rewards),
+            args=config,
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
+            processing_class=processor,
+            box_format=arguments.box_format,
+            bad_rows=arguments.bad_rows,
+            curriculum=arguments.curriculum,
+            look_closer=arguments.look_closer,
+            **adapter_and_quantisation(model),
+        )
+    if not arguments.parity_check:
+        trainer.remove_callback(ParityCheck)
     if arguments.show_images is not None:
         images = trainer.eval_dataset
         images = images.select(range(min(arguments.show_images, images.num_rows)))
@@ -137,17 +142,18 @@ def train_supervised(
     start = find_start(resolved, processes=config.world_size)
     _check_best(config, _OF_SFT)
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
-    trainer = GroundingSFTTrainer(
-        str(model.model_name_or_path),
-        config,
-        train_dataset,
-        eval_dataset,
-        processor,
-        box_format=arguments.box_format,
-        bad_rows=arguments.bad_rows,
-        augmentation={name: getattr(arguments, name) for name in AUGMENTATION},
-        **adapter_and_quantisation(model),
-    )
+    with _told_of_unknown_key(config):
+        trainer = GroundingSFTTrainer(
+            str(model.model_name_or_path),
+            config,
+            train_dataset,
+            eval_dataset,
+            processor,
+            box_format=arguments.box_format,
+            bad_rows=arguments.bad_rows,
+            augmentation={name: getattr(arguments, name) for name in AUGMENTATION},
+            **adapter_and_quantisation(model),
+        )
     shown = {"loss": "loss", "mean_token_accuracy": "accuracy"}
     _train(trainer, resolved, start, shown, arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype))
@@ -170,7 +176,7 @@ def _load(
     """Check the model, then load the processor and the images of a run; prints notes about both."""
     check_installed(config, model)
     check_optimization(config, check_model(model, trust_remote_code=config.trust_remote_code))
-    processor = load_processor(model, trust_remote_code=config.trust_remote_code)
+    processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading images"):
         load = partial(
@@ -280,6 +286,21 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None, *, trus
         trust_remote_code=trust_remote_code,
     )
     return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
+
+
+@contextmanager
+def _told_of_unknown_key(config: GRPOArguments | SupervisedConfig) -> Iterator[None]:
+    """Say of a mapping of keywords which one its reader does not know: which it knows, only the model's code says."""
+    try:
+        yield
+    except TypeError as error:
+        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        for name in ("model_init_kwargs", "transformers_continuous_batching_config") if found else ():
+            if found is not None and found[1] in (getattr(config, name, None) or {}):
+                raise ValueError(
+                    f"Expected keywords that exist in {name}, got {found[1]}. Remove it, or correct its spelling."
+                ) from error
+        raise
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:

@@ -1,25 +1,180 @@
 """TRL's `SFTTrainer` for models that learn to write boxes: the warm start before GRPO sharpens them.
 
 The completion is the row's own ground truth in the model's box format, so a model that learns it earns the full reward.
+Images and answers are augmented anew in every epoch; the augmentation of an image depends on the seed, the epoch and
+its row number alone: not on the order of the images, the number of processes, or where a run was resumed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from datasets import Dataset
+from PIL import ImageStat
 from trl import SFTConfig, SFTTrainer
 
+from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.data.checks import without_bad_rows
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.images.resize import has_resized_size, resized_size
+from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
-from grounding_rewards.training.gold_answers import GoldAnswers
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples, prompt_lengths
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from PIL.Image import Image
+
+# The column that keeps the row number when rows are shuffled.
+_ROW = "row_number"
+
+
+class GoldAnswers:
+    """Augments every image of a dataset when it is read, and writes the right answer to it.
+
+    Args:
+        processor: the model's; decides the resized size that boxes in resized pixels refer to.
+        box_format: how the model writes boxes: a name, or what else `get_box_format` takes; None takes the column.
+        crop: cut up to this fraction off each side at random.
+        contrast: scale contrast and mean brightness by a random factor from 1 - contrast to 1 + contrast.
+        box_margin: widen boxes on each side by this fraction of their width or height.
+        box_noise: move each side by a normal error of this fraction of the box's width or height.
+        seed: of the augmentation.
+    """
+
+    def __init__(
+        self,
+        processor: Any,
+        box_format: str | Mapping[str, Any] | BoxFormat | None = None,
+        *,
+        crop: float = 0.0,
+        contrast: float = 0.0,
+        box_margin: float = 0.0,
+        box_noise: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        self.processor, self.box_format, self.seed = processor, box_format, seed
+        self.crop, self.contrast, self.box_margin, self.box_noise = crop, contrast, box_margin, box_noise
+        # The workers of a loader get a copy of this object, but share this number.
+        self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
+
+    def of(self, dataset: Dataset) -> Dataset:
+        """The images with their answers, as TRL's SFTTrainer expects them.
+
+        Args:
+            dataset: columns prompt, image, boxes and labels; width and height, or those of the image.
+
+        Returns:
+            Rows with prompt, image and completion, made when they are read.
+
+        Raises:
+            ValueError: a row has boxes of readers alone.
+        """
+        # A reward may take the boxes of several readers, but there is one answer to learn.
+        if (number := next((k for k, boxes in enumerate(dataset["boxes"]) if boxes is None), None)) is not None:
+            raise ValueError(
+                f"Expected boxes in every row to write answers from, got none in row {number}. Make one reference of "
+                "its readers' boxes with `grounding-rewards prepare --readers`."
+            )
+        return dataset.add_column(_ROW, list(range(dataset.num_rows))).with_transform(self)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Augment as in this epoch, counted from 0."""
+        self._epoch.fill_(epoch)
+
+    def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        """The transform of a dataset: rows column by column."""
+        rows = [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        made = [self._answered(row) for row in rows]
+        return {name: [row[name] for row in made] for name in ("prompt", "image", "completion")}
+
+    def _answered(self, row: dict[str, Any]) -> dict[str, Any]:
+        rng = np.random.default_rng([self.seed, int(self._epoch), row[_ROW]])
+        if row.get("width") is None or row.get("height") is None:
+            row = {**row, "width": row["image"].width, "height": row["image"].height}
+        if self.crop:
+            row = _crop_at_random(row, rng, self.crop)
+        if self.contrast:
+            row = {**row, "image": _change_contrast(row["image"], rng, self.contrast)}
+        if self.box_margin or self.box_noise:
+            row = {**row, "boxes": _draw_loosely(row, rng, self.box_margin, self.box_noise)}
+        answer = gold_answer(_with_resized_size(row, self.processor), self.box_format or row["box_format"])
+        completion = [{"role": "assistant", "content": answer}]
+        return {"prompt": row["prompt"], "image": row["image"], "completion": completion}
+
+
+def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str, Any]:
+    """Cut a window out of an image; boxes move along and are clipped, those of which less than half is left are
+    dropped.
+
+    Args:
+        row: image, boxes, labels, width and height. The image may be smaller than width × height (shrunken).
+        window: x1, y1, x2, y2 in pixels of the original image.
+
+    Returns:
+        The row with these five columns replaced.
+
+    >>> from PIL import Image
+    >>> image = {"image": Image.new("L", (100, 80)), "width": 100, "height": 80, "labels": ["mass", "tube"]}
+    >>> cut = crop_row({**image, "boxes": [[10, 10, 50, 50], [0, 0, 12, 12]]}, (10, 10, 90, 80))
+    >>> cut["boxes"], cut["labels"], cut["image"].size
+    ([[0.0, 0.0, 40.0, 40.0]], ['mass'], (80, 70))
+    """
+    x1, y1, x2, y2 = window
+    image = row["image"]
+    sx, sy = image.width / row["width"], image.height / row["height"]
+    boxes = as_box_array(row["boxes"])
+    moved = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
+    kept = np.flatnonzero(box_area(moved) >= MIN_VISIBLE * box_area(boxes))
+    labels = row.get("labels")
+    return {
+        **row,
+        "image": image.crop((round(x1 * sx), round(y1 * sy), round(x2 * sx), round(y2 * sy))),
+        "boxes": moved[kept].tolist(),
+        "labels": None if labels is None else [labels[index] for index in kept],
+        "width": x2 - x1,
+        "height": y2 - y1,
+    }
+
+
+def _crop_at_random(row: dict[str, Any], rng: np.random.Generator, crop: float) -> dict[str, Any]:
+    left, top, right, bottom = rng.uniform(0.0, crop, 4)
+    width, height = row["width"], row["height"]
+    window = (int(left * width), int(top * height), width - int(right * width), height - int(bottom * height))
+    return crop_row(row, window)
+
+
+def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, noise: float) -> list[list[float]]:
+    boxes = as_box_array(row["boxes"])
+    # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
+    outwards = np.maximum(margin + rng.normal(0.0, noise, boxes.shape), -1 / 3)
+    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    moved = boxes + outwards * sides * (-1, -1, 1, 1)
+    return np.clip(moved, 0.0, np.tile((row["width"], row["height"]), 2)).tolist()
+
+
+def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) -> Image:
+    brightness, spread = rng.uniform(1.0 - contrast, 1.0 + contrast, 2)
+    mean = np.mean(ImageStat.Stat(image).mean)
+    # p' = mean * brightness + (p - mean) * spread
+    table = mean * brightness + (np.arange(256) - mean) * spread
+    return image.point(np.clip(np.rint(table), 0, 255).astype(int).tolist() * len(image.getbands()))
+
+
+def _with_resized_size(row: dict[str, Any], processor: Any) -> dict[str, Any]:
+    if not has_resized_size(processor):
+        return row
+    # Of the image that the model is fed, which may be smaller than the original image.
+    resized_width, resized_height = resized_size(processor, *row["image"].size)
+    return {**row, "resized_width": resized_width, "resized_height": resized_height}
+
 
 # The checks need any reward that gives full marks to boxes that are read back.
 _REWARD = "R3"

@@ -17,7 +17,7 @@ from PIL import Image
 from grounding_rewards.cli import main
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
-from grounding_rewards.prepare.image_folder import load_images
+from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import read_table
 
@@ -102,7 +102,8 @@ def test_separators_of_unicode_and_all_ends_of_lines_are_understood_in_tables(tm
         (tmp_path / "a.csv").write_bytes(content.encode())
         assert [cells for _, cells in read_table(tmp_path / "a.csv", ("a", "b"))] == [("1", "x")]
     (tmp_path / "a.csv").write_bytes('a,b\n1,"x\u2028\u0085y\nz"\n2,w\n'.encode())
-    assert list(read_table(tmp_path / "a.csv", ("a", "b"))) == [(3, ("1", "x\u2028\u0085y\nz")), (4, ("2", "w"))]
+    rows = [(place.line, cells) for place, cells in read_table(tmp_path / "a.csv", ("a", "b"))]
+    assert rows == [(3, ("1", "x\u2028\u0085y\nz")), (4, ("2", "w"))]
 
 
 @pytest.mark.parametrize("content", [b"\x1f\x8b\x08\0 broken", b"", b"no gzip"])

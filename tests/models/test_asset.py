@@ -9,8 +9,8 @@ from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.logs.answer_logs import light_rows
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.image_dependence import baseline_systems
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model

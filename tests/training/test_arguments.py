@@ -64,6 +64,12 @@ def parse(tmp_path, values, *args):
         ({"learning_rate": [1e-5]}, ["float for learning_rate"]),
         ({"use_cpu": "perhaps"}, ["perhaps"]),  # argparse itself
         ({"epsilon": {"low": 0.2}}, ["float for epsilon"]),
+        ({"learning_rate": 100}, ["at most 1 for learning_rate, got 100", "1e-6 for all weights"]),
+        (
+            {"accelerator_config": {"split_batch": True}},
+            ["split_batches, dispatch_batches", "Did you mean split_batches"],
+        ),
+        ({"gradient_checkpointing_kwargs": {"reentrant": False}}, ["use_reentrant", "_kwargs, got 'reentrant'"]),
         ({"learning_rte": 1e-5}, ["config.yaml, got learning_rte. Did you mean learning_rate?"]),
     ],
 )
@@ -73,6 +79,23 @@ def test_refused(tmp_path, capsys, values, messages):
     output = str(caught.value) + capsys.readouterr().err
     for message in messages:
         assert message in output
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        (["q_proj"], ["q_proj"]),  # peft would look for a layer whose whole path is q_proj
+        (["self_attn.q_proj"], ["self_attn.q_proj"]),
+        (["q_proj", "v_proj"], ["q_proj", "v_proj"]),
+        (["all-linear"], "all-linear"),
+        ([r".*language_model.*\.q_proj"], r".*language_model.*\.q_proj"),
+    ],
+)
+def test_the_only_layer_is_a_name_and_a_pattern_a_pattern(tmp_path, given, kept):
+    parts = parse(tmp_path, {"use_peft": True, "lora_target_modules": given})
+    assert parts[2].lora_target_modules == kept
+    # What a run leaves is read back the same.
+    assert parse(tmp_path, resolved_config(*parts))[2].lora_target_modules == kept
 
 
 def test_a_model_is_required(tmp_path):

@@ -34,10 +34,10 @@ BELOW = {**FLAT, "R4/signal/all_below_threshold": 0.75, "R4/signal/all_hallucina
 PERFECT = {**FLAT, "R4/signal/all_perfect": 1.0}
 
 
-def watch(*steps, names=("R4",), main=True):
+def watch(*steps, names=("R4",), functions=(), main=True):
     """The warnings of a run with these metrics step by step; None is a step without completions of its own."""
     trainer = SimpleNamespace(_metrics={"train": {}}, max_completion_length=8)
-    watching = SignalWatch(trainer, list(names))
+    watching = SignalWatch(trainer, list(names), functions)
     state = SimpleNamespace(is_world_process_zero=main)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -99,6 +99,14 @@ def test_images_without_findings_have_no_boxes_to_be_read():
 def test_reward_functions_of_others_are_watched_for_spread_alone():
     metrics = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
     assert len(watch(*[metrics] * 20, names=())) == 1
+
+
+def test_a_function_that_never_returns_a_number_is_named_beside_one_that_does():
+    metrics = {**GOOD, "rewards/R4/mean": 0.5, "rewards/mine/mean": float("nan")}
+    (warning,) = watch(*[metrics] * 20, functions=("R4", "mine"))
+    assert warning.startswith("mine returned NaN or None for every answer of 10 steps in a row")
+    # It may have nothing to say of some images.
+    assert watch(*[metrics, {**metrics, "rewards/mine/mean": 0.5}] * 20, functions=("R4", "mine")) == []
 
 
 def test_the_other_processes_are_silent():

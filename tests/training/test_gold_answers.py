@@ -13,7 +13,7 @@ from transformers import AutoProcessor
 from grounding_rewards.images.resize import resized_size
 from grounding_rewards.parsing import format_boxes, parse_boxes
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.gold_answers import GoldAnswers, crop_row
+from grounding_rewards.training.sft import GoldAnswers, crop_row
 
 pytestmark = pytest.mark.training
 

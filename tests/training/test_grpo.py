@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import warnings
 from types import SimpleNamespace
 
 import datasets
@@ -141,6 +142,36 @@ def test_a_constant_reward_teaches_nothing(tiny_vlm, images, tmp_path):
     entry = logged(trainer)[0]
     assert (entry["reward"], entry["frac_reward_zero_std"]) == (0.5, 1.0)
     assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+
+
+@pytest.mark.parametrize("nothing", [None, float("nan")])
+def test_a_reward_that_returns_no_number_at_all_ends_the_run_by_name(tiny_vlm, images, tmp_path, nothing):
+    def mine(completions, **columns):
+        return [nothing] * len(completions)
+
+    with pytest.raises(ValueError, match="Expected a number for each answer from mine, got NaN or None for all 4"):
+        GroundingGRPOTrainer(str(tiny_vlm), mine, config(tmp_path), images).train()
+
+
+@pytest.mark.parametrize(
+    ("box_format", "said"),
+    [
+        ("qwen2.5-vl", False),
+        # the same numbers in the same JSON, inside <answer>
+        ("vlm-r1", False),
+        ("qwen3-vl", True),  # other numbers
+        ("paligemma", True),  # another syntax
+        ({"syntax": "json", "space": "resized_pixel"}, False),
+        ({"syntax": "json", "space": "resized_pixel", "order": "yxyx"}, True),
+    ],
+)
+def test_a_box_format_of_another_family_is_said_with_the_models_own(tiny_vlm, images, tmp_path, box_format, said):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        made = config(tmp_path, max_completion_length=200)
+        GroundingGRPOTrainer(str(tiny_vlm), "R4", made, images, box_format=box_format)
+    about = [str(one.message) for one in caught if "this model_type write, qwen2.5-vl" in str(one.message)]
+    assert len(about) == said
 
 
 def test_metric_keys_are_constant(tiny_vlm, images, tmp_path):

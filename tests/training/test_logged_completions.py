@@ -7,12 +7,19 @@ from contextlib import redirect_stdout
 from io import StringIO
 
 import numpy as np
+import pandas
 import pytest
+import torch
+from transformers import AutoProcessor
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 from grounding_rewards.cli import main
+from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.logs.completion_logs import read_completions
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import get_reward, score_columns
-from tests.training.runs import grpo
+from grounding_rewards.synthetic import synthetic_dataset
+from tests.training.runs import ASSET, grpo
 
 pytest.importorskip("pyarrow")
 
@@ -73,4 +80,54 @@ def test_every_command_runs_on_the_folder_as_it_is(run, tmp_path, capsys):
     assert main(["evaluate", "--completions", str(run), "--out", str(tmp_path / "evaluation"), "--resamples", "9"]) == 0
     assert (tmp_path / "evaluation" / "report.html").is_file()
     assert main(["signal", str(run), "--json", str(tmp_path / "signal.json")]) == 0
+    capsys.readouterr()
+
+
+def stock(trainer, config, folder):
+    """A run of TRL's own trainer, with the reward as the only thing of ours."""
+    torch.set_num_threads(1)
+    processor = AutoProcessor.from_pretrained(ASSET, padding_side="left")
+    images = add_columns(add_prompts(synthetic_dataset("train", 8), "qwen2.5-vl"), processor, "qwen2.5-vl")
+    args = config(
+        str(folder),
+        **{"per_device_train_batch_size": 4, "num_generations": 2, "max_completion_length": 24, "max_steps": 2},
+        **{"logging_steps": 1, "log_completions": True, "num_completions_to_print": 0, "save_strategy": "no"},
+        **{"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True, "report_to": "none"},
+    )
+    made = trainer(str(ASSET), REWARD, args, train_dataset=images, processing_class=processor)
+    made.train()
+    return made
+
+
+REWARD = get_reward("R4", box_format="qwen2.5-vl")
+
+
+@pytest.mark.parametrize(("trainer", "config"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
+def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, config, tmp_path):
+    made = stock(trainer, config, tmp_path)
+    assert {f"R4/{key}" for key in METRIC_KEYS} <= made.state.log_history[0].keys()
+    rows = [json.loads(row) for row in made._logs["extra"]["R4/row"]]
+    found = score_columns([REWARD], list(made._logs["completion"]), **columns_of(rows))
+    assert np.float32(found["R4"]).tolist() == list(made._logs["rewards"]["R4"])
+
+
+def test_a_table_with_messages_as_trl_writes_it_is_read(tmp_path, capsys):
+    """With the columns of a dataset beside it, in the place of the rows that the reward says itself."""
+    stock(GRPOTrainer, GRPOConfig, tmp_path / "run")
+    table = pandas.concat(map(pandas.read_parquet, sorted((tmp_path / "run" / "completions").iterdir())))
+    assert {len(messages) for messages in table["completion"]} == {1}
+    assert {messages[0]["role"] for messages in table["completion"]} == {"assistant"}
+    rows = [json.loads(row) for row in table["R4/row"]]
+    names = ("id", "boxes", "width", "height", "resized_width", "resized_height", "box_format")
+    bare = tmp_path / "bare.parquet"
+    columns = {name: [row[name] for row in rows] for name in names}
+    table[["step", "prompt", "completion"]].assign(**columns).to_parquet(bare)
+    for log in (tmp_path / "run", bare):
+        assert main(["inspect", str(log)]) == 0
+        assert main(["score", str(log), "--rewards", "R4", "--out", str(tmp_path / "scored.jsonl")]) == 0
+        scored = [json.loads(line)["R4"] for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+        assert np.float32(scored).tolist() == list(table["R4"])
+        evaluated = ["--out", str(tmp_path / f"of {log.name}"), "--resamples", "9"]
+        assert main(["evaluate", "--completions", str(log), *evaluated]) == 0
+    assert len(set(table["R4"])) > 1
     capsys.readouterr()

@@ -6,6 +6,7 @@ import json
 import os
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from hypothesis import given, settings
@@ -17,6 +18,7 @@ from trl.chat_template_utils import qwen3_vl_chat_template
 
 import grounding_rewards as gr
 from grounding_rewards.boxes import SPACES
+from grounding_rewards.cli import main
 from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.training import GroundingGRPOTrainer
@@ -302,6 +304,22 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
         assert entry["reward"] == pytest.approx(entry["rewards/R4/mean"] - 0.25)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     assert trainer.train_dataset[0]["full_image"]["bytes"]
+
+
+def test_calls_of_any_type_fit_into_the_table_of_completions(tools_vlm, tmp_path, capsys):
+    """x1 is a number in one call and a word in another; one tool shows a picture, another says why not."""
+    args = config(tmp_path, max_completion_length=700, log_completions=True, num_completions_to_print=0)
+    trainer = FirstTurnsAreWritten(tools_vlm, "R4", args, synthetic_dataset("train", 8), look_closer={"looks": 1})
+    trainer.seen = []
+    trainer.train()
+    (table,) = (tmp_path / "completions").iterdir()
+    logged = list(map(list, pandas.read_parquet(table)["completion"]))
+    called = [json.loads(one[0]["tool_calls"][0]["function"]["arguments"]) for one in logged[:3]]
+    assert called == [call["arguments"] for call in FirstTurnsAreWritten.calls]
+    assert [one[1]["content"].split(":")[0] for one in logged[:3]][2] == "No picture"
+    assert main(["score", str(tmp_path), "--rewards", "R4", "--out", str(tmp_path / "scored.jsonl")]) == 0
+    scored = [json.loads(line)["R4"] for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+    assert np.float32(scored).tolist() == pandas.read_parquet(table)["R4"].tolist()
 
 
 class VideoIsWritten(FirstTurnsAreWritten):

@@ -11,11 +11,12 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.synthetic import synthetic_dataset
+from grounding_rewards.training import callbacks
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
 from tests.training.forks import program, to_the_end
-from tests.training.runs import GRPO, REPOSITORY, grpo, history, words
+from tests.training.runs import GRPO, REPOSITORY, grpo, history, sft, weights, words
 
 pytestmark = pytest.mark.training
 
@@ -38,6 +39,17 @@ SMALL = {
 
 def options(**values):
     return [word for name, value in {**SMALL, **values}.items() for word in (f"--{name}", str(value))]
+
+
+def test_the_parity_check_can_be_left_out(tiny_vlm, tmp_path, monkeypatch):
+    def refuse(trainer, dataset, box_format):
+        raise ValueError("Expected the same log-probabilities, got others.")
+
+    monkeypatch.setattr(callbacks, "check_parity", refuse)
+    given = options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", dataset="synthetic", max_steps=1)
+    with pytest.raises(ValueError, match="Expected the same log-probabilities"):
+        train_grpo(*parse_grpo_arguments(given))
+    train_grpo(*parse_grpo_arguments([*given, "--overwrite", "true", "--parity_check", "false"]))
 
 
 def log_of(folder):
@@ -220,6 +232,20 @@ def test_images_stay_out_of_logs_by_default():
         *(False, False, False),
         [],
     )
+
+
+def test_an_unknown_keyword_of_the_model_is_refused_by_name(tmp_path):
+    for train in (grpo, sft):
+        with pytest.raises(ValueError, match=r"Expected keywords that exist in model_init_kwargs, got wrong_key\. "):
+            train(tmp_path / "run", model_init_kwargs='{"wrong_key":1}')
+
+
+def test_one_layer_may_have_an_adapter(tmp_path):
+    options = {"use_peft": "true", "lora_r": 4, "lora_target_modules": "q_proj", "max_steps": 1}
+    trainer = grpo(tmp_path / "run", **options)
+    adapted = {name.partition(".lora_")[0] for name in weights(trainer) if ".lora_" in name}
+    assert adapted
+    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj"}
 
 
 def test_early_stopping(tmp_path):

@@ -110,6 +110,12 @@ class TestSelfPaced:
         train(stopped, {"iou_threshold": PACED}, max_steps=7, resume_from_checkpoint="last")
         assert thresholds(stopped)[6] == thresholds(folder)[6] > 0.1
 
+    def test_a_checkpoint_without_its_state_is_said(self, paced, tmp_path):
+        stopped = stopped_copy(paced[0], 6).rename(tmp_path / "stopped")
+        (stopped / "checkpoint-6" / "unfinished_0.pt").unlink()
+        with pytest.warns(UserWarning, match=r"checkpoint-6' has no unfinished_0.pt: .* self-paced parameters begin"):
+            train(stopped, {"iou_threshold": PACED}, max_steps=9, resume_from_checkpoint="last")
+
     def test_another_schedule_is_another_run(self, paced, tmp_path):
         folder, _ = paced
         stopped = stopped_copy(folder, 6).rename(tmp_path / "stopped")

@@ -35,7 +35,6 @@ class Changes:
         strengths: of the corruptions, 1 to 5.
         epsilons: largest changes of an intensity, as parts of their range.
         steps: of the attack.
-        step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
         seed: of corruptions and attacks.
 
     Raises:
@@ -47,7 +46,6 @@ class Changes:
     strengths: tuple[int, ...] = STRENGTHS
     epsilons: tuple[float, ...] = EPSILONS
     steps: int = 10
-    step_size: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -67,16 +65,15 @@ class Changes:
         >>> str(Changes(families=("pgd",)))
         'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
         """
-        step = f"2.5·ε/{self.steps}" if self.step_size is None else f"{self.step_size:g}"
         words = {
             "corruptions": f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}",
-            "pgd": f"projected gradient, {self.steps} steps of {step}, against the gold answer",
+            "pgd": f"projected gradient, {self.steps} steps of 2.5·ε/{self.steps}, against the gold answer",
         }
         return ", ".join([*(words[family] for family in FAMILIES if family in self.families), f"seed {self.seed}"])
 
     def attacks(self) -> list[PGD]:
         """The attack of each ε."""
-        return [PGD(epsilon, self.steps, self.step_size, self.seed) for epsilon in self.epsilons]
+        return [PGD(epsilon, self.steps, seed=self.seed) for epsilon in self.epsilons]
 
 
 def robustness(
