@@ -188,10 +188,7 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
         >>> parameters_from_option('{"iou_threshold": 0.4}')
         {'iou_threshold': 0.4}
     """
-    try:
-        parameters = json.loads(given or "{}")
-    except json.JSONDecodeError:
-        parameters = None
+    parameters = _plain_value(given or "{}")
     if not isinstance(parameters, dict):
         raise ValueError(
             f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
@@ -239,18 +236,26 @@ def rewards_from_words(
 def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None) -> list[tuple[str, dict[str, Any]]]:
     """The name of each reward of a command line and its parameters, those after its colon before those of all.
 
+    Args:
+        words: as for :func:`rewards_from_words`.
+        reward_kwargs: likewise.
+
     Raises:
-        ValueError: parameters that are written in another way.
+        ValueError: parameters that are written in another way, or a list of another length.
 
     Example:
         >>> names_and_parameters(["R1", "R3:iou_threshold=0.3"], '{"iou_threshold": 0.4}')
         [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
+        >>> names_and_parameters(["R3", "format_only"], '[{"beta": 1}, null]')
+        [('R3', {'beta': 1}), ('format_only', {})]
     """
+    from grounding_rewards.rewards.registry import spread_kwargs
+
     parts = [word.partition(":") for word in words]
+    names, given = [name for name, *_ in parts], _plain_value(reward_kwargs or "{}")
+    of_all = given if isinstance(given, list) else [parameters_from_option(reward_kwargs)] * len(parts)
     found = []
-    for (name, _, own), shared in zip(
-        parts, parameters_of_each(reward_kwargs, [name for name, *_ in parts]), strict=True
-    ):
+    for (name, _, own), shared in zip(parts, spread_kwargs(names, of_all), strict=True):
         pairs = [pair.partition("=") for pair in own.split(",") if pair]
         if not all(key and value for key, _, value in pairs):
             raise ValueError(
@@ -284,29 +289,6 @@ def final_reward(reward: GroundingReward) -> GroundingReward:
     for name, schedule in reward.schedules:
         say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", error=True)
     return reward.final()
-
-
-def parameters_of_each(given: str | None, rewards: Sequence[str]) -> list[dict[str, Any]]:
-    """The parameters of each of several rewards: of all of them, or a list with those of each.
-
-    Raises:
-        ValueError: it is neither a JSON object nor a list of as many of them, or null, as there are rewards.
-
-    Example:
-        >>> parameters_of_each('{"beta": 1}', ["R3", "R4"])
-        [{'beta': 1}, {'beta': 1}]
-        >>> parameters_of_each('[{"beta": 1}, null]', ["R3", "format_only"])
-        [{'beta': 1}, {}]
-    """
-    from grounding_rewards.rewards.registry import spread_kwargs
-
-    try:
-        parsed = json.loads(given or "{}")
-    except json.JSONDecodeError:
-        parsed = None
-    return spread_kwargs(
-        rewards, parsed if isinstance(parsed, list) else [parameters_from_option(given)] * len(rewards)
-    )
 
 
 def write_json(path: Path, content: Any) -> None:

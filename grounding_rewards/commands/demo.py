@@ -30,16 +30,9 @@ examples:
 """
 
 _METRICS = (
-    "sampled_reward",
-    "mean_iou",
-    "image_dependence",
-    "f1_50",
-    "recall_50",
-    "recall_75",
-    "hallucination_rate",
-    "sampled_unparseable_share",
-    "label_accuracy",
-)
+    "sampled_reward", "mean_iou", "image_dependence", "f1_50", "recall_50", "recall_75", "hallucination_rate",
+    "sampled_unparseable_share", "label_accuracy",
+)  # fmt: skip
 
 # What --smoke makes of the training; images and samples of the evaluations are in `run`.
 _SMOKE = (

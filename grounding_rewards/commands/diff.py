@@ -1,5 +1,6 @@
 """Compare two runs of `grounding-rewards evaluate` on the images that both have: is B better than A, by how much, and
-on which labels and sizes of findings. Images are matched by id; runs with different reference boxes are refused.
+on which labels and sizes of findings. Images are matched by id; runs with different reference boxes are refused. Of
+more runs A is compared with each of the others, on the images that all have.
 
 Every metric of both runs has a 95 % interval, and so has their difference, B - A, over patients (or over images, where
 no patient is known), the same ones left out of both. Beside it a permutation test says how often a difference
@@ -15,12 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from grounding_rewards.commands.console import output_console, say, write_json
-from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching
+from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.logs.run_log import LOG
+from grounding_rewards.logs.run_log import LOG, trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference, compare_runs
 from grounding_rewards.metrics.evaluation import StoredEvaluation, read_evaluation
@@ -30,16 +31,20 @@ from grounding_rewards.report.comparison_tables import (
     print_difference,
     print_metrics,
     render_markdown,
+    run_names,
 )
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from grounding_rewards.report.diff_page import SharedImage
 
 EXAMPLES = """\
 examples:
   grounding-rewards diff runs/before runs/after
   grounding-rewards diff runs/R3 runs/R4 --metric mean_iou --json diff.json --markdown diff.md
   grounding-rewards diff runs/before runs/after --html runs/after/diff.html --metrics reward_R4 mean_iou f1_50
+  grounding-rewards diff runs/before runs/R1 runs/R3 runs/R4 --html diff.html
   grounding-rewards diff one/images.jsonl other/images.jsonl --seed 1 --resamples 20000
 """
 
@@ -48,7 +53,7 @@ def run(
     a: Path,
     b: Path,
     /,
-    *,
+    *others: Path,
     metric: str = MAIN_METRIC,
     metrics: Sequence[str] = (),
     label_matching: LabelMatching | None = None,
@@ -61,12 +66,16 @@ def run(
     allow_outside: AllowOutside = False,
     reward: str | None = None,
     log: Path | None = None,
+    every: Annotated[
+        bool, option("print all metrics, labels and sizes, not the twelve that matter most", name="--all")
+    ] = False,
 ) -> int:
-    """Compare two runs and report.
+    """Compare A with B, and with each of the others, and report.
 
     Args:
         a: folder of an evaluation, or its images.jsonl
         b: the run that is compared with it
+        others: more runs that are compared with A
         metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
         metrics: show only these, as columns with intervals, runs and baselines as lines; default: all, as lines
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
@@ -85,45 +94,71 @@ def run(
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    images_a, images_b = read_answered(a), read_answered(b)
-    evaluation = read_evaluation(b)
-    evaluations = read_evaluation(a), evaluation
-    found = compare_runs(
-        images_a,
-        images_b,
-        label_matching=label_matching or _label_matching(evaluations),
-        sizes=sizes,
-        main=metric,
-        resamples=resamples,
-        seed=seed,
-    )
+    paths = (a, b, *others)
+    runs = [read_answered(path) for path in paths]
+    if others:
+        # One table needs the same images in all of its columns.
+        shared = set.intersection(*({image.id for image in images} for images in runs))
+        runs = [[image for image in images if image.id in shared] for images in runs]
+    evaluations = [read_evaluation(path) for path in paths]
+    matching = label_matching or _label_matching(evaluations)
+    names, trained = run_names(paths), [_trained(one.facts) for one in evaluations]
+    found = [
+        compare_runs(runs[0], run, label_matching=matching, sizes=sizes, main=metric, resamples=resamples, seed=seed)
+        for run in runs[1:]
+    ]
+    # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.
+    first = found[0].metrics
+    common = [key for key in first if all(key in one.metrics for one in found)]
+    common = [
+        key for key in common if all(one.metrics[key].metric.heading == first[key].metric.heading for one in found)
+    ]
     for key in metrics:
-        if key not in found.metrics:
+        if key not in common:
             raise ValueError(
-                f"Expected metrics of both runs for --metrics, got {key!r}. They have: {', '.join(found.metrics)}."
+                f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
             )
-    # Baselines of B stand beside both runs where they were measured on the same images, by the same labels.
-    same = not found.only_b and evaluation.label_matching == found.label_matching
-    comparison = Comparison(
-        found=found,
-        paths=(a, b),
-        metrics=list(dict.fromkeys(metrics)) or list(found.metrics),
-        settings=facts_that_differ(*(one.facts for one in evaluations)),
-        baselines=dict(list(evaluation.systems.items())[1:]) if same else {},
-    )
+    comparisons = [
+        Comparison(
+            found=one,
+            paths=(a, paths[k]),
+            names=(names[0], names[k]),
+            metrics=list(dict.fromkeys(metrics)) or common,
+            settings=facts_that_differ(evaluations[0].facts, evaluations[k].facts),
+            # They stand beside both runs where they were measured on the same images, by the same labels.
+            baselines=dict(list(evaluations[k].systems.items())[1:])
+            if not one.only_b and evaluations[k].label_matching == matching
+            else {},
+            reward=reward or evaluations[k].reward,
+            trained=(trained[0], trained[k]),
+            chosen=bool(metrics),
+        )
+        for k, one in enumerate(found, start=1)
+    ]
     if markdown is not None:
-        write_whole(markdown, render_markdown(comparison))
+        write_whole(markdown, render_markdown(comparisons))
     if html is not None:
-        load_image = _image_loader(images_b, evaluation.facts, b, allow_outside)
-        path = log or _training_log(evaluation.facts)
-        _write_page(html, comparison, images_a, images_b, evaluation, reward, load_image, path)
+        load_image = _image_loader(runs[1], evaluations[1].facts, b, allow_outside)
+        _write_page(html, comparisons, runs, evaluations[1], load_image, log or _training_log(evaluations[1].facts))
     if json is not None:
-        write_json(json, comparison.as_json())
+        # Two runs have been written so since the first version.
+        several = {"a": str(a), "comparisons": [one.as_json() for one in comparisons]}
+        write_json(json, several if others else comparisons[0].as_json())
     console = output_console(170)
-    (print_metrics if metrics else print_difference)(comparison, console)
+    if metrics:
+        print_metrics(comparisons, console)
+    else:
+        print_difference(comparisons, console, every=every)
     if html is not None:
         console.print(f"Page: {html.resolve().as_uri()}", soft_wrap=True, markup=False)
     return 0
+
+
+def _trained(facts: Mapping[str, Any]) -> str:
+    """How the evaluated model was trained, where its run says so."""
+    model = Path(str(facts.get("model", "")))
+    found = trained_reward(model) if "model" in facts and model.is_dir() else None
+    return "" if found is None else f"GRPO with {found[0]}"
 
 
 def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
@@ -139,33 +174,33 @@ def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
 
 def _write_page(
     html: Path,
-    comparison: Comparison,
-    a: Sequence[AnsweredImage],
-    b: Sequence[AnsweredImage],
+    comparisons: Sequence[Comparison],
+    runs: Sequence[Sequence[AnsweredImage]],
     evaluation: StoredEvaluation,
-    reward: str | None,
     load_image: Callable[[AnsweredImage], Image | None],
     log: Path | None,
 ) -> None:
     from grounding_rewards.logs.run_log import read_entries
-    from grounding_rewards.report.diff_page import ImagePair, pairs_plot, render_diff_page
+    from grounding_rewards.report.diff_page import render_diff_page, shared_plot
     from grounding_rewards.report.training_curves import training_plot
 
-    in_b = {image.id: image for image in b}
-    pairs = [ImagePair(image, in_b[image.id]) for image in a if image.id in in_b]
-    reward = _reward(reward or evaluation.reward, pairs)
+    by_id = [{image.id: image for image in images} for images in runs]
+    images = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
+    first = comparisons[0]
+    reward = _reward(first.reward, images)
     training = None if log is None else training_plot(read_entries(log))
-    matching = comparison.found.label_matching
+    matching = first.found.label_matching
     page = render_diff_page(
-        comparison,
-        pairs,
-        subtitle=_subtitle(comparison.found, evaluation.facts),
+        comparisons,
+        images,
+        subtitle=_subtitle(first.found, evaluation.facts),
         reward=reward,
         load_image=load_image,
         label_matching=matching,
         training=training,
     )
-    picture = pairs_plot(pairs, comparison.names, reward, load_image, label_matching=matching)
+    names = [first.names[0], *(one.names[1] for one in comparisons)]
+    picture = shared_plot(images, names, reward, load_image, label_matching=matching)
     with whole_folder(html.parent) as unfinished:
         write_whole(unfinished / html.name, page)
         picture.save(unfinished / "images.png", "png", dpi=110)
@@ -178,11 +213,11 @@ def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:
     return f"{found.images} images" + (f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else "")
 
 
-def _reward(name: str, pairs: Sequence[Any]) -> str:
-    names = [name for name in pairs[0].a.rewards if all(name in image.rewards for pair in pairs for image in pair)]
+def _reward(name: str, images: Sequence[SharedImage]) -> str:
+    names = [name for name in images[0][0].rewards if all(name in one.rewards for shared in images for one in shared)]
     if name not in names:
         raise ValueError(
-            f"Expected a reward that all images of both runs have for --reward, got {name!r}. "
+            f"Expected a reward that all images of all runs have for --reward, got {name!r}. "
             f"They have: {', '.join(names) or 'none'}."
         )
     return name

@@ -12,20 +12,22 @@ box_format, resized_width and resized_height. Nothing is changed, and nothing le
 
 from __future__ import annotations
 
+import csv
 import os
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.doctor.defects import CHECKS, Defect
+from grounding_rewards.doctor.defects import CHECKS, Defect, Example
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing import box_format_from_option, get_box_format
-from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
+from grounding_rewards.report.doctor_page import LONGEST_SIDE, doctor_verdict, extent, place, render_doctor_page
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,6 +58,7 @@ def run(
     no_images: bool = False,
     seed: int = 0,
     json: Json = None,
+    rows: Path | None = None,
     quick: bool = False,
     processes: int = os.cpu_count() or 1,
     allow_outside: AllowOutside = False,
@@ -72,6 +75,7 @@ def run(
         no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
             numbers
         seed: of the sample of images in the report
+        rows: write all rows of every defect as CSV: check, split, row, id, detail; what no row shows has no number
         quick: read only the headers of images; what then is not looked for is listed: images that break off, deep or
             empty ones, and copies under other names
         processes: that decode images; default: one for each core
@@ -103,15 +107,29 @@ def run(
         names=not no_images,
         seed=seed,
         quick=quick,
+        rows=rows is not None,
         processes=processes,
         track=partial(track, "examining"),
     )
     if json is not None:
         write_json(json, checkup.to_dict())
+    if rows is not None:
+        write_whole(rows, _rows_of(checkup).encode("utf-8", "replace"))
     if out is not None:
         write_whole(out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (strict and checkup.count("warning") > 0))
+
+
+def _rows_of(checkup: Checkup) -> str:
+    """A line for each row of each defect, and one for a defect that no row shows."""
+    lines = StringIO()
+    writer = csv.writer(lines)
+    writer.writerow(("check", "split", "row", "id", "detail"))
+    for defect in checkup.defects:
+        for one in defect.rows or (Example("", -1, "", defect.found),):
+            writer.writerow((defect.name, one.split, one.row if one.row >= 0 else "", one.id, one.detail))
+    return lines.getvalue()
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
@@ -139,7 +157,7 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
         + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
     )
     worst = next((defect.severity for defect in checkup.defects), None)
-    console.print(Text(f"{checkup.dataset}: {verdict(checkup)}", style=_COLOURS.get(worst or "", "bold green")))
+    console.print(Text(f"{checkup.dataset}: {doctor_verdict(checkup)}", style=_COLOURS.get(worst or "", "bold green")))
 
 
 def _shown(defect: Defect) -> Any:

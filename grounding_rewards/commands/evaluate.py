@@ -13,6 +13,8 @@ The folder --out then holds
   completions.jsonl  the answers of the model; the same command goes on where it was stopped
   samples.jsonl      its sampled answers, with --samples
   metrics/           the plots as PNG and PDF
+  per_class.csv      with --csv: the metrics of every label
+  per_image.csv      with --csv: the boxes and rewards of every image
 
 Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
 image, and another reader where there are several. The page shows images and the model's words: guard it like the
@@ -32,11 +34,20 @@ from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
-from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
+from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
-from grounding_rewards.report.tables import evaluation_table, metrics_table, robustness_rows, rows_of_groups
+from grounding_rewards.report.tables import (
+    core_table,
+    csv_text,
+    evaluation_table,
+    metrics_table,
+    per_class_rows,
+    per_image_rows,
+    robustness_rows,
+    rows_of_groups,
+)
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -52,6 +63,7 @@ examples:
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
+_PER_CLASS, _PER_IMAGE = "per_class.csv", "per_image.csv"
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
     "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
@@ -83,7 +95,7 @@ def run(options: EvaluateOptions) -> int:
         found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
         on_progress("drawing")
         _write(options, subject, found, answered, baselines[REFERENCE])
-    _print(options, found)
+    _print(options, found, subject.reward.name)
     return 0
 
 
@@ -182,10 +194,14 @@ def _write(
         write_evaluation(unfinished, found)
         drawn = {path.name for path in write_plots(found, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
-    for path in (options.out / "metrics").iterdir():
+        if options.csv:
+            write_whole(unfinished / _PER_CLASS, csv_text(per_class_rows(found)))
+            write_whole(unfinished / _PER_IMAGE, csv_text(per_image_rows(images, options.label_matching)))
+    tables = [] if options.csv else [options.out / _PER_CLASS, options.out / _PER_IMAGE]
+    for path in (*(options.out / "metrics").iterdir(), *tables):
         if path.name not in drawn:
             # Of an evaluation before, which had other metrics.
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _subtitle(facts: Mapping[str, Any]) -> str:
@@ -198,10 +214,13 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _print(options: EvaluateOptions, found: Evaluation) -> None:
+def _print(options: EvaluateOptions, found: Evaluation, reward: str) -> None:
     console = output_console(160)
     console.print(found.looking, soft_wrap=True, markup=False)
-    console.print(evaluation_table(found, title=_subtitle(found.facts)).rich())
+    title = _subtitle(found.facts)
+    table = evaluation_table(found, title=title) if options.all_metrics else core_table(found, reward, title=title)
+    left = 0 if options.all_metrics else len(found.metrics) - len(table.rows)
+    console.print(table.rich(caption=f"{left} more metrics with --all and on the page." if left else None))
     for title, rows, headings in (
         ("Changed images", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
         ("By source", rows_of_groups(found.per_source), found.headings),

@@ -25,13 +25,13 @@ from grounding_rewards.commands.options import (
     TextColumn,
     share_of,
 )
+from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
-from grounding_rewards.metrics.ranking_metrics import AP_THRESHOLDS
 
 #: As --train-split: no images for the constant box.
 NO_SPLIT = "none"
-# Where and by how many it is done changes nothing about what is evaluated.
-_NOT_ASKED = ("out", "overwrite", "shard", "join")
+# Where and by how many it is done, and what is shown of it, changes nothing about what is evaluated.
+_NOT_ASKED = ("out", "overwrite", "shard", "join", "all_metrics", "csv")
 
 
 @Parameter(name="*")
@@ -61,6 +61,8 @@ class EvaluateOptions:
         max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
+        all_metrics: print every metric, not the twelve that are asked for first
+        csv: also write per_class.csv and per_image.csv
     """
 
     out: Path
@@ -96,6 +98,8 @@ class EvaluateOptions:
     join: Join = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: int = 100
+    all_metrics: Annotated[bool, Parameter(name="--all")] = False
+    csv: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be right before a model is loaded, or a log is read.

@@ -14,7 +14,7 @@ from grounding_rewards.commands.console import count_columns, late_progress, say
 from grounding_rewards.commands.evaluate_options import EvaluateOptions
 from grounding_rewards.commands.options import share_of, stated_sizes
 from grounding_rewards.exchange.names import model_name
-from grounding_rewards.metrics.answers import read_references
+from grounding_rewards.metrics.answers import reference_images
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.parsing import box_format_for_model_type
 
@@ -90,7 +90,7 @@ def load_asked(
     problems = image_problems(light_rows(dataset), label_matching=label_matching)
     expected = "sizes, boxes and labels that fit the image"
     dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
-    read_references(light_rows(dataset))
+    reference_images(light_rows(dataset))
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(model_path))

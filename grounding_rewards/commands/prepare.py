@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -82,6 +82,8 @@ then:
 options of sources, for --option:
 """
 EXAMPLES += textwrap.indent(describe_options(), "  ")
+
+_Read = TypeVar("_Read")
 
 _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
 # Options that do without a source, and the arguments that they take.
@@ -216,13 +218,9 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
     if mode is not None and without_source:
         _refuse_others(dataset, options, mode)
     share = share_of(options.shard, options.join)
-    if share is not None and (options.dry_run or options.push_to_hub):
-        other = "--dry-run" if options.dry_run else "--push-to-hub"
-        raise ValueError(f"Expected --shard without {other}, got both. Leave --shard out: a share is not the dataset.")
-    if options.dry_run and options.push_to_hub:
-        raise ValueError(
-            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
-        )
+    _refuse_together(options, "shard", "dry_run", "Leave --shard out: a share is not the dataset.")
+    _refuse_together(options, "shard", "push_to_hub", "Leave --shard out: a share is not the dataset.")
+    _refuse_together(options, "dry_run", "push_to_hub", "Nothing is written that could be uploaded.")
     if dataset is None and (not without_source or mode == "for_"):
         raise ValueError("Expected dataset, got none. See grounding-rewards prepare --help for examples.")
     for name in ("out",) if without_source else ("root", "box_format", *(() if options.dry_run else ("out",))):
@@ -247,21 +245,24 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
     return 0
 
 
+def _refuse_together(options: PrepareOptions, one: str, other: str, remedy: str) -> None:
+    if getattr(options, one) and getattr(options, other):
+        raise ValueError(f"Expected {_written(one)} without {_written(other)}, got both. {remedy}")
+
+
 def _written(name: str) -> str:
     return f"--{name.rstrip('_').replace('_', '-')}"
 
 
 def _refuse_others(dataset: str | None, options: PrepareOptions, mode: str) -> None:
     """Refuse arguments that would have no effect beside the option of this mode."""
-    given = {_written(one.name): getattr(options, one.name) for one in fields(options)}
-    legal = {*map(_written, (mode, *_ALONE[mode]))}
-    defaults = {_written(one.name): one.default for one in fields(options)}
-    others = {"dataset": dataset, **{name: value for name, value in given.items() if value != defaults[name]}}
-    for name, value in others.items():
-        if value is not None and name not in legal and not (name == "dataset" and "dataset" in _ALONE[mode]):
+    given = {"dataset": dataset}
+    given |= {one.name: value for one in fields(options) if (value := getattr(options, one.name)) != one.default}
+    for name, value in given.items():
+        if value is not None and name not in (mode, *_ALONE[mode]):
             raise ValueError(
-                f"Expected {_written(mode)} without {name}, got {value!r} for it. It has no effect there: "
-                "leave it out, or give it where the images are prepared."
+                f"Expected {_written(mode)} without {name if name == 'dataset' else _written(name)}, got {value!r} for "
+                "it. It has no effect there: leave it out, or give it where the images are prepared."
             )
 
 
@@ -282,12 +283,8 @@ def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
             bad_rows=options.bad_rows,
             on_progress=progress,
         )
-    print(
-        f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes, {table['images']} images written "
-        f"to {out / IMAGES}"
-        if table["images"]
-        else f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes"
-    )
+    written = f", {table['images']} images written to {out / IMAGES}" if table["images"] else ""
+    print(f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes{written}")
     print("\n".join(table["lines"]))
     return 0
 
@@ -296,65 +293,53 @@ def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None)
     settings = options.settings(name)
     read, root = get_source(name).read, options.root or Path()
     read = functools.partial(read, str(root), split=options.split, **source_options(read, options.option))
+    with stage_progress() as progress:
+        how: dict[str, Any] = {
+            "processes": options.processes,
+            "allow_outside": options.allow_outside,
+            "on_progress": progress,
+        }
+        if options.dry_run:
+            found = survey_only(read, settings, on_progress=progress)
+        elif share is not None:
+            part, images = prepare_share(read, root, out, settings, share, **how)
+        else:
+            found = prepare_images(read, root, out, settings, join=options.join, **how)
     if options.dry_run:
-        with stage_progress() as progress:
-            counted = survey_only(read, settings, on_progress=progress)
-        _print_counts(counted)
-        _print_findings(counted)
-        if faults := counted["unreadable"]:
+        _print_counts(found)
+        _print_findings(found)
+        if faults := found["unreadable"]:
             print(f"{len(faults)} images cannot be read and would be left out")
-        if note := counted["source"]["note"]:
+        if note := found["source"]["note"]:
             say(f"note: {note}")
         print("Nothing was written. Copies among the images are looked for when they are prepared.")
-        return
-    if share is not None:
-        with stage_progress() as progress:
-            part, images = prepare_share(
-                read,
-                root,
-                out,
-                settings,
-                share,
-                processes=options.processes,
-                allow_outside=options.allow_outside,
-                on_progress=progress,
-            )
+    elif share is not None:
         say(f"{part}: {images} images of shard {share}; when all are there, give --join instead")
-        return
-    with stage_progress() as progress:
-        manifest = prepare_images(
-            read,
-            root,
-            out,
-            settings,
-            processes=options.processes,
-            join=options.join,
-            allow_outside=options.allow_outside,
-            on_progress=progress,
-        )
-    _print_summary(out, manifest)
+    else:
+        _print_summary(out, found)
+
+
+def _read_as(read: Callable[[str], _Read], option: str, form: str, text: str, example: str) -> _Read:
+    """What the text of an option says."""
+    try:
+        return read(text)
+    except ValueError:
+        raise ValueError(f"Expected {form} for {option}, got {text!r}. Write {example}.") from None
 
 
 def _part(text: str) -> Part:
     folder, equals, weight = text.rpartition("=")
     if not equals or Path(text).is_dir():
         return Part(Path(text))
-    try:
-        return Part(Path(folder), float(weight))
-    except ValueError:
-        raise ValueError(
-            f"Expected FOLDER or FOLDER=WEIGHT for --mix, got {text!r}. Write data/vindr=2, for example."
-        ) from None
+    form, example = "FOLDER or FOLDER=WEIGHT", "data/vindr=2, for example"
+    return _read_as(lambda _: Part(Path(folder), float(weight)), "--mix", form, text, example)
 
 
 def _shares(text: str, option: str = "--split-shares") -> tuple[tuple[str, float], ...]:
-    try:
-        pairs = [part.split("=") for part in text.split(",")]
-        return tuple((name.strip(), float(share)) for name, share in pairs)
-    except ValueError:
-        raise ValueError(
-            f"Expected NAME=SHARE,… for {option}, got {text!r}. Write train=0.8,validation=0.1,test=0.1."
-        ) from None
+    def read(text: str) -> tuple[tuple[str, float], ...]:
+        return tuple((name.strip(), float(share)) for name, share in (part.split("=") for part in text.split(",")))
+
+    return _read_as(read, option, "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1")
 
 
 def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None:
@@ -367,13 +352,11 @@ def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    try:
+    def read(text: str) -> tuple[float, float]:
         low, high = map(float, text.split(","))
-    except ValueError:
-        raise ValueError(f"Expected LOW,HIGH for --window, got {text!r}. Write 31768,33168, for example.") from None
-    return low, high
+        return low, high
+
+    return None if text is None else _read_as(read, "--window", "LOW,HIGH", text, "31768,33168, for example")
 
 
 def _verify(out: Path) -> int:

@@ -5,8 +5,9 @@ GRPO compares answers to the same image. Where all of them earn the same, the im
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
 --samples 8`, or any file whose rows have the image's `id`), or a model and images: then it is asked now.
 
-Printed, and on the page: a row for each reward and threshold with the share of groups without spread, why, and how much
-of a group carries an update; the same by temperature; and one sentence: what to train with.
+Where nothing is wrong one sentence says so. Else printed, and on the page: a row for each reward and threshold with the
+share of groups without spread, why, and how much of a group carries an update; the same by temperature; and one
+sentence: what to train with.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ def run(
     json: Json = None,
     html: Path | None = None,
     strict: bool = False,
+    every: Annotated[bool, option("print the table also where nothing is wrong", name="--all")] = False,
 ) -> int:
     """Measure the signal, print it, and write what was asked for.
 
@@ -169,6 +171,7 @@ def run(
     if model is not None and images is not None:
         from grounding_rewards.models.generate import Sampling
         from grounding_rewards.models.load import choose_backend
+        from grounding_rewards.models.parity import parity_of_model
 
         asked = load_asked(
             model,
@@ -180,6 +183,10 @@ def run(
             label_matching=matching,
             max_image_pixels=max_image_pixels,
         )
+        if asked.backend == "transformers":
+            parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
+            if asked.state.is_main_process:
+                say(parity.sentence())
         sampling = Sampling(samples, 1.0, max_new_tokens, asked.skip_special_tokens)
         answers = ask(asked, model_name(model), temperatures, sampling, keep, batch_size=batch_size, seed=seed)
         if not asked.state.is_main_process:
@@ -205,7 +212,7 @@ def run(
         write_json(json, report.as_json())
     if html is not None:
         write_whole(html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
-    print_signal(report, output_console(120))
+    print_signal(report, output_console(120), every=every)
     return int(strict and report.configured.no_spread.value > ENOUGH)
 
 
@@ -250,15 +257,19 @@ def ask(
     return Answers(rows, texts, lambda k: None, asked.places * (len(rows) // len(asked.rows)))
 
 
-def print_signal(report: SignalReport, console: Console) -> None:
-    """Print the table and the recommendation.
+def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
+    """Print the table and the recommendation; the recommendation alone where nothing is wrong.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
         console: a ``rich.console.Console``.
+        every: whether to print the table in any case.
     """
     from rich.text import Text
 
+    if report.is_fine and not every:
+        console.print(Text(report.recommendation, style="bold"))
+        return
     own = report.configured
     low, high = percent(own.no_spread.low), percent(own.no_spread.high)
     groups = "group" if report.groups == 1 else "groups"

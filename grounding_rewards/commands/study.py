@@ -1,12 +1,12 @@
-"""Answer "which reward?" on your own images: runs of every arm with several seeds from the same start, at the same
-cost, each measured on images never trained on, and on images from elsewhere.
+"""Answer "which reward?" on your own images: runs of every arm with several seeds from the same initial checkpoint, at
+the same cost, each measured on images never trained on, and on images from elsewhere.
 
-The YAML names starts, arms (a reward, its parameters, or any other option of `train`), controls, seeds, sets, and,
-before any run, the metrics that decide. configs/study/ has some; docs/run_a_study.md explains every key. The folder
---out then holds
+The YAML names initial checkpoints (`starts`), arms (a reward, its parameters, or any other option of `train`),
+controls, seeds, sets, and, before any run, the metrics that decide. configs/study/ has some; docs/run_a_study.md
+explains every key. The folder --out then holds
 
   study.yaml, images.json   what was asked, and the references
-  starts/, results/        a small file for each start and run: metrics, curves and pages are made from these alone
+  starts/, results/        a small file for each checkpoint and run: metrics, curves and pages are made from these alone
   runs/, logs/             trainings that are not finished, and what the programs printed
 
   report/                  the report, made when all runs that were asked for are finished

@@ -44,16 +44,9 @@ _VERSION = version("grounding_rewards")
 _NOTHING = "no finding"
 # Elements that anonymised images often lack; the standard allows them to be empty.
 _MAY_BE_EMPTY = (
-    "PatientID",
-    "PatientName",
-    "PatientBirthDate",
-    "PatientSex",
-    "AccessionNumber",
-    "StudyID",
-    "StudyDate",
-    "StudyTime",
-    "ReferringPhysicianName",
-)
+    "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate",
+    "StudyTime", "ReferringPhysicianName",
+)  # fmt: skip
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
 # The longest meaning of a code, and the longest series description, that the standard allows.
 _LONGEST = 64

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,7 +120,7 @@ def write_trainer_table(
         )
     limits = trainer_limits(trainer, limits)
     dataset = _sound_rows(dataset, trainer, box_format, processor, limits, bad_rows)
-    written: Counter[str] = Counter()
+    written = {"rows": 0, "negatives": 0}
     with whole_folder(out) as unfinished:
         images = _ImageFiles(unfinished / IMAGES, (out / IMAGES).absolute(), embed)
         rows = _table_rows(dataset, images, source, split, limits)
@@ -131,13 +130,10 @@ def write_trainer_table(
                 written["rows"] += 1
                 written["negatives"] += _is_negative(json.loads(row.truth))
                 on_progress(f"writing {path.name}", written["rows"], dataset.num_rows)
-    return {
-        "path": path,
-        "rows": written["rows"],
-        "negatives": written["negatives"],
-        "images": images.written,
-        "lines": layout.lines(str(path.absolute()), limits),
-    }
+    stated = {"path": path.absolute(), "least": limits.least, "most": limits.most}
+    missing = {"{" + name + "}" for name, value in stated.items() if value is None}
+    lines = [line.format(**stated) for line in layout.lines if not any(name in line for name in missing)]
+    return {"path": path, **written, "images": images.written, "lines": lines}
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
@@ -323,13 +319,13 @@ class TableLayout:
 
     Attributes:
         row: a row of it.
-        lines: of the trainer's configuration, for the path of a table and the limits.
+        lines: of the trainer's configuration; those with a limit that is not given are left out.
         schema: the arrow schema, for limits and whether images are embedded; None for JSON lines.
         splits_paths_at: characters at which the trainer takes a path apart.
     """
 
     row: Callable[[TableRow], dict[str, Any]]
-    lines: Callable[[str, PixelLimits], list[str]]
+    lines: tuple[str, ...]
     schema: Callable[[PixelLimits, bool], Any] | None = None
     splits_paths_at: str = ""
 
@@ -375,10 +371,6 @@ def _verl_schema(limits: PixelLimits, embed: bool) -> Any:
     )
 
 
-def _verl_lines(path: str, limits: PixelLimits) -> list[str]:
-    return [f"data.train_files={path}", "data.prompt_key=prompt", "data.image_key=images"]
-
-
 def _easyr1_row(row: TableRow) -> dict[str, Any]:
     image = {"bytes": row.image, "path": None} if isinstance(row.image, bytes) else row.image
     return {"problem": one_problem(row.messages), "answer": row.truth, "images": [image]}
@@ -391,51 +383,43 @@ def _easyr1_schema(limits: PixelLimits, embed: bool) -> Any:
     return pa.schema([("problem", pa.string()), ("answer", pa.string()), ("images", pa.list_(image))])
 
 
-def _easyr1_lines(path: str, limits: PixelLimits) -> list[str]:
-    return [
-        f"data.train_files={path}",
-        "data.prompt_key=problem",
-        "data.answer_key=answer",
-        "data.image_key=images",
-        "data.format_prompt=null",
-        f"data.min_pixels={limits.least}",
-        f"data.max_pixels={limits.most}",
-    ]
-
-
 def _ms_swift_row(row: TableRow) -> dict[str, Any]:
     return {"messages": row.messages, "images": [row.image], "ground_truth": row.truth}
-
-
-def _ms_swift_lines(path: str, limits: PixelLimits) -> list[str]:
-    variables = {"MIN_PIXELS": limits.least, "MAX_PIXELS": limits.most}
-    return [
-        *(f"export {name}={value}" for name, value in variables.items() if value is not None),
-        f"--dataset {path}",
-    ]
 
 
 def _openrlhf_row(row: TableRow) -> dict[str, Any]:
     return {"prompt": row.messages, "label": row.truth, "images": [row.image], "datasource": row.source}
 
 
-def _openrlhf_lines(path: str, limits: PixelLimits) -> list[str]:
-    return [
-        f"--data.prompt_dataset {path}",
-        "--data.input_key prompt",
-        "--data.label_key label",
-        "--data.image_key images",
-        "--data.max_images_per_prompt 1",
-        "--data.apply_chat_template",
-    ]
-
-
 TABLES: Mapping[str, TableLayout] = {
-    "verl": TableLayout(_verl_row, _verl_lines, _verl_schema),
-    "easyr1": TableLayout(_easyr1_row, _easyr1_lines, _easyr1_schema, splits_paths_at="@"),
-    "ms-swift": TableLayout(_ms_swift_row, _ms_swift_lines, splits_paths_at="#"),
-    "openrlhf": TableLayout(_openrlhf_row, _openrlhf_lines, splits_paths_at="@,"),
-}
+    "verl": TableLayout(
+        _verl_row,
+        ("data.train_files={path}", "data.prompt_key=prompt", "data.image_key=images"),
+        _verl_schema,
+    ),
+    "easyr1": TableLayout(
+        _easyr1_row,
+        (
+            "data.train_files={path}", "data.prompt_key=problem", "data.answer_key=answer", "data.image_key=images",
+            "data.format_prompt=null", "data.min_pixels={least}", "data.max_pixels={most}",
+        ),
+        _easyr1_schema,
+        splits_paths_at="@",
+    ),
+    "ms-swift": TableLayout(
+        _ms_swift_row,
+        ("export MIN_PIXELS={least}", "export MAX_PIXELS={most}", "--dataset {path}"),
+        splits_paths_at="#",
+    ),
+    "openrlhf": TableLayout(
+        _openrlhf_row,
+        (
+            "--data.prompt_dataset {path}", "--data.input_key prompt", "--data.label_key label",
+            "--data.image_key images", "--data.max_images_per_prompt 1", "--data.apply_chat_template",
+        ),
+        splits_paths_at="@,",
+    ),
+}  # fmt: skip
 """The trainers for which there is a table."""
 
 
@@ -453,23 +437,18 @@ def _writer(
 
     schema = layout.schema(limits, embed)
     waiting: list[dict[str, Any]] = []
-    waiting_bytes = 0
+    with pq.ParquetWriter(path, schema) as table:
 
-    def write() -> None:
-        nonlocal waiting_bytes
-        if waiting:
+        def write() -> None:
             table.write_table(pa.Table.from_pylist(waiting, schema=schema))
             waiting.clear()
-            waiting_bytes = 0
 
-    def add(row: dict[str, Any]) -> None:
-        nonlocal waiting_bytes
-        waiting.append(row)
-        image = row["images"][0]
-        waiting_bytes += len(image.get("bytes", b"")) if isinstance(image, dict) else 0
-        if len(waiting) >= _ROWS_AT_ONCE or waiting_bytes >= _BYTES_AT_ONCE:
-            write()
+        def add(row: dict[str, Any]) -> None:
+            waiting.append(row)
+            images = [one["images"][0] for one in waiting] if embed else []
+            if len(waiting) >= _ROWS_AT_ONCE or sum(len(image["bytes"]) for image in images) >= _BYTES_AT_ONCE:
+                write()
 
-    with pq.ParquetWriter(path, schema) as table:
         yield add
-        write()
+        if waiting:
+            write()

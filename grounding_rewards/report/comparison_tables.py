@@ -1,16 +1,19 @@
-"""The comparison of two runs as tables: in the terminal, as Markdown, and as JSON."""
+"""The comparison of one run with one or several others as tables: in the terminal, as Markdown, and as JSON."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
+from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.comparison import Change, RunDifference, p_cell
-from grounding_rewards.metrics.estimates import NOTHING, Metrics, finite_or_none
-from grounding_rewards.report.metric_groups import group_metrics
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none
+from grounding_rewards.report.metric_groups import CORE_METRICS, group_metrics
 from grounding_rewards.report.tables import Cell, Table, estimate_cell, metrics_table
 
 if TYPE_CHECKING:
@@ -22,32 +25,47 @@ _LETTERS = ("A", "B")
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `grounding-rewards diff` reports, in the terminal and in every file.
+    """What `grounding-rewards diff` reports of two runs, in the terminal and in every file.
+
+    Several runs are several comparisons: of the same A with each of the others, on the same images.
 
     Attributes:
         found: how the runs differ.
         paths: of A and of B.
-        metrics: keys of the metrics that are shown, in order.
+        names: of A and of B, see :func:`run_names`.
+        metrics: keys of the metrics that all comparisons have, or of those that were chosen, in order.
         settings: what differs in how the runs were made, see :func:`facts_that_differ`.
         baselines: by name the metrics of baselines on the same images.
+        reward: name of the reward that B was evaluated with.
+        trained: how A and B were trained, such as `GRPO with R4`; empty where that is not known.
+        chosen: whether the metrics were chosen, and no others, labels or sizes are wanted.
     """
 
     found: RunDifference
     paths: tuple[Path, Path]
+    names: tuple[str, str]
     metrics: Sequence[str]
     settings: Mapping[str, tuple[str, str]]
     baselines: Mapping[str, Metrics]
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """The names of the two folders; A and B where these are the same."""
-        return run_names(*self.paths)
+    reward: str = "R4"
+    trained: tuple[str, str] = ("", "")
+    chosen: bool = False
 
     @property
     def verdict(self) -> str:
         """The verdict, which speaks of A and B, and which runs these are."""
         a, b = self.names
         return self.found.verdict + ("" if (a, b) == _LETTERS else f" A is {a}, B is {b}.")
+
+    @property
+    def core(self) -> list[str]:
+        """Keys of the metrics that are shown first: those that were chosen, else the core, verdict and reward."""
+        if self.chosen:
+            return list(self.metrics)
+        shown = dict.fromkeys((*CORE_METRICS, self.found.main, f"reward_{self.reward}"))
+        found = self.found.metrics
+        measured = (key for key in shown if key in self.metrics)
+        return [key for key in measured if not math.isnan(found[key].a.value) or not math.isnan(found[key].b.value)]
 
     @property
     def facts(self) -> list[str]:
@@ -73,15 +91,62 @@ class Comparison:
         return {"a": a, "b": b, **self.found.as_json(), "baselines": baselines}
 
 
-def run_names(a: Path, b: Path) -> tuple[str, str]:
-    """The names of the folders of two runs; A and B where these are the same.
+def comparison_title(comparisons: Sequence[Comparison]) -> str:
+    """What was compared and how the metric of the verdict changed, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
+    first = comparisons[0]
+    metric = first.found.metrics[first.found.main]
+    if len(comparisons) > 1:
+        values = {first.names[0]: metric.a} | {one.names[1]: one.found.metrics[one.found.main].b for one in comparisons}
+        told = ", ".join(f"{name} {_two_digits(value)}" for name, value in values.items())
+        return f"{metric.metric.heading}: {told}"
+    (a, b), (trained_a, trained_b) = first.names, first.trained
+    if trained_b and trained_a != trained_b:
+        what = f"{trained_b} against {trained_a}" if trained_a else trained_b
+    else:
+        what = f"{b} against {a}"
+    before, after = map(_two_digits, (metric.a, metric.b))
+    return f"{what}: {metric.metric.heading} {before} → {after}"
+
+
+def _two_digits(one: Estimate) -> str:
+    return NOTHING if math.isnan(one.value) else f"{one.value:.2f}"
+
+
+def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
+    """The verdict of each comparison; of several each names its B."""
+    if len(comparisons) == 1:
+        return [comparisons[0].verdict]
+    return [f"{one.names[1]}: {one.found.verdict}" for one in comparisons]
+
+
+def comparison_facts(comparisons: Sequence[Comparison]) -> list[str]:
+    """How the runs were made and compared, a line each; of several under the name of B what not all have in common."""
+    if len(comparisons) == 1:
+        return comparisons[0].facts
+    common = [line for line in comparisons[0].facts if all(line in one.facts for one in comparisons)]
+    own = [f"{one.names[1]}: {line}" for one in comparisons for line in one.facts if line not in common]
+    return [*common, *own]
+
+
+def run_names(paths: Sequence[Path]) -> list[str]:
+    """A name for each run: the last parts of their paths that tell them apart, or letters where none do.
 
     Example:
-        >>> run_names(Path("runs/before"), Path("runs/after")), run_names(Path("R1/evaluation"), Path("R2/evaluation"))
-        (('before', 'after'), ('A', 'B'))
+        >>> run_names([Path("runs/before"), Path("runs/after")])
+        ['before', 'after']
+        >>> run_names([Path("R1/evaluation"), Path("R2/evaluation"), Path("R3/evaluation")])
+        ['R1', 'R2', 'R3']
+        >>> run_names([Path("runs/R1"), Path("runs/R1")])
+        ['A', 'B']
     """
-    one, other = ((path.parent if path.is_file() else path).resolve().name for path in (a, b))
-    return (one, other) if one != other and one and other else _LETTERS
+    parts = [(path.parent if path.is_file() else path).resolve().parts[1:] for path in paths]
+    if len(set(parts)) < len(parts):
+        return list(ascii_uppercase[: len(parts)])
+    # What all of them end with says nothing.
+    same = sum(1 for _ in takewhile(lambda last: len(set(last)) == 1, zip(*map(reversed, parts), strict=False)))
+    own = [one[: len(one) - same] for one in parts]
+    depth = next(n for n in range(1, 1 + max(map(len, own))) if len({one[-n:] for one in own}) == len(own))
+    return ["/".join(one[-depth:]) or str(path) for one, path in zip(own, paths, strict=True)]
 
 
 def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
@@ -100,39 +165,59 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
     }
 
 
-def comparison_tables(comparison: Comparison) -> list[Table]:
-    """A line for each metric in groups, then, unless metrics were chosen, one for each label and size."""
-    found = comparison.found
-    header = ["metric", *comparison.names, " − ".join(comparison.names[::-1]), "better / worse / same", "p", "Holm"]
+def metrics_changes(comparisons: Sequence[Comparison], keys: Sequence[str]) -> Table:
+    """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
+    baselines = comparisons[0].baselines if len(comparisons) == 1 else {}
     lines: list[list[str | Cell]] = []
-    for group, keys in group_metrics(comparison.metrics):
+    for group, own in group_metrics(keys):
         lines.append([Cell(group.title, group.definition)])
-        for key in keys:
-            change = found.metrics[key]
-            beside = [estimate_cell(metrics.get(key)) for metrics in comparison.baselines.values()]
-            name = change.metric.heading + " ↓" * (change.metric.lower_is_better is True)
-            lines.append([*_line(name, change), *beside])
-    tables = [Table([*header, *comparison.baselines], lines)]
-    if len(comparison.metrics) == len(found.metrics):
-        for title, groups in (("Reference boxes by label", found.labels), ("Reference boxes by size", found.sizes)):
-            rows = [
-                _line(f"{group.name} ({group.boxes}), {change.metric.heading}", change)
-                for group in groups
-                for change in group.changes.values()
-            ]
-            tables += [Table(header, rows, title)] if rows else []
+        for key in own:
+            changes = [one.found.metrics[key] for one in comparisons]
+            metric = changes[0].metric
+            beside = [estimate_cell(metrics.get(key)) for metrics in baselines.values()]
+            lines.append([*_line(metric.heading + " ↓" * (metric.lower_is_better is True), changes), *beside])
+    return Table([*_header(comparisons), *baselines], lines)
+
+
+def group_tables(comparisons: Sequence[Comparison]) -> list[Table]:
+    """A line for each label, and one for each size of the reference boxes."""
+    tables = []
+    for title, name in (("Reference boxes by label", "labels"), ("Reference boxes by size", "sizes")):
+        # The runs have the same reference boxes, and so the same groups.
+        groups = list(zip(*(getattr(one.found, name) for one in comparisons), strict=True))
+        rows = [
+            _line(
+                f"{several[0].name} ({several[0].boxes}), {change.metric.heading}",
+                [group.changes[key] for group in several],
+            )
+            for several in groups
+            for key, change in several[0].changes.items()
+        ]
+        tables += [Table(_header(comparisons), rows, title)] if rows else []
     return tables
 
 
-def _line(name: str, change: Change) -> list[str | Cell]:
-    return [
-        name,
-        estimate_cell(change.a),
-        estimate_cell(change.b),
-        estimate_cell(change.difference, signed=True, kind=kind_of(change.shown_by_interval())),
-        " / ".join(map(str, change.units)) if any(change.units) else NOTHING,
-        *map(p_cell, (change.p, change.holm)),
-    ]
+def _header(comparisons: Sequence[Comparison]) -> list[str]:
+    a, *others = [comparisons[0].names[0], *(one.names[1] for one in comparisons)]
+    return ["metric", a, *others, *([f"{others[0]} − {a}", "better / worse / same"] if len(others) == 1 else [])]
+
+
+def _line(name: str, changes: Sequence[Change]) -> list[str | Cell]:
+    """The cells of a metric: of two runs a column for what differs, of several a line beneath each value."""
+    line: list[str | Cell] = [name, estimate_cell(changes[0].a)]
+    for change in changes:
+        kind = kind_of(change.shown_by_interval())
+        difference = estimate_cell(change.difference, signed=True, kind=kind)
+        holm = "" if math.isnan(change.holm) else f"Holm {p_cell(change.holm)}"
+        if len(changes) == 1:
+            units = " / ".join(map(str, change.units)) if any(change.units) else NOTHING
+            p = "" if math.isnan(change.p) else f"p {p_cell(change.p)}, {holm}"
+            line += [estimate_cell(change.b), difference, Cell(units, p)]
+        else:
+            owed = f"{difference.text} {difference.small}" if difference.small else ""
+            small = "\n".join(filter(None, (owed, holm)))
+            line.append(Cell(estimate_cell(change.b).text, small, kind))
+    return line
 
 
 def kind_of(sign: float) -> str:
@@ -140,49 +225,72 @@ def kind_of(sign: float) -> str:
     return "better" if sign > 0 else "worse" if sign < 0 else "soft"
 
 
-def print_difference(comparison: Comparison, console: Console) -> None:
-    """Print the tables, and the verdict last, where it is seen."""
+def print_difference(comparisons: Sequence[Comparison], console: Console, *, every: bool = False) -> None:
+    """Print the tables, and the verdicts last, where they are seen.
+
+    Args:
+        comparisons: of A with each of the others.
+        console: a ``rich.console.Console``.
+        every: whether to print all metrics, labels and sizes, not the core alone.
+    """
     from rich.text import Text
 
-    for line in comparison.facts:
+    first = comparisons[0]
+    for line in comparison_facts(comparisons):
         console.print(Text(line))
-    for table in comparison_tables(comparison):
+    console.print(metrics_changes(comparisons, first.metrics if every else first.core).rich())
+    for table in group_tables(comparisons) if every else ():
         console.print(table.rich())
-    console.print(Text(caption(comparison), style="dim"))
-    console.print(Text(comparison.verdict, style="bold"))
+    left = len(first.metrics) - len(first.core)
+    more = "" if every or not left else f" --all: {left} more metrics, labels and sizes."
+    console.print(Text(caption(comparisons) + more, style="dim"))
+    for line in verdicts(comparisons):
+        console.print(Text(line, style="bold"))
 
 
-def print_metrics(comparison: Comparison, console: Console) -> None:
-    """Print the chosen metrics as columns, runs and baselines as lines, then the verdict."""
+def print_metrics(comparisons: Sequence[Comparison], console: Console) -> None:
+    """Print the chosen metrics as columns, runs and baselines as lines, then the verdicts."""
     from rich.text import Text
 
-    a, b = comparison.names
-    changes = {key: comparison.found.metrics[key] for key in comparison.metrics}
-    rows = {
-        a: {key: change.a for key, change in changes.items()},
-        b: {key: change.b for key, change in changes.items()},
-        f"{b} − {a}": {key: change.difference for key, change in changes.items()},
-        **comparison.baselines,
-    }
-    headings = {key: change.metric.heading for key, change in changes.items()}
-    title = f"{comparison.found.images} images, 95 % intervals"
-    console.print(metrics_table(rows, headings, title=title, differences=[f"{b} − {a}"]).rich())
-    console.print(Text(comparison.verdict, style="bold"))
+    first = comparisons[0]
+    a = first.names[0]
+    changes = [{key: one.found.metrics[key] for key in first.metrics} for one in comparisons]
+    rows: dict[str, Metrics] = {a: {key: change.a for key, change in changes[0].items()}}
+    differences = []
+    for one, own in zip(comparisons, changes, strict=True):
+        b = one.names[1]
+        differences.append(f"{b} − {a}")
+        rows[b] = {key: change.b for key, change in own.items()}
+        rows[differences[-1]] = {key: change.difference for key, change in own.items()}
+    rows |= first.baselines if len(comparisons) == 1 else {}
+    headings = {key: change.metric.heading for key, change in changes[0].items()}
+    title = f"{first.found.images} images, 95 % intervals"
+    console.print(metrics_table(rows, headings, title=title, differences=differences).rich())
+    for line in verdicts(comparisons):
+        console.print(Text(line, style="bold"))
 
 
-def render_markdown(comparison: Comparison) -> str:
-    """The verdict and the tables as Markdown."""
-    parts = [comparison.found.verdict, "\n".join(f"- {line}" for line in comparison.facts)]
-    for table in comparison_tables(comparison):
+def render_markdown(comparisons: Sequence[Comparison]) -> str:
+    """The verdicts and all tables as Markdown."""
+    first = comparisons[0]
+    told = [first.found.verdict] if len(comparisons) == 1 else verdicts(comparisons)
+    parts = [*told, "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
+    tables = [metrics_changes(comparisons, first.metrics), *([] if first.chosen else group_tables(comparisons))]
+    for table in tables:
         parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]
-    return "\n\n".join([*parts, caption(comparison)]) + "\n"
+    return "\n\n".join([*parts, caption(comparisons)]) + "\n"
 
 
-def caption(comparison: Comparison) -> str:
+def caption(comparisons: Sequence[Comparison]) -> str:
     """How to read the tables."""
-    units = comparison.found.units
+    units = comparisons[0].found.units
+    sides = (
+        f" Better / worse / same: {units}."
+        if len(comparisons) == 1
+        else f" Beneath each value: its difference from {comparisons[0].names[0]}."
+    )
     return (
-        f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better. Better / worse / same: {units}. "
+        f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better.{sides} "
         f"p: two-sided, of a permutation test in which the runs change places on {units}. Holm: p adjusted for all "
         "tests of its kind, shown or not."
     )

@@ -1,15 +1,25 @@
-"""The page of a comparison: metrics of two runs side by side, training curves, and images with the answers of both."""
+"""The page of a comparison: images with the answers of all runs, their metrics side by side, and training curves."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.images.drawn_boxes import draw_answer
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import MOST_BOXES, box_outcomes, format_iou
-from grounding_rewards.report.comparison_tables import Comparison, caption, comparison_tables, kind_of
+from grounding_rewards.report.comparison_tables import (
+    Comparison,
+    caption,
+    comparison_facts,
+    comparison_title,
+    group_tables,
+    kind_of,
+    metrics_changes,
+    verdicts,
+)
 from grounding_rewards.report.page import (
     GUARD,
     Card,
@@ -44,63 +54,59 @@ _TILES = ("sampled_reward", "mean_iou", "hallucination_rate", "sampled_unparseab
 _MOST_TILES = 4
 
 
-class ImagePair(NamedTuple):
-    """The same image as A and as B answered it."""
-
-    a: AnsweredImage
-    b: AnsweredImage
+#: The same image as each run answered it, A first.
+SharedImage = tuple[AnsweredImage, ...]
 
 
-def choose_pairs(pairs: Sequence[ImagePair], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
+def choose_shared(images: Sequence[SharedImage], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
     """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
 
     Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
     is shown twice.
 
     Args:
-        pairs: all images that both runs have.
-        reward: name of the reward whose change ranks them.
+        images: all that every run has.
+        reward: name of the reward whose change ranks them; of several runs the mean of their changes from A.
         count: images per section at most.
 
     Returns:
-        The choices that have an image; places are indices into `pairs`.
+        The choices that have an image; places are indices into `images`.
 
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
-        >>> pair = ImagePair(*(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7)))
-        >>> [choice.title for choice in choose_pairs([pair], "R4")]
+        >>> shared = tuple(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7))
+        >>> [choice.title for choice in choose_shared([shared], "R4")]
         ['Largest gains']
     """
-    gains = [_gain(pair, reward) for pair in pairs]
-    ranked = sorted(range(len(pairs)), key=lambda k: (gains[k], pairs[k].b.rewards[reward]))
-    findings = [k for k in ranked if not pairs[k].a.is_normal]
-    normal = [k for k in ranked if pairs[k].a.is_normal][::-1]
+    gains = [_gain(shared, reward) for shared in images]
+    ranked = sorted(range(len(images)), key=lambda k: (gains[k], images[k][-1].rewards[reward]))
+    findings = [k for k in ranked if not images[k][0].is_normal]
+    normal = [k for k in ranked if images[k][0].is_normal][::-1]
     down, up = [k for k in findings if gains[k] < 0], [k for k in findings[::-1] if gains[k] > 0]
     same = [k for k in findings if gains[k] == 0]
-    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in B, {len(down)} a lower one."
-    clean_a, clean_b = (sum(not len(pairs[k][side].pred) for k in normal) for side in (0, 1))
+    others = "B" if not images or len(images[0]) == 2 else "the mean of the others"
+    tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {others}, "
+    tally += f"{len(down)} a lower one."
+    clean = [sum(not len(images[k][run].pred) for k in normal) for run in range(len(images[0]) if images else 0)]
+    without = ", ".join(f"{n} of {len(normal)} in {letter}" for n, letter in zip(clean, ascii_uppercase, strict=False))
     wanted = [
         Choice("Largest losses", tally, down, "first"),
         Choice("Largest gains", tally, up, "first"),
         Choice("In the middle", "From the middle of the ranking by change: what to expect.", findings, "middle"),
         Choice("Unchanged", f"{len(same)} of {len(findings)} images with findings have the same {reward}.", same),
-        Choice(
-            "Normal images",
-            "Nothing is to be found here; any box is invented. "
-            f"Without a box: {clean_a} of {len(normal)} in A, {clean_b} of {len(normal)} in B.",
-            normal,
-        ),
+        Choice("Normal images", f"Nothing is to be found here; any box is invented. Without a box: {without}.", normal),
     ]
     return choose_images(wanted, count)
 
 
-def _gain(pair: ImagePair, reward: str) -> float:
-    return pair.b.rewards[reward] - pair.a.rewards[reward]
+def _gain(shared: SharedImage, reward: str) -> float:
+    first, *others = (answered.rewards[reward] for answered in shared)
+    return sum(others) / len(others) - first
 
 
 def render_diff_page(
-    comparison: Comparison,
-    pairs: Sequence[ImagePair],
+    comparisons: Sequence[Comparison],
+    images: Sequence[SharedImage],
     *,
     subtitle: str,
     reward: str,
@@ -111,8 +117,8 @@ def render_diff_page(
     """Write the whole page.
 
     Args:
-        comparison: how the runs differ.
-        pairs: the images that both runs have.
+        comparisons: how A differs from each of the others.
+        images: those that all runs have.
         subtitle: on which images.
         reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
         load_image: opens an image, None where there is none; called only for those that are shown.
@@ -122,28 +128,20 @@ def render_diff_page(
     Returns:
         An HTML document that refers to nothing outside itself.
     """
-    a, b = comparison.names
-    found = comparison.found.metrics
-    shown = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
-    tiles = [
-        Tile(
-            one.metric.heading,
-            f"{format_value(one.a.value)} → {format_value(one.b.value)}",
-            f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
-            kind=kind_of(one.shown_by_interval()),
-        )
-        for one in shown
-        if is_measured(one.a) or is_measured(one.b)
-    ]
-    table, *parts = comparison_tables(comparison)
-    metrics = [found[key].metric for key in comparison.metrics]
-    definitions = {one.heading: one.definition for one in metrics if one.definition}
-    folded = {"What each metric is": definitions, **{one.title: one._replace(title="") for one in parts}}
+    first = comparisons[0]
+    names = [first.names[0], *(one.names[1] for one in comparisons)]
+    metrics = [first.found.metrics[key].metric for key in first.metrics]
+    folded: dict[str, list[Any]] = {}
+    if not first.chosen:
+        folded["All metrics"] = [metrics_changes(comparisons, first.metrics)]
+        folded |= {one.title: [one._replace(title="")] for one in group_tables(comparisons)}
+    if definitions := {one.heading: one.definition for one in metrics if one.definition}:
+        folded["What each metric is"] = [definitions]
 
-    def card(pair: ImagePair) -> Card:
-        image, gain = load_image(pair.b), _gain(pair, reward)
+    def card(shared: SharedImage) -> Card:
+        image, gain = load_image(shared[-1]), _gain(shared, reward)
         panels = []
-        for name, answered in zip((a, b), pair, strict=True):
+        for name, answered in zip(names, shared, strict=True):
             outcomes = box_outcomes(answered, label_matching)
             boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
             lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
@@ -151,61 +149,84 @@ def render_diff_page(
             text = answered.text[:_MOST_TEXT]
             panels.append(answer_panel(answered, outcomes, named, lines=lines[:MOST_BOXES], text=text))
         uri = jpeg_uri(image, LONGEST_SIDE) if image else ""
-        return answer_card(pair, panels, uri, Cell(format_value(gain, signed=True), kind=kind_of(gain)))
+        return answer_card(shared, panels, uri, Cell(format_value(gain, signed=True), kind=kind_of(gain)))
 
     cards = [
-        Section(one.title, [Cards([card(pairs[k]) for k in one.places])], one.note)
-        for one in choose_pairs(pairs, reward)
+        Section(one.title, [Cards([card(images[k]) for k in one.places])], one.note)
+        for one in choose_shared(images, reward)
     ]
     return Page(
-        title=f"{b} compared with {a}",
-        subtitle=subtitle,
-        verdict=comparison.verdict,
-        tiles=tiles[:_MOST_TILES],
+        title=comparison_title(comparisons),
+        subtitle=f"{subtitle}. {', '.join(names[1:])} compared with {names[0]}.",
+        verdict=" ".join(verdicts(comparisons)),
+        tiles=_tiles(comparisons),
         sections=[
+            Section("Images", [Legend(label_matching), *cards] if cards else []),
             Section(
                 "Metrics",
-                [table, *(Section(title, [block], kind="fold") for title, block in folded.items())],
-                caption(comparison),
+                [
+                    metrics_changes(comparisons, first.core),
+                    *(Section(title, blocks, kind="fold") for title, blocks in folded.items()),
+                ],
+                caption(comparisons),
             ),
             Section("Training", [training] if training else []),
-            Section("Images", [Legend(label_matching), *cards] if cards else []),
-            Section("How it was compared", [comparison.facts]),
+            Section("How it was compared", [comparison_facts(comparisons)]),
         ],
         footer=GUARD,
     ).render()
 
 
-def pairs_plot(
-    pairs: Sequence[ImagePair],
-    names: tuple[str, str],
+def _tiles(comparisons: Sequence[Comparison]) -> list[Tile]:
+    """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
+    main, first = comparisons[0].found.main, comparisons[0].found.metrics
+    if len(comparisons) > 1:
+        shown = [(one.names[1], one.found.metrics[main]) for one in comparisons]
+    else:
+        keys = dict.fromkeys((main, *_TILES))
+        shown = [(first[key].metric.heading, first[key]) for key in keys if key in first]
+        shown = [(name, one) for name, one in shown if is_measured(one.a) or is_measured(one.b)][:_MOST_TILES]
+    return [
+        Tile(
+            name,
+            f"{format_value(one.a.value)} → {format_value(one.b.value)}",
+            f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
+            kind=kind_of(one.shown_by_interval()),
+        )
+        for name, one in shown
+    ]
+
+
+def shared_plot(
+    images: Sequence[SharedImage],
+    names: Sequence[str],
     reward: str,
     load_image: LoadImage,
     *,
     label_matching: str = "ignore",
     count: int = 5,
 ) -> Plot:
-    """The first images in two rows, A above B, for a README or a slide.
+    """The first images in a row for each run, A above, for a README or a slide.
 
     The first images, not the best ones: nobody chose them.
 
     Args:
-        pairs: images that both runs have, in their own order.
-        names: of A and of B.
+        images: those that all runs have, in their own order.
+        names: of the runs.
         reward: name of the reward that is written above each image.
         load_image: opens an image, None where there is none.
         label_matching: by which boxes are called right.
         count: number of images.
     """
-    shown = pairs[:count]
+    shown = images[:count]
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots(2, len(shown), squeeze=False)
-        for column, pair in enumerate(shown):
-            image = load_image(pair.b)
-            for axis, answered, name in zip(axes[:, column], pair, names, strict=True):
+        axes = figure.subplots(len(names), len(shown), squeeze=False)
+        for column, shared in enumerate(shown):
+            image = load_image(shared[-1])
+            for axis, answered, name in zip(axes[:, column], shared, names, strict=True):
                 draw_answer(axis, answered, image, box_outcomes(answered, label_matching))
                 axis.set_aspect("equal")
                 axis.set_title(f"{name}: reward {answered.rewards[reward]:.2f}")
 
-    return Plot("images", "Images", "The first images.", draw, (2.1 * len(shown), 5.0))
+    return Plot("images", "Images", "The first images.", draw, (2.1 * len(shown), 2.5 * len(names)))

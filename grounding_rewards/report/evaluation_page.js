@@ -47,7 +47,7 @@
   const findings = (image) => [...new Set(image.gt.map((box) => box[LABEL]).filter((label) => label))].join(", ");
 
   /* Images that pass the filter, in the chosen order */
-  const START = { search: "", label: "", tag: "", low: 0, high: 1, sort: "groups", down: false };
+  const START = { search: "", label: "", tag: "", low: 0, high: 1, pick: null, sort: "groups", down: false };
   const state = { ...START, reward: data.rewards.indexOf(data.reward), page: 0, cards: CARDS };
   const keys = {
     groups: (image) => image.place,
@@ -67,6 +67,7 @@
     const reward = image.rewards[state.reward];
     const all = state.low <= 0 && state.high >= 1;
     return (
+      (!state.pick || state.pick.places.has(image.place)) &&
       (!state.label || image.labels.has(state.label)) &&
       (!state.tag || image.tags.includes(state.tag)) &&
       (all || (reward !== null && reward !== undefined && reward >= state.low && reward <= state.high)) &&
@@ -217,12 +218,19 @@
     const name = value.replace(/[+-]$/, "");
     change({ sort: name === "reward" ? "reward" + state.reward : name, down: value.endsWith("-") });
   };
-  const reset = el("button", { type: "button", id: "Reset", onclick: () => {
+  const startAnew = (values) => {
     for (const input of [search, label, tag]) input.value = "";
     low.value = 0;
     high.value = 1;
-    change(START);
-  } }, "Reset");
+    change({ ...START, ...values });
+  };
+  const reset = el("button", { type: "button", id: "Reset", onclick: () => startAnew({}) }, "Reset");
+  /* What was clicked outside of the gallery; a click on it takes it away. */
+  const picked = el("button", { type: "button", id: "Pick", onclick: () => change({ pick: null }) });
+  const pick = (text, places) => {
+    startAnew({ pick: { text, places: new Set(places) } });
+    root.scrollIntoView();
+  };
   const tally = el("p", { id: "Tally", role: "status", "aria-live": "polite" });
   const filters = el(
     "div",
@@ -233,6 +241,7 @@
     field("reward", reward),
     el("div", { class: "range", role: "group", "aria-label": "Range of the reward" }, el("span", null, "from, to"), el("div", null, low, high)),
     field("order", sort),
+    picked,
     reset,
     tally,
   );
@@ -330,6 +339,9 @@
     showTable(list);
     const name = state.sort === "reward" + state.reward ? "reward" : state.sort;
     sort.value = ["reward", "overlap", "part"].includes(name) ? name + (state.down ? "-" : "+") : state.down ? "" : name;
+    picked.hidden = !state.pick;
+    picked.textContent = state.pick ? visible(state.pick.text) + " ✕" : "";
+    picked.setAttribute("aria-label", picked.textContent + " show all images");
     const drawn = gallery.querySelectorAll("article").length;
     tally.textContent = count(list.length, "image", "images") + " of " + images.length.toLocaleString("en") + ", " + drawn + " in the gallery";
   };
@@ -460,4 +472,35 @@
     dialog,
   );
   show();
+
+  /* The head of the page: the worst and typical answers, which lead to the gallery */
+  const lead = ({ title, images: places }) => (place) => {
+    const image = byPlace.get(place);
+    const follow = (event) => {
+      event.preventDefault();
+      pick(title + " " + places.length, places);
+      gallery.querySelector('[data-place="' + place + '"] button').focus();
+    };
+    return el("a", { href: "#Images", onclick: follow }, picture(image, false), el("b", null, title, " · ", data.reward, " ", earned(image, data.rewards.indexOf(data.reward))), el("span", null, visible(image.summary)));
+  };
+  const leads = data.first.flatMap((group) => group.images.map(lead(group)));
+  if (leads.length) document.querySelector("header.top nav").before(el("div", { class: "first", role: "group", "aria-label": "Worst and typical answers" }, leads));
+
+  /* Labels, cells and bars outside of the gallery that show their images */
+  for (const node of document.querySelectorAll("[data-pick]")) {
+    const [text, places] = data.picks[node.dataset.pick];
+    const act = () => {
+      pick(text, places);
+      picked.focus({ preventScroll: true });
+    };
+    const says = visible(text) + ": show " + count(places.length, "image", "images");
+    if (node instanceof SVGElement) {
+      const key = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        act();
+      };
+      fill(node, { role: "button", tabindex: 0, "aria-label": says, onclick: act, onkeydown: key }, []);
+    } else node.replaceChildren(el("button", { type: "button", class: "pick", title: says, onclick: act }, ...node.childNodes));
+  }
 })();

@@ -11,14 +11,17 @@ images; :data:`MOST_LISTED` images are in the table with :data:`MOST_BOXES` boxe
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.baselines import REFERENCE
-from grounding_rewards.metrics.counts import MatchedImages
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages, label_groups
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import (
@@ -27,17 +30,20 @@ from grounding_rewards.metrics.outcomes import (
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
+    Confusion,
     format_iou,
     has_sides,
     image_summary,
     outcomes_of,
 )
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
-from grounding_rewards.report.evaluation_plots import plots_of
+from grounding_rewards.report.evaluation_plots import commonest_labels, plots_of
 from grounding_rewards.report.page import (
     GUARD,
+    Bar,
     Choice,
     Gallery,
+    Histogram,
     Legend,
     Page,
     Section,
@@ -45,9 +51,17 @@ from grounding_rewards.report.page import (
     choose_images,
     is_measured,
 )
+from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.render import jpeg_uri
-from grounding_rewards.report.tables import evaluation_table, metrics_table, robustness_rows, rows_of_groups
-from grounding_rewards.rewards.registry import summary_of
+from grounding_rewards.report.tables import (
+    Cell,
+    Table,
+    core_table,
+    evaluation_table,
+    metrics_table,
+    robustness_rows,
+    rows_of_groups,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,10 +85,17 @@ MISLABELLED = "wrong label"
 MISPLACED = "box in the wrong place"
 RIGHT_NORMAL = "normal image without a box"
 
-_TABLE_NOTE = (
-    "95 % intervals beneath the values. ▲ marks what is better than the first system. The reference as answer is the "
-    "ceiling. ↓: lower is better."
+#: Images of each kind at the head of the page.
+FIRST_IMAGES = 3
+_BINS = 10
+
+_CORE_NOTE = (
+    "95 % intervals beneath the values. ↓: lower is better. Above the constant box: the difference to a baseline that "
+    "never looks. The reference as answer is the ceiling. ▲ marks what is better than the first system."
 )
+_ALL_NOTE = "▲ marks what is better than the first system."
+# What can be clicked: beginnings of the keys of picks.
+_LABEL, _CELL, _BIN = "label/", "cell/", "bin/"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +194,7 @@ def choose_answers(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[
         >>> [(group.title, group.places) for group in choose_answers(page)]
         [('Hallucinated', [1]), ('Best', [0])]
     """
-    return _groups(_judged(page), page.reward, count)
+    return _groups(_judged(page, MatchedImages(page.images, page.label_matching)), page.reward, count)
 
 
 def render_evaluation_page(page: EvaluationPage) -> str:
@@ -195,21 +216,30 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     """
     found = page.evaluation
     drawn = {plot.name: plot for plot in plots_of(found)}
-    table = evaluation_table(found, page.reward_names)
+    core = core_table(found, page.reward, note=_CORE_NOTE)
+    every = evaluation_table(found, page.reward_names, note=_ALL_NOTE)
 
     def some(*names: str) -> list[Any]:
         return [drawn[name] for name in names if name in drawn]
 
-    def folded(title: str, rows: Mapping[str, Any], headings: Mapping[str, str]) -> list[Section]:
+    def folded(
+        title: str, rows: Mapping[str, Any], headings: Mapping[str, str], picked: Sequence[str] = ()
+    ) -> list[Section]:
         made = metrics_table(rows, headings, first=title)
-        return [Section(f"{title} as a table", [made], kind="fold")] if len(made.header) > 1 else []
+        names = [Cell(name, pick=_known(pick, picks)) for name, pick in zip_longest(rows, picked, fillvalue="")]
+        lines = [[name, *row[1:]] for name, row in zip(names, made.rows, strict=True)]
+        return [Section(f"{title} as a table", [made._replace(rows=lines)], kind="fold")] if made.header[1:] else []
 
     definitions = {one.heading: one.definition for one in found.metrics.values() if one.definition}
     meanings = Section("What each metric is", [definitions], kind="fold")
-    judged = _judged(page)
-    data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP))
-    listed = "all" if len(data["images"]) == len(judged) else f"{len(data['images']):,}"
+    matched = MatchedImages(page.images, page.label_matching)
+    judged, picks = _judged(page, matched), _picks(page, matched)
+    data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP)) | {"picks": picks}
+    records = _image_records([judged[place] for place in data["places"]], page.reward_names)
+    listed = "all" if len(data["places"]) == len(judged) else f"{len(data['places']):,}"
     shown = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists {listed} of them."
+    labels = [_LABEL + group.name for group in found.per_label]
+    histogram = [_ious(drawn["iou_histogram"], found.ious, picks)] if "iou_histogram" in drawn else []
     facts = {name: str(value) for name, value in found.facts.items() if value != ""}
     return Page(
         title=page.title,
@@ -217,13 +247,21 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         verdict=found.looking,
         tiles=_tiles(page),
         sections=[
-            Section("Metrics", [*([table, meanings] if table.rows else []), *some("systems")], _TABLE_NOTE),
-            Section("Curves", some("precision_recall", "froc", "calibration", "iou_histogram")),
+            Section(
+                "Metrics",
+                [core, Section("All metrics", [every, *some("systems")], kind="fold"), meanings] if every.rows else [],
+            ),
+            Section("Curves", [*some("precision_recall", "froc", "calibration"), *histogram]),
             Section(
                 "By label, size and source" if found.per_source else "By label and size",
                 [
-                    *some("per_label", "per_size", "confusion"),
-                    *folded("Labels", rows_of_groups(found.per_label), found.headings),
+                    *some("per_label", "per_size"),
+                    *(
+                        [_confusion(found.confusion, drawn["confusion"], picks)]
+                        if found.confusion and "confusion" in drawn
+                        else []
+                    ),
+                    *folded("Labels", rows_of_groups(found.per_label), found.headings, labels),
                     *folded("Sizes", rows_of_groups(found.per_size), found.headings),
                     *folded("Sources", rows_of_groups(found.per_source), found.headings),
                 ],
@@ -235,7 +273,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
                     *folded("Robustness", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
                 ],
             ),
-            Section("Images", [Legend(page.label_matching), Gallery(data)] if judged else [], shown),
+            Section("Images", [Legend(page.label_matching), Gallery(data, records)] if judged else [], shown),
             Section("How it was measured", [facts] if facts else []),
         ],
         footer=GUARD,
@@ -244,9 +282,8 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     ).render()
 
 
-def _judged(page: EvaluationPage) -> list[_JudgedImage]:
+def _judged(page: EvaluationPage, matched: MatchedImages) -> list[_JudgedImage]:
     ceilings = [image.rewards for image in page.reference] or [{}] * len(page.images)
-    matched = MatchedImages(page.images, page.label_matching)
     ious, there = matched.best_ious
     return [
         _JudgedImage(image, outcomes, None if image.is_normal else float(own[boxes].mean()), most)
@@ -254,6 +291,67 @@ def _judged(page: EvaluationPage) -> list[_JudgedImage]:
             page.images, outcomes_of(matched), ious, there, ceilings, strict=True
         )
     ]
+
+
+def _picks(page: EvaluationPage, matched: MatchedImages) -> dict[str, tuple[str, list[int]]]:
+    """What can be clicked to see its images: labels, cells of the confusion, bins of the overlap."""
+    numbers = np.repeat(np.arange(len(page.images)), [len(image.gt) for image in page.images])
+
+    def images(chosen: Any) -> list[int]:
+        return np.unique(numbers[chosen]).tolist()
+
+    compared = "exact" if page.label_matching == "ignore" else page.label_matching
+    picks = {
+        _LABEL + (name or UNNAMED): (f"reference {name or UNNAMED}", images(members))
+        for name, members in label_groups(page.images, compared).items()
+    }
+    if page.evaluation.confusion is not None:
+        rows: dict[str, set[int]] = defaultdict(set)
+        for (gt, pred), places in page.evaluation.confusion.places.items():
+            picks[f"{_CELL}{gt}/{pred}"] = (f"reference {gt}, predicted {pred}", [*places])
+            rows[gt].update(places)
+        picks |= {_CELL + gt: (f"reference {gt}", sorted(row)) for gt, row in rows.items()}
+    best, there = matched.best_ious
+    bins = _bins(best[there])
+    names = ("no partner", *(f"IoU {k / _BINS:g} to {(k + 1) / _BINS:g}" for k in range(_BINS)))
+    picks |= {f"{_BIN}{k}": (name, images(bins == k)) for k, name in enumerate(names) if (bins == k).any()}
+    return picks
+
+
+def _bins(ious: NDArray[np.float64]) -> NDArray[np.int64]:
+    """0 for no partner, else the number of the tenth, from 1."""
+    return np.where(ious <= 0, 0, np.minimum(np.digitize(ious, np.arange(_BINS + 1) / _BINS), _BINS))
+
+
+def _ious(plot: Plot, ious: NDArray[np.float64], picks: Mapping[str, Any]) -> Histogram:
+    counts = np.bincount(_bins(ious), minlength=_BINS + 1).tolist()
+    names = ("none", *(f"{k / _BINS:g}–{(k + 1) / _BINS:g}" for k in range(_BINS)))
+    bars = [Bar(name, n, _known(f"{_BIN}{k}", picks)) for k, (name, n) in enumerate(zip(names, counts, strict=True))]
+    return Histogram(plot.title, f"{plot.note} A click on a bar shows its images.", bars)
+
+
+def _confusion(confusion: Confusion, plot: Plot, picks: Mapping[str, Any]) -> Section:
+    rows, columns = commonest_labels(confusion)
+    lines = []
+    for i in rows:
+        gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
+        cells = [
+            Cell(
+                str(count or ""),
+                kind=f"shade-{math.ceil(10 * count / total)}" if count else "",
+                pick=_known(f"{_CELL}{gt}/{confusion.pred[j]}", picks),
+            )
+            for j in columns
+            for count in [int(confusion.counts[i, j])]
+        ]
+        lines.append([Cell(gt, pick=_known(_CELL + gt, picks)), *cells])
+    header = ["reference", *(confusion.pred[j] for j in columns)]
+    note = f"{plot.note} Columns: predicted. A click shows the images."
+    return Section(plot.title, [Table(header, lines)], note, kind="matrix")
+
+
+def _known(pick: str, picks: Mapping[str, Any]) -> str:
+    return pick if pick in picks else ""
 
 
 def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Choice]:
@@ -267,8 +365,7 @@ def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Cho
         part = f"{len(places)} ({100 * len(places) / of:.1f} %)" if of else "0"
         return Choice(title, f"{part} of {of} {what}; an even selection over the dataset.", places)
 
-    ranked = [place for place, one in enumerate(judged) if not one.image.is_normal]
-    ranked.sort(key=lambda place: judged[place].part(reward))
+    ranked = _ranked(judged, reward)
     missed, n, normal = having(MISSED_FINDING), len(ranked), len(judged) - len(ranked)
     mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
     complete = [place for place in ranked if place not in {*missed, *mislabelled, *unreadable}]
@@ -286,40 +383,47 @@ def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Cho
     return choose_images(wanted, count)
 
 
+def _ranked(judged: Sequence[_JudgedImage], reward: str) -> list[int]:
+    """The images with findings, worst first."""
+    ranked = [place for place, one in enumerate(judged) if not one.image.is_normal]
+    return sorted(ranked, key=lambda place: judged[place].part(reward))
+
+
 def _tiles(page: EvaluationPage) -> list[Tile]:
-    """What a reader asks first: what is found, what is false, what normal images get; then the reward."""
-    metrics = next(iter(page.evaluation.systems.values()), {})
+    """What a reader asks first: what is found, what is false, what normal images get, else the reward."""
+    metrics, constant = next(iter(page.evaluation.systems.values()), {}), page.evaluation.constant
     images = page.images
     normal = sum(image.is_normal for image in images)
-    ceiling = page.evaluation.systems.get(REFERENCE, {}).get(f"reward_{page.reward}")
-    told = summary_of(page.reward) or ""
-    if ceiling is not None and is_measured(ceiling):
-        told += f" The reference itself would earn {format_value(ceiling[0])}."
     tiles = []
     for key, heading, of, note in (
         ("recall_50", "sensitivity at IoU 0.5", sum(len(image.gt) for image in images), "of {} reference boxes found"),
         ("false_per_film", "false boxes per image", len(images), "false boxes on {} images"),
         ("hallucination_rate", "hallucination", normal, "of {} normal images have a box"),
-        (f"reward_{page.reward}", f"reward {page.reward}", 0, told.strip()),
+        (f"reward_{page.reward}", f"reward {page.reward}", 0, ""),
     ):
         if is_measured(metrics.get(key)):
-            said = f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}" if of else note
-            tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), said))
-    return tiles
+            said = [f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}"] if of else []
+            if is_measured(constant.get(key)):
+                said.append(f"constant box: {format_value(constant[key][0])}")
+            tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), "; ".join(said)))
+    return tiles[:3]
 
 
 def _data(page: EvaluationPage, judged: Sequence[_JudgedImage], groups: Sequence[Choice]) -> dict[str, Any]:
-    chosen = [place for group in groups for place in group.places]
+    # What is asked for first is what is drawn first.
+    ranked = _ranked(judged, page.reward)
+    first = choose_images([Choice("Worst", "", ranked, "first"), Choice("Typical", "", ranked, "middle")], FIRST_IMAGES)
+    chosen = list(dict.fromkeys(place for group in (*first, *groups) for place in group.places))
     pictures = _pictures(page, judged, chosen)
     listed = sorted({*range(min(MOST_LISTED, len(judged))), *chosen, *pictures})
     return {
         "rewards": page.reward_names,
         "reward": page.reward,
         "total": len(judged),
+        "first": [{"title": one.title, "images": one.places} for one in first],
         "groups": [{"title": one.title, "note": one.note, "images": one.places} for one in groups],
         "pictures": {str(place): uri for place, uri in pictures.items()},
         "places": listed,
-        "images": list(_image_records([judged[place] for place in listed], page.reward_names)),
     }
 
 

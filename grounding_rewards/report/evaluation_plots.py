@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.image_dependence import REFERENCE
 from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import DASHES, GRID, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
@@ -305,15 +305,25 @@ def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[
     return Plot(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
 
 
+def commonest_labels(confusion: Confusion) -> tuple[list[int], list[int]]:
+    """The rows and columns that are shown: labels that occur most often, in their own order, and `nothing`.
+
+    Example:
+        >>> commonest_labels(Confusion(["a", "b", "nothing"], ["a", "nothing"], np.array([[1, 0], [0, 2], [3, 0]])))
+        ([0, 1, 2], [0, 1])
+    """
+
+    def of(totals: NDArray[np.int64]) -> list[int]:
+        return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
+
+    return of(confusion.counts.sum(axis=1)), of(confusion.counts.sum(axis=0))
+
+
 def _confusion(confusion: Confusion | None) -> Plot | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
 
-    def commonest(totals: NDArray[np.int64]) -> list[int]:
-        """The labels that occur most often, in their own order, and the last one, `nothing`."""
-        return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
-
-    rows, columns = commonest(confusion.counts.sum(axis=1)), commonest(confusion.counts.sum(axis=0))
+    rows, columns = commonest_labels(confusion)
     counts = confusion.counts[np.ix_(rows, columns)]
     gt, pred = [confusion.gt[i] for i in rows], [confusion.pred[j] for j in columns]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from grounding_rewards.metrics.areas import SEGMENTATION_METRICS
@@ -23,8 +23,8 @@ METRIC_GROUPS = (
         "Finding",
         "A box is right about one reference box of its own, from the named IoU up, 0.5 where none is named. Recall, "
         "or sensitivity: share of the reference boxes that are found. Precision: share of the predicted boxes that "
-        "are right.",
-        ("recall_", "precision_", "f1_", "f_beta_", "false_per_film", "film_sensitivity", "count_", "label_"),
+        "are right. Panoptic quality: F1 times the mean IoU of right boxes.",
+        ("recall_", "precision_", "f1_", "pq", "f_beta_", "false_per_film", "film_sensitivity", "count_", "label_"),
     ),
     MetricGroup(
         "Placing",
@@ -34,8 +34,8 @@ METRIC_GROUPS = (
     MetricGroup(
         "Normal images",
         "Images without a finding. Hallucination: the answer has a box. Specificity: the answer says that there is "
-        "nothing.",
-        ("hallucination", "specificity"),
+        "nothing. AUROC: how often an image with a finding ranks above one without.",
+        ("hallucination", "specificity", "auroc"),
     ),
     MetricGroup(
         "Ranking",
@@ -56,6 +56,12 @@ METRIC_GROUPS = (
         ("reward_", "sampled_", "unparseable"),
     ),
 )
+#: What is shown before anything is unfolded, beside the reward that an evaluation is about, and how many at most.
+CORE_METRICS = (
+    *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
+    *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
+)
+MOST_CORE = 12
 _OTHER = MetricGroup("Other metrics", "", ())
 
 
@@ -74,6 +80,18 @@ def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
         return next((n for n, start in enumerate(group.keys) if key.startswith(start)), 0)
 
     return [(group, sorted(own, key=lambda key: place(key, group))) for group, own in found.items() if own]
+
+
+def core_metrics(measured: Collection[str], reward: str) -> list[str]:
+    """The keys of :data:`CORE_METRICS` and of the reward that are measured, :data:`MOST_CORE` at most.
+
+    Example:
+        >>> core_metrics(["dice", "reward_R4", "reward_R3", "froc", "recall_50"], "R4")
+        ['recall_50', 'froc', 'reward_R4']
+    """
+    keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
+    # Where all can be read, specificity is what hallucination leaves.
+    return keys if len(keys) <= MOST_CORE else [key for key in keys if key != "specificity"]
 
 
 def rewards_explained(names: Iterable[str]) -> list[tuple[str, str]]:

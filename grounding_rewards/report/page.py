@@ -7,7 +7,7 @@ and never markup. A page with images is to be guarded like the images.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.outcomes import BoxOutcomes, drawn_answer, has_sides, image_summary
-from grounding_rewards.report.render import read_asset, render
+from grounding_rewards.report.render import fill_template, read_asset
 from grounding_rewards.report.tables import Cell
 
 #: Beneath pages with images.
@@ -90,9 +90,30 @@ class Cards(NamedTuple):
 
 
 class Gallery(NamedTuple):
-    """Images that the page's program draws from a block of JSON."""
+    """Images that the page's program draws from a block of JSON.
+
+    data: about all of them, by the words that the program knows.
+    images: a record of each, which is made while the page is written: not all are in memory at once.
+    """
 
     data: Mapping[str, Any]
+    images: Iterable[Mapping[str, Any]]
+
+
+class Bar(NamedTuple):
+    """A bar of a histogram: its name, how many it counts, and which images a click on it shows."""
+
+    name: str
+    number: int
+    pick: str = ""
+
+
+class Histogram(NamedTuple):
+    """Bars beside each other; `note` is their caption."""
+
+    title: str
+    note: str
+    bars: Sequence[Bar]
 
 
 class Legend(NamedTuple):
@@ -127,7 +148,7 @@ class Page:
 
     def render(self) -> str:
         """An HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
-        return render(
+        return fill_template(
             "page.html.jinja",
             page=self,
             title=self.title,

@@ -19,11 +19,17 @@ from grounding_rewards.report.render import data_uri
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: A palette for colour-blind readers (Okabe and Ito).
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
+#: A palette for colour-blind readers: Okabe and Ito's, then Tol's muted colours for plots of many arms.
+SERIES = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9"),
+    *("#332288", "#882255", "#44aa99", "#999933", "#aa4499", "#661100"),
+)
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
 # What each colour becomes on a dark ground: those of `page.css`, and lighter series.
-_DARK = ("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff")
+_DARK = (
+    *("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff"),
+    *("#9d8df2", "#e0709f", "#7fd6c8", "#cfcf66", "#e58ad6", "#d98a6e"),
+)
 _ON_DARK = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), _DARK, strict=True))
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -66,7 +72,7 @@ class Plot:
         name: name of its files without suffix, and its id on the page.
         title: its heading on the page.
         note: its caption.
-        draw: draws into an empty ``matplotlib.figure.Metric``.
+        draw: draws into an empty ``matplotlib.figure.Figure``.
         size: width and height in inches.
     """
 
@@ -77,7 +83,7 @@ class Plot:
     size: tuple[float, float]
 
     def figure(self) -> Figure:
-        """The plot as a ``matplotlib.figure.Metric``, without a window."""
+        """The plot as a ``matplotlib.figure.Figure``, without a window."""
         import matplotlib
         from matplotlib.figure import Figure
 

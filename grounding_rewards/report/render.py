@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PICTURE_BYTES = 40_000
 
 
-def render(template: str, **values: Any) -> str:
+def fill_template(template: str, **values: Any) -> str:
     """Fill in a template of ``report/templates``.
 
     Args:
@@ -39,7 +39,7 @@ def render(template: str, **values: Any) -> str:
         jinja2.UndefinedError: the template names a value that is not given.
 
     Example:
-        >>> render("base.html.jinja", title="<b>", style="", script="").count("&lt;b&gt;")
+        >>> fill_template("base.html.jinja", title="<b>", style="", script="").count("&lt;b&gt;")
         1
     """
     document = _environment().get_template(template).render(**values)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.metrics.signal import CAUSES, RewardSignal, SignalReport
-from grounding_rewards.report.render import read_asset, render
+from grounding_rewards.report.render import fill_template, read_asset
 
 _SPREAD = "with spread"
 
@@ -22,7 +22,7 @@ def render_signal_page(report: SignalReport, *, title: str) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     headings, rows = report.table()
-    return render(
+    return fill_template(
         "signal.html.jinja",
         style=read_asset("page.css") + read_asset("signal_page.css"),
         script="",

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.report.plots import DASHES, SERIES, Plot
+from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _ROW = 0.24
-_PANEL = (3.6, 2.5)
-# Lines of a legend, each as high as this.
-_LEGEND = 0.17
+_PANEL = (2.4, 2.0)
+_COLUMNS, _MOST_IN_PANEL = 3, 3
 _WIDTH = 7.2
 
 
@@ -79,7 +78,7 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
 
 
 def curves(name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str) -> Plot:
-    """Curves with bands, a panel for each heading; the same name has the same line in all panels.
+    """Curves with bands as small multiples, at most three in one panel; a name has one colour in all panels.
 
     Args:
         name: of the files.
@@ -90,34 +89,36 @@ def curves(name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve
         y: label.
     """
     names = list(dict.fromkeys(one.name for several in panels.values() for one in several))
-    columns = min(2, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    legend = math.ceil(len(names) / 4)
+    shown = [
+        (heading if start == 0 else f"{heading}, continued", several[start : start + _MOST_IN_PANEL])
+        for heading, several in panels.items()
+        for start in range(0, len(several), _MOST_IN_PANEL)
+    ]
+    columns = min(_COLUMNS, len(shown))
+    rows = math.ceil(len(shown) / columns)
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots(rows, columns, squeeze=False)
-        handles: dict[str, Any] = {}
-        for axis in axes.flat[len(panels) :]:
+        axes = figure.subplots(rows, columns, squeeze=False, sharey=True)
+        for axis in axes.flat[len(shown) :]:
             axis.remove()
-        for axis, (heading, several) in zip(axes.flat, panels.items(), strict=False):
+        for axis, (heading, several) in zip(axes.flat, shown, strict=False):
             for one in several:
-                handles.setdefault(one.name, _line(axis, one, names.index(one.name)))
+                _line(axis, one, names.index(one.name))
             axis.set_title(heading, loc="left")
             axis.set_xlabel(x)
-            axis.set_ylabel(y)
             axis.grid(axis="y")
-        figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=4)
+            axis.legend(loc="best", fontsize=6.5)
+        for row in axes:
+            row[0].set_ylabel(y)
 
-    size = _WIDTH if columns == 2 else _PANEL[0] + 1.4, _PANEL[1] * rows + _LEGEND * legend + 0.1
-    return Plot(name, title, note, draw, size)
+    return Plot(name, title, note, draw, (_PANEL[0] * columns + 0.4, _PANEL[1] * rows))
 
 
-def _line(axis: Axes, curve: Curve, number: int) -> Any:
+def _line(axis: Axes, curve: Curve, number: int) -> None:
     colour, dashes = SERIES[number % len(SERIES)], DASHES[number // len(SERIES) % len(DASHES)]
     if curve.low is not None and curve.high is not None:
         axis.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
-    (line,) = axis.plot(curve.x, curve.y, color=colour, linestyle=dashes, linewidth=1.4)
-    return line
+    axis.plot(curve.x, curve.y, color=colour, linestyle=dashes, linewidth=1.4, label=short(curve.name, 24))
 
 
 def _inks() -> tuple[str, str]:

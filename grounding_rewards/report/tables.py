@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from grounding_rewards.metrics.baselines import REFERENCE
+import numpy as np
+
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
+from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
-from grounding_rewards.report.metric_groups import group_metrics, rewards_explained
+from grounding_rewards.report.metric_groups import core_metrics, group_metrics, rewards_explained
 
 if TYPE_CHECKING:
     import rich.table
@@ -26,11 +32,13 @@ class Cell(NamedTuple):
     text: of the cell.
     small: beneath it, such as an interval; of a heading of rows what they have in common, a line each.
     kind: its class on pages: `words` stand at the left, `better`, `worse` and others of `page.css` have a colour.
+    pick: which images a click on it shows, a key of the picks of a gallery.
     """
 
     text: str
     small: str = ""
     kind: str = ""
+    pick: str = ""
 
 
 def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool = False, kind: str = "") -> Cell:
@@ -38,7 +46,7 @@ def estimate_cell(estimate: tuple[float, float, float] | None, *, signed: bool =
 
     Example:
         >>> estimate_cell((0.5, 0.4, 0.6))
-        Cell(text='0.500', small='[0.400, 0.600]', kind='')
+        Cell(text='0.500', small='[0.400, 0.600]', kind='', pick='')
     """
     value, low, high = estimate or (math.nan,) * 3
     return Cell(format_value(value, signed=signed), format_interval((value, low, high), signed=signed), kind)
@@ -177,34 +185,125 @@ def metrics_table(
     return Table([first, *columns.values()], lines, title)
 
 
-def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, title: str = "") -> Table:
+def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
+    """The metrics that a reader asks for first, and how far they are above the constant box.
+
+    Args:
+        evaluation: what was measured.
+        reward: name of the reward that it is about.
+        title: of the table.
+        note: beneath its title, on pages.
+    """
+    systems = {name: own for name, own in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
+    own, constant = next(iter(systems.values()), {}), evaluation.constant
+    rows = []
+    for key in core_metrics(measured_columns(systems, evaluation.headings), reward):
+        row = _metric_row(evaluation, key, systems)
+        if constant:
+            nothing = (math.nan,)
+            above = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
+            row.insert(2, Cell(format_value(above, signed=True), kind="strong"))
+        rows.append(row)
+    header = ["metric", *systems]
+    return Table([*header[:2], *(["above the constant box"] if constant else []), *header[2:]], rows, title, note)
+
+
+def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, title: str = "", note: str = "") -> Table:
     """A line for each metric, in groups; a column for each system, to fit on a journal's page.
 
     Args:
         evaluation: what was measured.
         rewards: names of rewards that are explained above their rows.
         title: of the table.
+        note: beneath its title, on pages.
     """
     systems = evaluation.systems
-    own = next(iter(systems.values()), {})
     rows: list[list[str | Cell]] = []
     for group, keys in group_metrics(measured_columns(systems, evaluation.headings)):
         told = [f"{name}: {what}" for name, what in rewards_explained(rewards)] if group.title == "Rewards" else []
         rows.append([Cell(group.title, "\n".join(filter(None, [group.definition, *told])))])
-        for key in keys:
-            metric = evaluation.metrics[key]
-            sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
-            line: list[str | Cell] = [metric.heading + " ↓" * (metric.lower_is_better is True)]
-            for name, metrics in systems.items():
-                cell = estimate_cell(
-                    metrics.get(key),
-                    signed=metric.lower_is_better is None,
-                    kind="ceiling" if name == REFERENCE else "",
-                )
-                ahead = key in own and key in metrics and sign * metrics[key][0] > sign * own[key][0]
-                line.append(cell._replace(text=f"▲ {cell.text}") if ahead and name != REFERENCE else cell)
-            rows.append(line)
-    return Table(["metric", *systems], rows, title)
+        rows += (_metric_row(evaluation, key, systems) for key in keys)
+    return Table(["metric", *systems], rows, title, note)
+
+
+def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]) -> list[str | Cell]:
+    """A metric of every system; ▲ marks what is better than the first one."""
+    metric, own = evaluation.metrics[key], next(iter(systems.values()))
+    sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
+    row: list[str | Cell] = [metric.heading + " ↓" * (metric.lower_is_better is True)]
+    for name, metrics in systems.items():
+        signed, kind = metric.lower_is_better is None, "ceiling" if name == REFERENCE else ""
+        cell = estimate_cell(metrics.get(key), signed=signed, kind=kind)
+        ahead = key in own and key in metrics and sign * metrics[key][0] > sign * own[key][0]
+        row.append(cell._replace(text=f"▲ {cell.text}") if ahead and name != REFERENCE else cell)
+    return row
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows as CSV under the names of all their columns; empty where a row has no such value, or NaN.
+
+    Example:
+        >>> csv_text([{"label": "mass", "f1": 0.5}, {"label": "a,b", "f1": math.nan, "ap": 0.25}])
+        'label,f1,ap\\nmass,0.5,\\n"a,b",,0.25\\n'
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """A row for each label: its reference boxes, and each metric with the ends of its interval.
+
+    Example:
+        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2]])
+        >>> [row] = per_class_rows(evaluate({"model": [image]}, Measures("R4", resamples=10)))
+        >>> {key: row[key] for key in ("label", "reference_boxes", "mean_iou", "recall_75")}
+        {'label': 'mass', 'reference_boxes': 1, 'mean_iou': 0.5, 'recall_75': 0.0}
+    """
+    ends = ("", "_low", "_high")
+    return [
+        {
+            "label": group.name,
+            "reference_boxes": group.boxes,
+            **{key + end: one for key, of in group.metrics.items() for end, one in zip(ends, of, strict=True)},
+        }
+        for group in evaluation.per_label
+    ]
+
+
+def per_image_rows(images: Sequence[AnsweredImage], label_matching: str = "ignore") -> list[dict[str, Any]]:
+    """A row for each image: what became of its boxes at IoU 0.5, its mean IoU, and every reward.
+
+    Example:
+        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2], [5, 5, 9, 9]])
+        >>> [row] = per_image_rows([image])
+        >>> {key: row[key] for key in ("id", "right", "false", "missed", "mean_iou")}
+        {'id': 'a', 'right': 1, 'false': 1, 'missed': 0, 'mean_iou': 0.5}
+    """
+    matched = MatchedImages(images, label_matching)
+    ious = matched.sums(["mean_iou"])["mean_iou"].tolist()
+    counts = np.stack(matched.counts_50, axis=1).astype(int).tolist()
+    return [
+        {
+            "id": image.id,
+            "patient": image.patient or "",
+            "source": image.source or "",
+            "labels": "; ".join(image.gt_labels),
+            "status": image.status,
+            "reference_boxes": m,
+            "predicted_boxes": n,
+            "right": right,
+            "false": n - right,
+            "missed": m - right,
+            "mean_iou": iou / boxes if boxes else math.nan,
+            **{f"reward_{name}": reward for name, reward in image.rewards.items()},
+        }
+        for image, (n, m, right), (iou, boxes) in zip(images, counts, ious, strict=True)
+    ]
 
 
 def plain_table(

@@ -27,6 +27,7 @@ PANELS = {
     "kl": "KL to the start",
     "loss": "loss",
 }
+_MOST_IN_PANEL = 3
 _SHARES = ("reward", "mean_iou", "status/unparseable", "hallucination_rate")
 
 
@@ -77,16 +78,24 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
 def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
     """What the log holds of :data:`PANELS`, each value pale and its running mean strong.
 
+    Where several rewards log a metric each has a colour, and no panel has more than three.
+
     Args:
         log_history: the trainer's ``state.log_history``.
 
     Returns:
         The plot, or None where the log holds none of the panels.
     """
-    series = {key: read_series(log_history, key) for key in PANELS}
-    shown = {key: (steps, values) for key, (steps, values) in series.items() if len(steps)}
+    names = list(dict.fromkeys(name for entry in log_history for name in entry))
+    shown: list[tuple[str, dict[str, Series]]] = []
+    for key in PANELS:
+        own = [name for name in names if key in (name, name.partition("/")[2]) and not name.startswith("eval_")]
+        series = {name: one for name in own if len((one := read_series(log_history, name))[0])}
+        for start in range(0, len(series), _MOST_IN_PANEL):
+            shown.append((key, dict(list(series.items())[start : start + _MOST_IN_PANEL])))
     if not shown:
         return None
+    rewards = list(dict.fromkeys(name.partition("/")[0] for _, series in shown for name in series if "/" in name))
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
 
@@ -94,9 +103,14 @@ def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
         axes = figure.subplots(rows, columns, squeeze=False)
         for axis in axes.flat[len(shown) :]:
             axis.remove()
-        for axis, (key, (steps, values)) in zip(axes.flat, shown.items(), strict=False):
-            axis.plot(steps, values, color=SERIES[0], alpha=0.3, linewidth=1)
-            axis.plot(steps, smooth(values, reach=max(1, len(values) // 16)), color=SERIES[0])
+        for axis, (key, series) in zip(axes.flat, shown, strict=False):
+            for name, (steps, values) in series.items():
+                reward = name.removesuffix(key).removesuffix("/")
+                colour = SERIES[rewards.index(reward) % len(SERIES) if reward in rewards else 0]
+                axis.plot(steps, values, color=colour, alpha=0.3, linewidth=1)
+                axis.plot(steps, smooth(values, reach=max(1, len(values) // 16)), color=colour, label=reward)
+            if len(rewards) > 1 and any(name != key for name in series):
+                axis.legend(loc="best", fontsize=6.5)
             axis.set_title(PANELS[key], loc="left")
             axis.set_xlabel("step")
             axis.grid(axis="y")

@@ -39,10 +39,10 @@ _Tables = Mapping[Measure, Array]
 
 @dataclass(frozen=True)
 class ArmFound:
-    """One arm from one kind of start.
+    """One arm from one kind of initial checkpoint.
 
     Attributes:
-        key: start and arm.
+        key: initial checkpoint and arm.
         is_control: whether nobody expects it to teach.
         reward: of the runs; None of supervised ones.
         seeds: numbers of its runs.
@@ -75,8 +75,8 @@ class StudyResult:
 
     Attributes:
         study: its files.
-        arms: every arm with at least two runs, start by start, controls last.
-        starts: by start, ruler and set the metric of the start, the mean where each seed has its own.
+        arms: every arm with at least two runs, by initial checkpoint, controls last.
+        starts: by initial checkpoint, ruler and set its metric, the mean where each seed has its own.
         patients: by set how many there are.
         resamples: draws of patients.
     """
@@ -93,17 +93,17 @@ class StudyResult:
         return sum(len(arm.holm.get(REFERENCE, ())) for arm in self.arms)
 
     def of_start(self, start: str) -> list[ArmFound]:
-        """The arms from one kind of start."""
+        """The arms from one kind of initial checkpoint."""
         return [arm for arm in self.arms if arm.key.start == start]
 
     def start_name(self, start: str) -> str:
-        """What a start is called in sentences and tables."""
-        return "the start" if len(self.starts) == 1 else f"the {start} start"
+        """What an initial checkpoint is called in sentences and tables."""
+        return f"the {start} checkpoint" if len(self.starts) > 1 else "the initial checkpoint"
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """A row for each model, set and ruler: the mean over runs, and the differences with their intervals.
 
-        The row of a start has no `arm`; `holm` is p after the adjustment, of the primary metrics alone.
+        The row of an initial checkpoint has no `arm`; `holm` is p after the adjustment, of the primary metrics alone.
         """
         for start, metrics in self.starts.items():
             for measure, of_start in metrics.items():

@@ -61,7 +61,7 @@ class Folder:
 
 
 class ArmKey(NamedTuple):
-    """An arm from one kind of start."""
+    """An arm from one kind of initial checkpoint."""
 
     start: str
     arm: str
@@ -79,7 +79,7 @@ class StudyRun:
     """One training.
 
     Attributes:
-        arm: which, from which kind of start.
+        arm: which, from which kind of initial checkpoint.
         start: the checkpoint that it began from.
         seed: of it.
         role: :data:`ARM` or :data:`CONTROL`.
@@ -108,7 +108,7 @@ class Study:
     Attributes:
         name: of the study.
         primary: the metrics that decide, declared before the first run, as the next two.
-        reference: the arm that the others are compared with, from each kind of start.
+        reference: the arm that the others are compared with, from each kind of initial checkpoint.
         equivalence: differences up to this matter to nobody.
         sets: by name the images, a row each, as rewards take them.
         starts: by kind and name what each initial checkpoint answered; several of a kind where each seed has its own.

@@ -87,7 +87,7 @@ class InitialCheckpoint:
 
 @dataclass(frozen=True)
 class Run:
-    """One training: an arm from a start with a seed.
+    """One training: an arm from an initial checkpoint with a seed.
 
     Attributes:
         arm, start, seed: which.
@@ -280,7 +280,7 @@ def _starts(kind: str, one: Mapping[str, Any], seeds: Sequence[int], plan: Plan)
 
 
 def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[Run]:
-    """The runs of an arm with a seed, from each kind of start.
+    """The runs of an arm with a seed, from each kind of initial checkpoint.
 
     Supervised runs make as many steps as read as many answers as GRPO does. A step of GRPO learns from as many
     sequences of prompt, image and answer as it has completions; a supervised one from as many as its batch. Sequences
@@ -408,7 +408,7 @@ def fingerprint_of_start(start: InitialCheckpoint) -> str:
 
 
 def fingerprint_of_run(plan: Plan, run: Run) -> str:
-    """A digest of all that the result of a run depends on: its settings, its start and the sets.
+    """A digest of all that the result of a run depends on: its settings, its initial checkpoint and the sets.
 
     Neither other runs nor the metrics enter it, so that arms and seeds can be added.
     """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +14,7 @@ from grounding_rewards.metrics.estimates import counted, format_value, percent
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.study_plots import ForestRow, curves, forest
-from grounding_rewards.report.tables import Cell, Table, estimate_cell
+from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
 from grounding_rewards.study.folder import Measure, read_study
 from grounding_rewards.study.rulers import RULERS
@@ -65,13 +63,9 @@ def write_report(
     found = find(read_study(folder), resamples=resamples, seed=seed, on_progress=on_progress)
     on_progress("drawing")
     page, rows = render_page(found), list(found.rows())
-    text = io.StringIO()
-    writer = csv.DictWriter(text, max(rows, key=len), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: "" if value != value else value for key, value in row.items()} for row in rows)
     with whole_folder(Path(out)) as unfinished:
         write_whole(unfinished / PAGE, page)
-        write_whole(unfinished / ROWS, text.getvalue())
+        write_whole(unfinished / ROWS, csv_text(rows))
         write_whole(unfinished / NUMBERS, json.dumps(found.to_dict(), indent=1, allow_nan=False) + "\n")
     return found
 
@@ -140,13 +134,13 @@ def _compared(found: StudyResult, primary: Measure, against: str) -> str:
         told = {"better": better, "worse": worse, f"equal within {margin:g}": equal}
         clauses = [f"{word} {', '.join(arms)}" for word, arms in told.items() if arms]
         parts.append(f"from {found.start_name(name)} {'; '.join(clauses) or 'none'}")
-    other = "its start" if against == START else found.study.reference
+    other = "its initial checkpoint" if against == START else found.study.reference
     of = f" by {RULERS[primary.metric].heading}" if len(found.study.primary) > 1 else ""
     return f"Shown to differ from {other}{of}: {'; '.join(parts)}."
 
 
 def arms_tables(found: StudyResult) -> list[Table]:
-    """Starts and arms, a table for each primary metric."""
+    """Initial checkpoints and arms, a table for each primary metric."""
     return [_arms_table(found, one) for one in found.study.primary]
 
 
@@ -154,7 +148,7 @@ def _arms_table(found: StudyResult, primary: Measure) -> Table:
     metric = RULERS[primary.metric].heading
     header: list[str | Cell] = [
         *("arm", Cell("reward", kind="words"), metric, f"less {found.study.reference}", "Holm"),
-        *("since the start", "Holm", "groups without spread", "minutes"),
+        *("since the initial checkpoint", "Holm", "groups without spread", "minutes"),
     ]
     rows: list[Sequence[str | Cell]] = []
     for start, metrics in found.starts.items():
@@ -179,7 +173,7 @@ def _arms_table(found: StudyResult, primary: Measure) -> Table:
 
 
 def matrix_table(found: StudyResult, on: str) -> Table:
-    """Starts and arms by every ruler on one set."""
+    """Initial checkpoints and arms by every ruler on one set."""
     rows: list[list[str]] = []
     for start, metrics in found.starts.items():
         rows.append([found.start_name(start), *(format_value(metrics[Measure(key, on)].value) for key in RULERS)])
@@ -208,11 +202,14 @@ def reward_text(reward: Mapping[str, Any] | None) -> str:
 
 
 def plots(found: StudyResult) -> list[Plot]:
-    """Differences from the reference and from the start, learning curves, and groups without spread."""
+    """Differences from the reference and from the initial checkpoint, learning curves, and groups without spread."""
     study, made = found.study, []
     for number, primary in enumerate(study.primary):
         metric = RULERS[primary.metric].heading
-        for name, against, other in (("differences", REFERENCE, study.reference), ("changes", START, "the start")):
+        for name, against, other in (
+            ("differences", REFERENCE, study.reference),
+            ("changes", START, "the initial checkpoint"),
+        ):
             groups = {
                 f"from {found.start_name(start)}": [
                     ForestRow(arm.key.arm, one.estimate, arm.is_control, arm.holm[against][primary] < ALPHA)

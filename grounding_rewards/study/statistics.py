@@ -18,7 +18,7 @@ are few, and what a run does on a patient by chance thrice, because S and P hold
 analysis of variance gives. Intervals and p are Student's, with Satterthwaite's degrees of freedom: n - 1 for the seeds
 of each arm, and the number of patients less one for the rest; but at most twice those of the seeds. The variance of two
 or three runs is small by chance now and then, and Satterthwaite's would then take it for known: of two pairs of runs,
-5 of 100 had p < 0.001 without any difference. docs/simulated_study.md has how often they hold.
+5 of 100 had p < 0.001 without any difference. docs/simulated.md has how often they hold.
 
 Sources: Owen, The Pigeonhole Bootstrap, Annals of Applied Statistics 2007; Satterthwaite, Biometrics 1946.
 """
@@ -44,7 +44,7 @@ _ROUNDING = 1e-12
 
 
 class Difference(NamedTuple):
-    """The mean of one arm's runs less that of another's, or less the one metric of a start.
+    """The mean of one arm's runs less that of another's, or less the one metric of an initial checkpoint.
 
     value, low, high: with its 95 % interval.
     p: two-sided; NaN where nothing varies, or nothing can be measured.
@@ -78,8 +78,8 @@ def difference(own: Array, other: Array, *, patients: int) -> Difference:
 
     Args:
         own: ``(draws + 1, n)`` metrics of the runs of an arm, by :func:`patient_weights`.
-        other: ``(draws + 1, m)`` of the reference. A single column is one model that is given, such as the start: it
-            has no seeds.
+        other: ``(draws + 1, m)`` of the reference. A single column is one model that is given, such as an initial
+            checkpoint: it has no seeds.
         patients: how many were drawn from.
 
     Example:

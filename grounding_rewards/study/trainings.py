@@ -91,11 +91,11 @@ def make_runs(
         folder: of the study, which is claimed for it.
         runs: of the plan, those to be made.
         jobs: runs at the same time.
-        on_begin: called with the name of each start and run that is begun.
+        on_begin: called with the name of each initial checkpoint and run that is begun.
         on_end: called when each has ended.
 
     Returns:
-        How the runs ended; a run whose start failed has failed.
+        How the runs ended; a run whose initial checkpoint failed has failed.
 
     Raises:
         ValueError: the folder holds another study.

@@ -14,8 +14,8 @@ from grounding_rewards.synthetic.radiographs import (
     Radiograph,
     RadiographPlan,
     draw_radiograph,
+    paint_radiograph,
     plan_radiograph,
-    render,
 )
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "RadiographPlan",
     "draw_radiograph",
     "image_indices",
+    "paint_radiograph",
     "plan_radiograph",
-    "render",
     "synthetic_dataset",
     "write_dicom",
 ]

@@ -129,7 +129,7 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
     >>> image.image.size, image.view, image.phrases, image.boxes
     ((211, 256), 'PA', ('consolidation in the right middle zone',), ((21, 79, 88, 146),))
     """
-    return render(plan_radiograph(index, preset, seed=seed))
+    return paint_radiograph(plan_radiograph(index, preset, seed=seed))
 
 
 def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> RadiographPlan:
@@ -161,10 +161,10 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
     )
 
 
-def render(plan: RadiographPlan) -> Radiograph:
+def paint_radiograph(plan: RadiographPlan) -> Radiograph:
     """Paint a plan.
 
-    >>> render(plan_radiograph(15, "pa-256")).id
+    >>> paint_radiograph(plan_radiograph(15, "pa-256")).id
     'pa-256-0-15'
     """
     from PIL import Image

@@ -68,6 +68,62 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
 
 
+def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path], capsys: Any) -> None:
+    assert diff(*runs, "--reward", "R4") == 0
+    printed = capsys.readouterr().out
+    names = ("recall at IoU 0.5", "F1 at IoU 0.5", "false boxes per image ↓", "AP at IoU 0.5 to 0.95", "reward R4")
+    assert [name for name in names if name not in printed] == []
+    rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label", "Reference boxes by size")
+    assert [name for name in rest if name in printed] == []
+    assert "specificity" not in printed  # no image is normal
+    assert re.search(r"--all: \d+ more metrics, labels and sizes", printed)
+    assert diff(*runs, "--all") == 0
+    printed = capsys.readouterr().out
+    assert [name for name in (*names, *rest) if name not in printed] == []
+    assert "--all" not in printed
+
+
+def test_several_runs_stand_in_one_table(tmp_path: Path, capsys: Any) -> None:
+    parts = {"before": 0.4, "R3": 0.6, "R4": 0.8}
+    paths = [write_run(tmp_path / name, part) for name, part in parts.items()]
+    # one image that R4 alone lacks plays no part in any column
+    lines = (paths[2] / "images.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    (paths[2] / "images.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    written = {kind: tmp_path / "out" / f"diff.{kind}" for kind in ("json", "markdown", "html")}
+    options = [word for kind, path in written.items() for word in (f"--{kind}", path)]
+    assert diff(*paths, "--metric", "mean_iou", *options) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"metric +before +R3 +R4\s", printed)
+    assert re.search(r"mean IoU +0\.400 +0\.600 +0\.800", printed)
+    assert re.search(r"mean IoU.*\n +\[0\.2.*\] +\+0\.200 \[.*\] +\+0\.400 \[", printed)
+    assert "R3: B is better than A: mean IoU is 0.600 against 0.400" in printed
+    assert "R4: B is better than A: mean IoU is 0.800 against 0.400" in printed
+    found = json.loads(written["json"].read_text(encoding="utf-8"))
+    assert found["a"] == str(paths[0])
+    # each as two runs alone are written
+    assert diff(paths[0], paths[2], "--metric", "mean_iou", "--json", tmp_path / "two.json") == 0
+    two = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))
+    assert [one["b"] for one in found["comparisons"]] == list(map(str, paths[1:]))
+    assert found["comparisons"][1]["metrics"] == two["metrics"]
+    page = written["html"].read_text(encoding="utf-8")
+    assert "<h1><bdi>mean IoU: before 0.40, R3 0.60, R4 0.80</bdi></h1>" in page
+    assert all(f"<strong>{name} {part:.2f}</strong>" in page for name, part in parts.items())
+    assert "13 of 13 images with findings have a higher R4 in the mean of the others" in page
+    table = written["markdown"].read_text(encoding="utf-8")
+    assert "| metric | before | R3 | R4 |" in table
+
+
+def test_the_page_says_how_the_model_was_trained(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    checkpoint = tmp_path / "trained" / "checkpoint"
+    checkpoint.mkdir(parents=True)
+    (checkpoint.parent / "config.yaml").write_text("reward: [R3]\n", encoding="utf-8")
+    with_baselines(runs[1], model=str(checkpoint))
+    assert diff(*runs, "--metric", "mean_iou", "--html", tmp_path / "page.html") == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h1><bdi>GRPO with R3: mean IoU 0.40 → 0.80</bdi></h1>" in page
+    assert "after compared with before" in page
+
+
 def test_files_and_the_metric_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a, b = write_run(tmp_path / "a", 0.6), write_run(tmp_path / "b", 0.8)
     assert diff(a / "images.jsonl", b, "--metric", "reward_R4") == 0
@@ -188,7 +244,7 @@ def test_chosen_metrics_are_columns_with_intervals(runs: tuple[Path, Path], caps
 
 
 def test_unknown_metrics_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected metrics of both runs for --metrics, got 'iou'. They have: reward"):
+    with pytest.raises(ValueError, match=r"Expected metrics of all runs for --metrics, got 'iou'. They have: reward"):
         diff(*runs, "--metrics", "iou")
     with pytest.raises(ValueError, match=r"Expected a reward .* for --reward, got 'R1'. They have: R4"):
         diff(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
@@ -203,7 +259,9 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html", "images.png", "curves.png"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
-    assert "<h1><bdi>after compared with before</bdi></h1>" in page
+    assert "<h1><bdi>after against before: F1 at IoU 0.5 0.00 → 1.00</bdi></h1>" in page
+    # images before tables
+    assert page.index("<h3>Largest gains</h3>") < page.index('aria-label="Metrics, table"')
     assert "14 images of images" in page
     assert "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000" in page
     assert "<h3>Largest gains</h3>" in page

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -224,6 +226,71 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
     assert all(len(image.pred) == 1 for image in read_answered(tmp_path / "out"))
     assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "calibration", "per_label"}
+
+
+def test_the_terminal_shows_twelve_metrics_and_all_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.5}]'
+    rows = [
+        {**SOUND, "id": "a", "text": text},
+        {**SOUND, "id": "b", "text": "[]", "boxes": [], "labels": []},
+    ]
+    options = [
+        "--completions",
+        log_of(tmp_path / "log.jsonl", rows),
+        "--box-format",
+        "qwen3-vl",
+        "--out",
+        tmp_path / "x",
+    ]
+
+    def shown(*more: Any) -> list[str]:
+        assert evaluate(*options, *more) == 0
+        # Names of metrics stand at the left, below the heading of the column.
+        lines = [line for line in capsys.readouterr().out.splitlines() if re.match(r"  \w", line)][1:]
+        return [line[2:].split("   ")[0].rstrip(" ↓") for line in lines]
+
+    core = shown()
+    # all thirteen are measured: specificity is what hallucination leaves
+    assert core == [
+        *("recall at IoU 0.5", "precision at IoU 0.5", "F1 at IoU 0.5", "false boxes per image"),
+        *("hallucination on normal images", "right label", "mean IoU", "image dependence", "AP at IoU 0.5"),
+        *("AP at IoU 0.5 to 0.95", "FROC score", "reward R4"),
+    ]
+    # the same evaluation, printed in another way, is not another one
+    everything = shown("--all")
+    assert {*core, "specificity", "Dice"} < set(everything)
+    assert len(everything) > 30
+
+
+def test_tables_for_a_spreadsheet(tmp_path: Path) -> None:
+    text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]'
+    rows = [
+        {**SOUND, "id": "a, b", "text": text, "patient_id": "p", "labels": ["mass"], "width": 10, "height": 10},
+        {**SOUND, "id": "c", "text": "[]", "boxes": [], "labels": [], "patient_id": "q"},
+    ]
+    log, out = log_of(tmp_path / "log.jsonl", rows), tmp_path / "out"
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
+    assert evaluate(*options) == 0
+    assert not [*out.glob("*.csv")]
+    assert evaluate(*options, "--csv") == 0
+    images = list(csv.DictReader((out / "per_image.csv").open(encoding="utf-8")))
+    # by hand: [0, 0, 500, 500] of 1000 is the reference box; on the normal image nothing has an IoU
+    assert [(one["id"], one["patient"], one["right"], one["missed"], one["mean_iou"]) for one in images] == [
+        ("a, b", "p", "1", "0", "1.0"),
+        ("c", "q", "0", "0", ""),
+    ]
+    assert float(images[0]["reward_R4"]) == 1
+    (of_label,) = csv.DictReader((out / "per_class.csv").open(encoding="utf-8"))
+    label = metrics(out)["per_label"]["mass"]
+    assert (of_label["label"], of_label["reference_boxes"]) == ("mass", "1")
+    assert float(of_label["f1_50"]) == label["f1_50"]["value"] == 1
+    assert float(of_label["f1_50_low"]) == label["f1_50"]["low"]
+    # tables of an evaluation before do not stay beside this one
+    assert evaluate(*options) == 0
+    assert not [*out.glob("*.csv")]
 
 
 def test_the_readers_of_a_prepared_folder_are_in_the_table(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from grounding_rewards.commands.inspect import print_inspection
-from grounding_rewards.metrics.inspection import inspect_completions
-from tests.metrics.test_inspection import TEXTS, rows
+from grounding_rewards.logs.inspection import inspect_completions
+from tests.logs.test_inspection import TEXTS, rows
 
 
 def shown(inspection, *, examples: int = 0) -> str:

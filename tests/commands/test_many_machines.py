@@ -15,7 +15,7 @@ import pytest
 from grounding_rewards.cli import main
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = (REPOSITORY / "docs" / "many_machines.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "exchange.md").read_text(encoding="utf-8")
 FORMAT = ("--box-format", "qwen3-vl")
 
 

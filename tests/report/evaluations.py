@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics, Measures, evaluate
+from grounding_rewards.metrics.image_dependence import REFERENCE
 from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage

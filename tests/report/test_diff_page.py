@@ -16,15 +16,17 @@ from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import ImagePair, choose_pairs, pairs_plot, render_diff_page
+from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page, shared_plot
+from grounding_rewards.report.render import read_asset
 from grounding_rewards.report.training_curves import training_plot
+from tests.report.contrast import low_contrasts
 from tests.report.documents import Document, check_self_contained
 
 BOX = (10.0, 10.0, 60.0, 40.0)
 SAME = Units(0, 0, 0)
 
 
-def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> ImagePair:
+def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> SharedImage:
     """An image whose rewards are those of A and B; a normal one without a box where it earns something."""
     gt = [] if normal else [BOX]
     images = [
@@ -44,27 +46,29 @@ def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) 
         )
         for earned in (a, b)
     ]
-    return ImagePair(*images)
+    return tuple(images)
 
 
-def page(pairs: list[ImagePair], **values: Any) -> str:
+def page(pairs: list[SharedImage], **values: Any) -> str:
     a, b = zip(*pairs, strict=True)
     compared: dict[str, Any] = {
         "found": compare_runs(a, b, resamples=10),
         "paths": (Path("runs/before"), Path("runs/after")),
+        "names": ("before", "after"),
         "metrics": ["f1_50", "mean_iou"],
+        "chosen": True,
         "settings": {},
         "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
     }
     compared |= {key: values.pop(key) for key in compared.keys() & values}
     shown: dict[str, Any] = {
         "subtitle": "drawn images",
-        "pairs": pairs,
+        "images": pairs,
         "reward": "R4",
         "load_image": lambda image: Image.new("L", (100, 80), 40),
         "training": training_plot([{"step": 1, "reward": 0.5}]),
     }
-    return render_diff_page(Comparison(**compared), **{**shown, **values})
+    return render_diff_page([Comparison(**compared)], **{**shown, **values})
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
@@ -105,7 +109,7 @@ def test_every_column_has_a_heading() -> None:
 def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    sections = choose_pairs(pairs, "R4", count=3)
+    sections = choose_shared(pairs, "R4", count=3)
     assert [section.title for section in sections] == [
         "Largest losses",
         "Largest gains",
@@ -113,7 +117,7 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
         "Unchanged",
         "Normal images",
     ]
-    losses, gains, middle, unchanged, normal = ([pairs[k].a.id for k in section.places] for section in sections)
+    losses, gains, middle, unchanged, normal = ([pairs[k][0].id for k in section.places] for section in sections)
     assert gains == ["f19", "f18", "f17"]
     assert losses == ["f0", "f1", "f2"]
     assert middle == ["f10", "s0", "s1"]
@@ -134,8 +138,8 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
         ([pair("normal", 0.0, 0.2, normal=True)], ["Normal images"]),
     ],
 )
-def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[ImagePair], titles: list[str]) -> None:
-    assert [section.title for section in choose_pairs(pairs, "R4")] == titles
+def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[SharedImage], titles: list[str]) -> None:
+    assert [section.title for section in choose_shared(pairs, "R4")] == titles
 
 
 def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
@@ -144,6 +148,30 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     # the policy in its head lets nothing be loaded and nothing run, style attributes among it
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
     assert "script-src 'none'" in text
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_text_can_be_read_on_its_ground(dark: bool) -> None:
+    assert low_contrasts(page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)]), dark=dark) == []
+
+
+def test_what_is_not_broken_in_print_is_lower_than_half_a_page() -> None:
+    """A block that may not be broken and is high moves to the next page, and leaves this one half empty."""
+    style = re.sub(r"/\*.*?\*/", "", read_asset("page.css"), flags=re.DOTALL)
+    screen, printed = style.split("@media print {")
+    avoid: set[str] = set()
+    heights: dict[str, int] = {}
+    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", re.sub(r"@media[^{]*\{", "", screen) + printed):
+        for selector in map(str.strip, selectors.split(",")):
+            avoid |= {selector} if "break-inside: avoid" in body else set()
+            avoid -= {selector} if "break-inside: auto" in body else set()
+            if found := re.search(r"max-height: (\d+)mm", body):
+                heights[selector] = int(found[1])
+            assert not re.search(r"break-(before|after): (page|always|left|right)", body)
+    # rows and tiles hold a few lines of text
+    assert avoid - {"tr", ".tile"} == {"article", ".plot", ".chart"}
+    # of 297 mm
+    assert max(heights[one] for one in ("article svg", ".plot img", ".plot.wide img", ".chart svg")) <= 120
 
 
 def test_each_image_is_in_the_file_once_and_drawn_twice() -> None:
@@ -168,6 +196,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
         pairs,
         found=replace(found, metrics={**found.metrics, "f1_50": change}),
         paths=(Path("<script>"), Path("after")),
+        names=("<script>", "after"),
         settings={nasty: (nasty, nasty)},
         baselines={nasty: {}},
         subtitle=nasty,
@@ -190,7 +219,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
 )
 def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> None:
     one = pair("a", 0.0, 0.2, normal=True)
-    text = page([ImagePair(replace(one.a, pred=[box], pred_labels=(), pred_scores=()), one.b)])
+    text = page([(replace(one[0], pred=[box], pred_labels=(), pred_scores=()), one[1])])
     assert drawn_boxes(text) == ["predicted o-wrong-place"] * drawn
     for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
         ElementTree.fromstring(svg)
@@ -214,7 +243,7 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
     difference: tuple[float, float, float], lower_is_better: bool, kind: str
 ) -> None:
     pairs = [pair("a", 0.1, 0.9)]
-    found = compare_runs([pairs[0].a], [pairs[0].b], resamples=10)
+    found = compare_runs([pairs[0][0]], [pairs[0][1]], resamples=10)
     ends = Estimate(0.5, 0, 1)
     change = Change(
         Metric("x", "", lower_is_better=lower_is_better),
@@ -236,7 +265,7 @@ def test_the_table_has_the_chosen_metrics_beside_the_baselines() -> None:
     assert '<th scope="col">nothing found</th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
     # in groups, with one definition each; what each metric is stands below
-    assert re.findall(r'<th scope="rowgroup" colspan="8">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
+    assert re.findall(r'<th scope="rowgroup" colspan="6">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
     assert f"<dt>mean IoU</dt><dd><bdi>{DETECTION_METRICS['mean_iou'].definition}</bdi></dd>" in text
 
 
@@ -248,7 +277,7 @@ def test_without_curves_and_baselines_there_is_none() -> None:
 
 @pytest.mark.parametrize("image", [Image.new("L", (100, 80), 40), None])
 def test_the_first_images_are_drawn_with_their_boxes(image: Image.Image | None) -> None:
-    plot = pairs_plot([pair(name, 0.1, 0.9) for name in "abc"], ("before", "$after"), "R4", lambda _: image, count=2)
+    plot = shared_plot([pair(name, 0.1, 0.9) for name in "abc"], ("before", "$after"), "R4", lambda _: image, count=2)
     axes = plot.figure().axes
     assert [axis.get_title() for axis in axes] == ["before: reward 0.10"] * 2 + ["$after: reward 0.90"] * 2
     assert all(len(axis.patches) == 2 for axis in axes)

@@ -17,9 +17,15 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
+from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
+from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
-from grounding_rewards.report.evaluation_page import MISSED_FINDING, render_evaluation_page  # noqa: E402
-from tests.report.evaluations import HOSTILE, answered, page  # noqa: E402
+from grounding_rewards.report.evaluation_page import (  # noqa: E402
+    MISSED_FINDING,
+    EvaluationPage,
+    render_evaluation_page,
+)
+from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
 from tests.report.test_diff_page import pair  # noqa: E402
 from tests.report.test_doctor_page import images  # noqa: E402
@@ -101,8 +107,8 @@ def test_everything_is_there(visit) -> None:
         "Images",
         "How it was measured",
     ]
-    assert tab.locator(".plot img[alt]").count() == 10
-    assert tab.locator(".tile").count() == 4
+    assert tab.locator(".plot img[alt]").count() == 8
+    assert tab.locator(".tile").count() == 3
     assert tab.locator("#Gallery h3").all_inner_texts() == [
         "Missed 5",
         "Hallucinated 2",
@@ -300,6 +306,72 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
     assert rows(tab) == ["good 10", "good 11"]
 
 
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> Path:
+    """A page whose metrics are those of its images."""
+    good = [answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12) for k in range(12)]
+    made = [
+        *good,
+        answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0),
+        answered("none", status="empty"),
+    ]
+    found = evaluate({"mine": made}, Measures("R4", resamples=10))
+    path = tmp_path_factory.mktemp("measured") / "report.html"
+    page = EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
+    path.write_text(render_evaluation_page(page), encoding="utf-8")
+    return path
+
+
+def test_the_head_shows_the_worst_and_the_typical_and_leads_to_them(visit, measured) -> None:
+    tab = visit(measured, viewport={"width": 1400, "height": 900})
+    names = tab.locator(".first b").all_inner_texts()
+    # by hand: "good 0" and "none" earn 0, "good 1" 1/12; of the other eleven the middle ones are "good 6" to "good 8"
+    assert names == [
+        "Worst · R4 0.00",
+        "Worst · R4 0.00",
+        "Worst · R4 0.08",
+        *(f"Typical · R4 {k / 12:.2f}" for k in (6, 7, 8)),
+    ]
+    box = tab.locator(".first").bounding_box()
+    assert box["y"] + box["height"] < 900
+    tab.locator(".first a").nth(4).click()
+    assert cards(tab) == ["good 6", "good 7", "good 8"]
+    assert tab.evaluate("document.activeElement.closest('article').dataset.place") == "7"
+    assert tab.locator("#Pick").inner_text() == "Typical 3 ✕"
+
+
+def test_a_cell_a_label_and_a_bar_filter_the_gallery(visit, measured) -> None:
+    tab = visit(measured)
+    tab.locator("[data-pick='cell/mass/another label'] button").click()
+    assert cards(tab) == rows(tab) == ["called"]
+    assert tab.locator("#Gallery").evaluate("one => one.getBoundingClientRect().top") < 720
+    # another filter narrows it; the next click begins anew
+    tab.fill("#Search", "no such image")
+    assert cards(tab) == []
+    tab.locator("[data-pick='cell/mass/nothing'] button").click()
+    # by hand: IoU (20 + 2k) / 50 is below 0.5 for k < 3
+    assert cards(tab) == ["good 0", "good 1", "good 2", "none"]
+    tab.locator("[data-pick='cell/mass'] button").first.click()
+    assert tally(tab).startswith("14 images of 14")
+    # a bar, by its key
+    tab.locator("[data-pick='bin/7']").focus()
+    tab.keyboard.press("Enter")
+    assert tab.locator("#Pick").inner_text() == "IoU 0.6 to 0.7 ✕"
+    assert cards(tab) == ["good 5", "good 6", "good 7"]
+    tab.click("#Pick")
+    assert not tab.locator("#Pick").is_visible()
+    assert tally(tab).startswith("14 images of 14")
+    # in the table of labels, too
+    tab.locator("summary", has_text="Labels as a table").click()
+    tab.locator("[data-pick='label/mass'] button").click()
+    assert tab.locator("#Pick").inner_text() == "reference mass ✕"
+    tab.click("#Reset")
+    assert not tab.locator("#Pick").is_visible()
+    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    assert tab.evaluate(AUDIT) == []
+    assert tab.evaluate(CONTRAST) == []
+
+
 def test_what_a_model_writes_is_shown_and_does_nothing(visit) -> None:
     tab = visit()
     tab.fill("#Search", "onerror")
@@ -385,15 +457,21 @@ def test_it_fits_screens_of_every_width(visit, width: int) -> None:
     assert min(answered["width"], answered["height"]) >= 0.7 * width * (width <= 720)
 
 
-def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
+def test_on_paper_there_is_no_control_and_nothing_folded(visit, tmp_path) -> None:
     # Paper is white for readers of dark screens too; A4 between its margins is 696 pixels wide.
-    tab = visit(color_scheme="dark", viewport={"width": 696, "height": 1000})
+    names = [*(f"pulmonary finding {k}" for k in range(16)), "nothing"]
+    path = tmp_path / "report.html"
+    confusion = Confusion(names, names, np.full((17, 17), 1234))
+    path.write_text(render_evaluation_page(page(confusion=confusion)), encoding="utf-8")
+    tab = visit(path, color_scheme="dark", viewport={"width": 696, "height": 1000})
     tab.emulate_media(media="print", color_scheme="dark")
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     for name in (".filters", "header.top nav", ".keys", "#Next", ".skip"):
         assert not tab.locator(name).first.is_visible(), name
     assert tab.locator("article").first.is_visible()
     assert tab.evaluate("document.documentElement.scrollWidth") == 696
+    # nothing of a matrix is cut off
+    assert tab.locator(".matrix .panel").evaluate("one => one.scrollWidth - one.clientWidth") == 0
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert tab.locator("details table").first.is_visible()
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -409,7 +487,7 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
 def test_without_javascript_the_metrics_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table").first.is_visible()
-    assert tab.locator(".plot img").count() == 10
+    assert tab.locator(".plot img").count() == 8
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()
 

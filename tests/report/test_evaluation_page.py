@@ -8,6 +8,8 @@ import hashlib
 import io
 import json
 import re
+import weakref
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -25,10 +27,12 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     MISPLACED,
     MISSED_FINDING,
     RIGHT_NORMAL,
+    EvaluationPage,
     choose_answers,
     render_evaluation_page,
 )
 from grounding_rewards.report.metric_groups import group_metrics  # noqa: E402
+from grounding_rewards.report.page import Gallery, Page, Section  # noqa: E402
 from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
@@ -147,19 +151,67 @@ def texts(document: str, name: str) -> list[str]:
     return [" ".join(text.split()) for text in Document(document, name).texts]
 
 
-def test_first_come_sensitivity_false_boxes_and_hallucination_then_the_reward(document: str) -> None:
+def test_first_come_sensitivity_false_boxes_and_hallucination_beside_the_constant_box(document: str) -> None:
     # 16 reference boxes, 19 images, 3 of them normal
     assert texts(document, "tile") == [
-        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found",
+        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found; constant box: 0.100",
         "false boxes per image 0.250 [0.100, 0.400] 5 false boxes on 19 images",
         "hallucination 0.667 [0.200, 0.900] 2 of 3 normal images have a box",
-        "reward R4 0.400 [0.300, 0.500] F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1]. "
-        "The reference itself would earn 0.840.",
     ]
+    # without normal images the reward takes the third place
+    systems = {"tiny": {"recall_50": (0.75, 0.6, 0.9), "reward_R4": (0.4, 0.3, 0.5)}}
+    alone = render_evaluation_page(page(systems=systems))
+    assert [tile.split(" 0.")[0] for tile in texts(alone, "tile")] == ["sensitivity at IoU", "reward R4"]
+
+
+def test_the_core_table_says_how_far_each_metric_is_above_the_constant_box(document: str) -> None:
+    core, _, folded = document.partition("<summary>All metrics</summary>")
+    rows = re.findall(r'<tr><th scope="row">(.*?)</th><td>(.*?)<small>.*?</td><td class="strong">(.*?)</td>', core)
+    # by hand: 0.75 - 0.1, 0.5 - 0.1; the constant box of this page has no other metric
+    assert rows == [
+        ("recall at IoU 0.5", "0.750", "+0.650"),
+        ("F1 at IoU 0.5", "0.500", "+0.400"),
+        ("false boxes per image ↓", "0.250", "–"),
+        ("hallucination rate ↓", "0.667", "–"),
+        ("reward R4", "0.400", "–"),
+    ]
+    # all others are folded
+    assert "box count error" not in core
+    assert "box count error" in folded
+
+
+def test_labels_cells_and_bins_lead_to_their_images() -> None:
+    lungs = [(5, 5, 40, 90), (60, 5, 95, 90)]
+    made = [
+        answered(
+            "swapped", gt=lungs, gt_labels=("Right lung", "left lung"), pred=lungs, pred_labels=("left lung",) * 2
+        ),
+        answered("half", pred=[(20, 20, 60, 45)], pred_labels=("mass",)),
+        answered("missed", status="empty"),
+    ]
+    found = evaluate({"mine": made}, Measures("R4", resamples=10))
+    document = render_evaluation_page(EvaluationPage(title="", subtitle="", evaluation=found, images=made, reward="R4"))
+    picks = dict(data_of(document)["picks"].values())
+    assert picks == {
+        # by hand: IoU 25 / 50 of "half"; both lungs are where they should be, whatever they are called
+        "reference Right lung": [0],
+        "reference right lung": [0],
+        "reference left lung": [0],
+        "reference mass": [1, 2],
+        "reference right lung, predicted left lung": [0],
+        "reference left lung, predicted left lung": [0],
+        "reference mass, predicted mass": [1],
+        "reference mass, predicted nothing": [2],
+        "no partner": [2],
+        "IoU 0.5 to 0.6": [1],
+        "IoU 0.9 to 1": [0],
+    }
+    clicked = set(re.findall(r'data-pick="([^"]*)"', document))
+    assert clicked == set(data_of(document)["picks"])
 
 
 def test_metrics_stand_in_groups_each_with_one_definition(document: str) -> None:
-    table = re.search(r"<table>.*?</table>", document, re.DOTALL)
+    table = re.search(r"<table>.*?</table>", document.partition("<summary>All metrics</summary>")[2], re.DOTALL)
     assert table
     groups = texts(table[0], "group")
     assert [group.split()[0] for group in groups] == ["Finding", "Normal", "Rewards"]
@@ -306,6 +358,29 @@ def test_the_size_is_bounded(monkeypatch) -> None:
     assert all(len(one["text"]) + one["cut"] == 9000 for one in data["images"])
     assert sum(len(one["text"]) for one in data["images"]) <= 30 * 8000 // 30 + 160 * len(data["images"])
     assert all(len(one["pred"]) == module.MOST_BOXES and one["n"] == [1, 80] for one in data["images"])
+
+
+def test_records_of_images_are_written_one_by_one() -> None:
+    class Record(dict):
+        """A record that can be counted."""
+
+        __hash__ = object.__hash__  # type: ignore[assignment]
+
+    living: weakref.WeakSet[Record] = weakref.WeakSet()
+    most = 0
+
+    def records() -> Iterator[Record]:
+        nonlocal most
+        for k in range(50):
+            made = Record(id=k)
+            living.add(made)
+            yield made
+            most = max(most, len(living))
+
+    document = Page(title="", sections=[Section("Images", [Gallery({"total": 50}, records())])]).render()
+    assert data_of(document) == {"total": 50, "images": [{"id": k} for k in range(50)]}
+    # the one that is written, and the one after it
+    assert most <= 3
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I", "F"])

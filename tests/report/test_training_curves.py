@@ -9,6 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import grounding_rewards as gr
+from grounding_rewards.audit.response import response
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.report.reward_plots import response_plot
+from grounding_rewards.report.study_plots import curves
 from grounding_rewards.report.training_curves import PANELS, read_series, smooth, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
@@ -59,3 +64,39 @@ def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
     assert plot is not None
     assert [axis.get_title(loc="left") for axis in plot.figure().axes][:2] == ["reward", "mean IoU"]
     assert training_plot([]) is None
+
+
+def test_each_reward_has_a_colour_and_no_panel_more_than_three() -> None:
+    entries = [{"step": step, **{f"R{k}/mean_iou": 0.1 * k for k in range(1, 6)}} for step in (1, 2)]
+    plot = training_plot([*entries, {"step": 3, "reward": 0.5, "eval_R1/mean_iou": 0.9}])
+    assert plot is not None
+    reward, *ious = plot.figure().axes
+    # a pale and a strong line each
+    assert [len(axis.lines) for axis in (reward, *ious)] == [2, 6, 4]
+    assert [len(line.get_xdata()) for axis in ious for line in axis.lines] == [2] * 10
+    assert len({line.get_color() for axis in ious for line in axis.lines}) == 5
+    assert [text.get_text() for text in ious[1].get_legend().get_texts()] == ["R4", "R5"]
+
+
+def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
+    arms = [Curve(f"arm {k}", np.array([0.0, 1.0]), np.array([0.0, 0.1 * k])) for k in range(8)]
+    plot = curves("learning", "Learning", "", {"from sft": arms, "from base": arms[:2]}, x="step", y="IoU")
+    axes = plot.figure().axes
+    assert [len(axis.lines) for axis in axes] == [3, 3, 2, 2]
+    colours = {text.get_text(): line.get_color() for axis in axes for text, line in legend_of(axis)}
+    assert len(set(colours.values())) == len(colours) == 8
+    # an arm has its colour in all panels, and panels are compared on one axis
+    assert all(line.get_color() == colours[text.get_text()] for axis in axes for text, line in legend_of(axis))
+    assert len({axis.get_ylim() for axis in axes}) == 1
+
+
+def legend_of(axis: Any) -> list[tuple[Any, Any]]:
+    return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
+
+
+def test_a_reward_has_the_axes_of_its_response_for_itself() -> None:
+    rewards = ("R1", "R3", "R4", "soft_f1")
+    axes = response_plot({name: response(gr.get_reward(name)) for name in rewards}).figure().axes
+    # the reward, and what it is compared with: its slope, or the IoU
+    assert [len(axis.lines) for axis in axes[:20]] == [2, 1, 1, 0, 2] * 4
+    assert all(len({line.get_color() for line in axis.lines}) == len(axis.lines) for axis in axes[:20])

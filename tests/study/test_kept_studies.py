@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
+from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.study.findings import NO_SPREAD, START, find
@@ -30,7 +30,7 @@ _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name))
 
 @cache
 def runs(study: str, start: str, arm: str, on: str = "test", key: str = "mean_iou") -> np.ndarray:
-    """A metric of every run of an arm; of the start itself where none is named."""
+    """A metric of every run of an arm; of the initial checkpoint itself where none is named."""
     found = _read(study)
     of_arm = found.arms[ArmKey(start, arm)] if arm else ()
     models = [run.checkpoints[max(run.checkpoints)] for run in of_arm] or [found.starts[start][start]]
@@ -53,7 +53,11 @@ def _right(images):
 @pytest.mark.parametrize("study", ["drawn", "lungs"])
 def test_the_page_has_the_metrics_of_the_answers(study):
     page = (REPOSITORY / "docs" / "study_tables.md").read_text(encoding="utf-8")
-    table = page[page.index(f"## {study}\n") :].partition("| the strong start |")[2].partition("| the weak start |")[0]
+    table = (
+        page[page.index(f"## {study}\n") :]
+        .partition("| the strong checkpoint |")[2]
+        .partition("| the weak checkpoint |")[0]
+    )
     rows = {row.split(" | ")[0]: row.split(" | ")[2] for row in table.split("\n| ")[1:]}
     for arm in ("R1", "R3", "R5", "soft_f1", "sft ◦"):
         assert rows[arm].split()[0] == f"{runs(study, 'strong', arm.split()[0]).mean():.3f}"

@@ -79,7 +79,7 @@ def test_means_are_those_of_the_runs(found):
 
 def test_what_is_shown_is_said_in_five_sentences(found):
     reference = next(one for one in sentences(found) if "differ from R3" in one)
-    assert "from the strong start better soft_f1 (+0." in reference
+    assert "from the strong checkpoint better soft_f1 (+0." in reference
     assert "worse R1 (-0." in reference
     assert len(sentences(found)) <= 5
 
@@ -87,7 +87,8 @@ def test_what_is_shown_is_said_in_five_sentences(found):
 def test_arms_alike_do_not_differ(tmp_path):
     found = found_in(tmp_path, [Arm(name, error=0.1, spread=0.03) for name in ("R3", "R1")], seeds=3, steps=(5,))
     assert any(
-        one.startswith("Shown to differ from R3: from the start ") and "better" not in one for one in sentences(found)
+        one.startswith("Shown to differ from R3: from the initial checkpoint ") and "better" not in one
+        for one in sentences(found)
     )
     assert all(one.holm[REFERENCE][PRIMARY] > 0.05 for one in found.arms if REFERENCE in one.holm)
 
@@ -119,7 +120,7 @@ def test_less_is_better_where_less_is_better(tmp_path):
     arms = [Arm("R3", junk=1.2), Arm("R1", junk=0.02)]
     found = found_in(tmp_path, arms, seeds=5, metric="hallucination_rate", count=32, steps=(5,))
     assert arm(found, "strong", "R1").difference(Measure("hallucination_rate", "test"), REFERENCE).value < 0
-    assert any("differ from R3: from the start better R1 (-0." in one for one in sentences(found))
+    assert any("differ from R3: from the initial checkpoint better R1 (-0." in one for one in sentences(found))
 
 
 def test_what_is_missing_is_said(tmp_path):
@@ -148,7 +149,7 @@ def test_every_plot_is_drawn(found):
 def test_markdown_shows_tables_and_words(found):
     text = render_study_markdown(found)
     assert "| soft_f1 |" in text
-    assert "Shown to differ from its start" in text
+    assert "Shown to differ from its initial checkpoint" in text
 
 
 def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paired(tmp_path):

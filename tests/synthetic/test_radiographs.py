@@ -22,8 +22,8 @@ from grounding_rewards.synthetic import (
     SPLITS,
     draw_radiograph,
     image_indices,
+    paint_radiograph,
     plan_radiograph,
-    render,
     synthetic_dataset,
     write_dicom,
 )
@@ -78,7 +78,7 @@ class TestBoxes:
     @settings(max_examples=12)
     @given(index=st.integers(0, 10**9))
     def test_they_lie_inside_the_image(self, preset, index):
-        image = render(coarse(plan_radiograph(index, preset), 4))
+        image = paint_radiograph(coarse(plan_radiograph(index, preset), 4))
         width, height = image.image.size
         for x1, y1, x2, y2 in image.boxes:
             assert 0 <= x1 < x2 <= width
@@ -91,8 +91,8 @@ class TestBoxes:
         cases = ((coarse(plan, 2), finding) for plan in plans for finding in plan.findings if finding.label == label)
         shares = []
         for plan, finding in itertools.islice(cases, 6):
-            healthy = pixels(render(replace(plan, findings=(), noise=0.0)))
-            image = render(replace(plan, findings=(finding,), noise=0.0))
+            healthy = pixels(paint_radiograph(replace(plan, findings=(), noise=0.0)))
+            image = paint_radiograph(replace(plan, findings=(finding,), noise=0.0))
             ((x1, y1, x2, y2),) = image.boxes
             change = np.abs(pixels(image) - healthy)
             # The blur of half a pixel crosses the edge
@@ -111,14 +111,14 @@ class TestBoxes:
         plan = next(plan for plan, _ in images if any(finding.label == "cardiomegaly" for finding in plan.findings))
         half = plan.columns * plan.spacing / 2
         closed = replace(plan, occluders=replace(plan.occluders, margins=(half, 0.0, 0.0, 0.0)))
-        image = render(closed)
+        image = paint_radiograph(closed)
         assert all(box[0] >= plan.columns // 2 - 1 for box in image.boxes)
         hidden = replace(plan, occluders=replace(plan.occluders, margins=(2 * half, 0.0, 0.0, 0.0)))
-        assert render(hidden).boxes == render(hidden).labels == ()
+        assert paint_radiograph(hidden).boxes == paint_radiograph(hidden).labels == ()
 
     def test_size_in_millimetres_does_not_depend_on_the_pixels(self, images):
         for plan, image in images[:12]:
-            for large_box, small_box in zip(image.boxes, render(coarse(plan, 2)).boxes, strict=True):
+            for large_box, small_box in zip(image.boxes, paint_radiograph(coarse(plan, 2)).boxes, strict=True):
                 np.testing.assert_allclose(large_box, 2 * np.array(small_box), atol=6)
 
 
