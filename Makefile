@@ -123,7 +123,7 @@ test-lowest: test-core $(LOWEST)/.installed
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:
-	@for version in 3.11 3.12 3.13; do \
+	@for version in 3.11 3.12 3.13 3.14; do \
 		if command -v python$$version >/dev/null && python$$version -c "" 2>/dev/null; then \
 			echo "Python $$version" && $(MAKE) --no-print-directory test-core PYTHON=python$$version CORE=.venv-core-$$version || exit 1; \
 		else echo "Python $$version is not installed: passed over"; fi; \
@@ -142,7 +142,7 @@ docs: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
-	$(BIN)/python benchmarks/bench_alone.py
+	$(BIN)/python benchmarks/bench_alone.py --page docs/trainers.md
 	$(BIN)/python benchmarks/bench_scoring.py
 	$(BIN)/python benchmarks/bench_doctor.py
 	$(BIN)/python benchmarks/bench_evaluation.py

@@ -24,7 +24,7 @@ from grounding_rewards.parsing import (
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.scored_batch import ScoredCompletion
+from grounding_rewards.rewards.judging import ScoredCompletion
 
 __version__ = "0.1.0"
 

@@ -39,7 +39,12 @@ from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
-from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
+from grounding_rewards.training.model import (
+    adapter_and_quantisation,
+    check_model,
+    load_run_processor,
+    model_init_kwargs,
+)
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 LAYERS = 2
@@ -222,7 +227,7 @@ def _reckoned(trainer: _Measured, model: Any, family: str, narrow: bool) -> dict
 def _trainer(arguments: Any, config: Any, model: Any, watch: TrainerCallback) -> _Measured:
     """As `train` makes it, with one more callback."""
     check_model(model)
-    processor = load_processor(model)
+    processor = load_run_processor(model)
     set_image_size(processor, arguments.max_image_pixels)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     return _Measured(

@@ -12,7 +12,7 @@ left out.
 
 The folder for temporary files holds the weights meanwhile: 7.5 GB for 3B; TMPDIR names another.
 
-The table at the end, also in --out, is Markdown: please add it to docs/processes.md, "Measured on".
+The table at the end, also in --out, is Markdown: please add it to docs/cluster.md, "Measured on".
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from page_parts import marks_of, replace_part
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.load import load_model
-from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
+from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.report.tables import markdown_table
@@ -31,7 +31,7 @@ def parse_arguments() -> argparse.Namespace:
         "--model", default="assets/tiny_vlm", help="checkpoint that answers drawn images; default: %(default)s"
     )
     parser.add_argument(
-        "--images", type=int, default=100, metavar="N", help="drawn images of the test split; default: %(default)s"
+        "--images", type=int, default=200, metavar="N", help="drawn images of the test split; default: %(default)s"
     )
     parser.add_argument("--reward", default="R3", help="whose matcher says what is right; default: %(default)s")
     parser.add_argument("--output", type=Path, metavar="FILE", help="Markdown file whose tables are replaced")
@@ -39,22 +39,35 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def table(points: Sequence[RobustnessPoint]) -> str:
-    """The points as a Markdown table, one line each."""
-    rows = [
-        [point.name, _strength(point), *(_interval(getattr(point, key)) for key in ROBUSTNESS_METRICS)]
-        for point in points
-    ]
-    return markdown_table(["change", "strength", *ROBUSTNESS_METRICS.values()], rows)
+    """A line for every change: robust accuracy at every strength, and what else is measured at the greatest."""
+    of: dict[str, list[RobustnessPoint]] = {}
+    for point in points:
+        of.setdefault(point.name, []).append(point)
+    unchanged = points[0].accuracy
+    rows = []
+    for name, changed in of.items():
+        *_, last = changed = sorted(point for point in changed if point.strength)
+        cells = [f"{point.accuracy[0]:.2f}" for point in changed]
+        cells += [""] * (len(STRENGTHS) - len(cells))
+        rows.append([_title(name, changed), *cells, f"{last.broken_share[0]:.2f}", f"{last.mean_iou[0]:.2f}"])
+    header = ["change", *map(str, STRENGTHS), "lost", "mean IoU"]
+    widest = max(point.accuracy[2] - point.accuracy[1] for point in points)
+    return (
+        f"Robust accuracy by strength. Unchanged: {_interval(unchanged)}; intervals are at most {widest:.2f} wide.\n\n"
+        f"{markdown_table(header, rows)}"
+    )
+
+
+def _title(name: str, points: Sequence[RobustnessPoint]) -> str:
+    if points[0].family == "corruptions":
+        return name
+    return f"{name}, ε {', '.join(f'{round(point.strength * 255)}' for point in points)} / 255"
 
 
 def meanings() -> str:
     """What each corruption does, as a Markdown table."""
     rows = [[name, kind.meaning, ", ".join(f"{a:g}" for a in kind.amounts)] for name, kind in CORRUPTIONS.items()]
     return markdown_table(("corruption", "what it does", "strength 1 to 5"), rows)
-
-
-def _strength(point: RobustnessPoint) -> str:
-    return f"{point.strength:g}" if point.family == "corruptions" else f"{round(point.strength * 255)}/255"
 
 
 def _interval(metric: tuple[float, float, float]) -> str:
@@ -74,8 +87,7 @@ def main() -> None:
         )
     tables = {
         "what corruptions do": meanings(),
-        "corruptions": table([point for point in points if point.family == "corruptions"]),
-        "attacks": table([point for point in points if point.family == "pgd"]),
+        "measured": table(points),
     }
     if arguments.output is None:
         print("\n\n".join(tables.values()))

@@ -19,7 +19,7 @@ from page_parts import marks_of, replace_part
 
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.metrics.signal import CAUSES, Groups, main_cause
+from grounding_rewards.metrics.signal import Groups, main_cause
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
@@ -127,46 +127,39 @@ def simulate(images: int, seed: int = 1) -> dict[float, tuple[Answered, dict[str
 def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], images: int) -> str:
     """What stands between the marks of the page."""
     models = list(simulated)
-    header = ["reward", *(f"mean IoU {one:g}" for one in models)]
-    rows: list[Sequence[str]] = []
+    # Rewards of one threshold that say the same of every model share a row.
+    names: dict[tuple[str, ...], list[str]] = {}
     for label in REWARDS:
+        if label in _NOT_SHOWN:
+            continue
+        name, _, threshold = label.partition(", ")
         metrics = [first_of_each(simulated[one][1][label], GROUP).metrics() for one in models]
-        rows.append([label, *(f"{one['no_spread']:.2f}{_because(one)}" for one in metrics)])
-    overlapping = [
-        float(np.mean([_overlaps(*pair) for pair in zip(*simulated[one][0][:2], strict=True)])) for one in models
-    ]
-    rows.append(["*answers that overlap a finding*", *(f"{one:.2f}" for one in overlapping)])
-    sizes = [
-        [
-            f"{label}, {size}",
-            *(f"{first_of_each(simulated[one][1][label], size).metrics()['no_spread']:.2f}" for one in models),
-        ]
-        for label in ("R4, τ 0.5", "soft_f1")
-        for size in (2, 4, 8, 16)
+        cells = (f"{one['no_spread']:.2f}{_because(one)}" for one in metrics)
+        names.setdefault((threshold, *cells), []).append(name)
+    rows: list[Sequence[str]] = [
+        [", ".join(filter(None, (*of, threshold))), *cells] for (threshold, *cells), of in names.items()
     ]
     return "\n".join(
         [
-            f"{images} drawn images of one to four findings, {GROUP} answers to each; models by the mean IoU of a box",
-            "and the finding that it is meant for. Share of groups without spread, and from 0.05 up its main cause:",
+            f"Simulated groups without spread, by the model's mean IoU ({images} images, {GROUP} answers each).",
+            "Cause: all below τ; \\*: all perfect.",
             "",
-            markdown_table(header, rows),
+            markdown_table(["reward", *(f"{one:g}" for one in models)], rows),
             "",
-            "The same under two rewards, by completions per group (`num_generations`):",
-            "",
-            markdown_table(["reward, completions", *header[1:]], sizes),
-            "",
-            "Made by `python scripts/simulate_signal.py --output docs/signal.md`.",
+            "Made by `python scripts/simulate_signal.py`.",
         ]
     )
 
 
+#: How the table marks the main cause; another one would have no mark and stop the script.
+_MARKS_OF_CAUSES = {"all_below_threshold": "", "all_perfect": "\\*"}
+#: Rewards that are simulated and tested, but need no row.
+_NOT_SHOWN = ("R1, τ 0.3", "R5, τ 0.3, thresholded_hungarian", "soft_f1, giou")
+
+
 def _because(metrics: dict[str, float]) -> str:
     cause = main_cause(metrics)
-    return f" ({CAUSES[cause].title})" if cause is not None and metrics["no_spread"] >= 0.05 else ""
-
-
-def _overlaps(pred: Array, gt: Array) -> bool:
-    return bool(len(pred) and pairwise_iou(pred, gt).max() > 0)
+    return _MARKS_OF_CAUSES[cause] if cause is not None and metrics["no_spread"] >= 0.05 else ""
 
 
 def main() -> None:

@@ -1,6 +1,7 @@
-"""How often do the intervals of a study hold the true difference, and how often is a difference found? By simulation.
+"""How often do the intervals of a study hold the true difference, and how often is a difference found? By
+simulation; writes its part of docs/simulated.md.
 
-    python scripts/simulate_study.py --output docs/simulated_study.md
+    python scripts/simulate_study.py
 
 Runs of two arms are drawn, whose metric on a patient is made of what the patient, the arm, the seed and chance add, so
 that the true difference is known; then they are compared by the code of the study's report. It takes some minutes.
@@ -14,35 +15,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from page_parts import marks_of, replace_part
 
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.statistics import ALPHA, difference, paired_difference, patient_weights
 
-_PAGE = """\
-# Intervals of studies, simulated
+_PART = """\
+Two arms are compared {draws:,} times, on 128 patients unless stated, by the code of a study's report. Standard
+deviations: seed {seed_sd}, far apart {far_sd}; arm on a patient {arm_sd}, chance on a patient {chance_sd}; patient
+{patient_sd}; checkpoint of a pair {checkpoint_sd}.
 
-Two arms whose runs differ by the seed (standard deviation {seed_sd}), in what an arm does to each patient ({arm_sd})
-and in what a run does on a patient by chance ({chance_sd}); patients differ by {patient_sd}. So it is with IoUs of a
-small model. Each line: {draws:,} drawn studies, {resamples} draws of patients in each. Made by
+Share of 95 % intervals that hold the true difference: the *report*'s; *patients alone*, one run an arm, as most papers
+have it; *seeds alone*, Welch's test. *p < {alpha:g}* and *p < 0.001*: how often without a difference. *Power*:
+differences found where a formula for unpaired runs promises {power:.0%}. By `python scripts/simulate_study.py`.
 
-    python scripts/simulate_study.py --output docs/simulated_study.md
-
-Of 95 % intervals of the difference of two arms, 95 of 100 should hold it; one standard error of a share of 0.95 among
-{draws:,} is {error:.3f}. *Report*: what a study reports. *Crossed percentiles*: of the crossed bootstrap as it is, of
-seeds and patients. *Patients alone*: one run an arm, and a bootstrap of the patients, as most papers have it: it says
-how these two models compare, not how their rewards do. *Seeds alone*: Welch's test of the runs on these very images.
-Pairs of runs begin from the same checkpoint, checkpoints differ by {checkpoint_sd}.
-
-{coverage}
-
-Without a difference, the share of studies that find one should be {alpha:g} or less, and that of p < 0.001, which Holm
-may ask for, 0.001. With one, it is the power, beside what a formula that takes variances for known promises for a
-difference of that size, of runs that are not paired: {power:.0%}.
-
-{tests}
-"""
+{table}"""
+MARKS = marks_of("studies")
 
 
 class World(NamedTuple):
@@ -55,18 +45,19 @@ class World(NamedTuple):
     checkpoint: float = 0.0
 
 
+_CHECKPOINT, _FAR = 0.05, 0.06
 #: How the lines of the tables differ: seeds, patients, and the world.
 LINES = (
-    ("2 seeds, 128 patients", 2, 128, World()),
-    ("3 seeds, 128 patients", 3, 128, World()),
-    ("5 seeds, 128 patients", 5, 128, World()),
-    ("10 seeds, 128 patients", 10, 128, World()),
+    ("2 seeds", 2, 128, World()),
+    ("3 seeds", 3, 128, World()),
+    ("5 seeds", 5, 128, World()),
+    ("10 seeds", 10, 128, World()),
     ("5 seeds, 40 patients", 5, 40, World()),
-    ("5 seeds, 128 patients, seeds alike", 5, 128, World(seed=0.0)),
-    ("5 seeds, 128 patients, seeds far apart", 5, 128, World(seed=0.06)),
-    ("2 pairs, 128 patients, seeds far apart", 2, 128, World(seed=0.06, checkpoint=0.05)),
-    ("3 pairs, 40 patients", 3, 40, World(checkpoint=0.05)),
-    ("3 pairs, 128 patients, seeds far apart", 3, 128, World(seed=0.06, checkpoint=0.05)),
+    ("5 seeds, alike", 5, 128, World(seed=0.0)),
+    ("5 seeds, far apart", 5, 128, World(seed=_FAR)),
+    ("2 pairs, far apart", 2, 128, World(seed=_FAR, checkpoint=_CHECKPOINT)),
+    ("3 pairs, 40 patients", 3, 40, World(checkpoint=_CHECKPOINT)),
+    ("3 pairs, far apart", 3, 128, World(seed=_FAR, checkpoint=_CHECKPOINT)),
 )
 _POWER = 0.8
 
@@ -90,12 +81,9 @@ def judge(rng: np.random.Generator, seeds: int, patients: int, world: World, gap
     weights = patient_weights(patients, resamples=resamples, seed=int(rng.integers(1 << 30))) / patients
     one, two = weights @ own.T, weights @ other.T
     found = (paired_difference if world.checkpoint else difference)(one, two, patients=patients)
-    places = [rng.integers(0, seeds, (resamples, seeds)) for _ in range(2)]
-    crossed = [np.take_along_axis(table[1:], place, 1).mean(1) for table, place in zip((one, two), places, strict=True)]
     welch = ttest_ind(own.mean(1), other.mean(1), equal_var=False).confidence_interval()
     intervals = (
         (found.low, found.high),
-        np.quantile(crossed[0] - crossed[1], [0.025, 0.975]),
         np.quantile(one[1:, 0] - two[1:, 0], [0.025, 0.975]),
         (welch.low, welch.high),
     )
@@ -117,11 +105,13 @@ def promised(seeds: int, patients: int, world: World) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--draws", type=int, default=2000, help="studies for each line")
+    parser.add_argument("--draws", type=int, default=1000, help="studies for each line; default: %(default)s")
     parser.add_argument("--resamples", type=int, default=200, help="draws of patients in each")
-    parser.add_argument("--output", type=Path, help="write the page into this file")
+    parser.add_argument(
+        "--output", type=Path, default=Path("docs/simulated.md"), help="page to write; default: %(default)s"
+    )
     arguments = parser.parse_args()
-    coverage, tests = [], []
+    rows = []
     for name, seeds, patients, world in LINES:
         gap = promised(seeds, patients, world)
         shares = []
@@ -129,27 +119,24 @@ def main() -> None:
             rng = np.random.default_rng(0)
             judged = [judge(rng, seeds, patients, world, size, arguments.resamples) for _ in range(arguments.draws)]
             shares.append(np.mean(judged, axis=0))
-        coverage.append([name, *(f"{share:.3f}" for share in shares[0][:4])])
-        tests.append([name, f"{shares[0][4]:.3f}", f"{shares[0][5]:.4f}", f"{gap:.3f}", f"{shares[1][4]:.3f}"])
+        rows.append([name, *(f"{share:.3f}" for share in (*shares[0], shares[1][3]))])
         print(name, flush=True)
     usual = World()
-    page = _PAGE.format(
+    part = _PART.format(
         seed_sd=usual.seed,
         arm_sd=usual.arm,
         chance_sd=usual.chance,
         patient_sd=usual.patient,
-        checkpoint_sd=0.05,
+        checkpoint_sd=_CHECKPOINT,
+        far_sd=_FAR,
         draws=arguments.draws,
-        resamples=arguments.resamples,
-        error=math.sqrt(0.95 * 0.05 / arguments.draws),
         alpha=ALPHA,
         power=_POWER,
-        coverage=markdown_table(["", "report", "crossed percentiles", "patients alone", "seeds alone"], coverage),
-        tests=markdown_table(["", "found without a difference", "p < 0.001", "difference", "found with it"], tests),
+        table=markdown_table(
+            ["", "report", "patients alone", "seeds alone", f"p < {ALPHA:g}", "p < 0.001", "power"], rows
+        ),
     )
-    print(page)
-    if arguments.output is not None:
-        write_whole(arguments.output, page)
+    write_whole(arguments.output, replace_part(arguments.output.read_text(encoding="utf-8"), MARKS, part))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
-from grounding_rewards.prepare.image_folder import write_square_images
+from grounding_rewards.prepare.load import write_square_images
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Write docs/formats.md: the table of all box formats, from the formats themselves.
+"""Write docs/formats.md: all box formats and spaces, from the formats themselves.
 
 python scripts/write_formats.py           write it
 python scripts/write_formats.py --check   only say whether it is up to date; exit code 1 if not
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import argparse
 import html
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from page_parts import write_or_check
@@ -23,26 +25,153 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
 BOXES = [[200.0, 160.0, 400.0, 480.0], [600.0, 240.0, 800.0, 400.0]]
 LABELS = ["mass", "nodule"]
-STRIPPED = {"nothing": "–", "tags": "the tags", "boxes": "the boxes: pass a tokenizer"}
 SCOPES = (
     "`answer`: the last answer tag, else what follows the thinking; "
     "`after_think`: all that follows the thinking; `all`: the whole text"
 )
-INTRODUCTION = """\
-# Box formats
+PAGE_TEXT = """\
+# Box formats: the coordinates of boxes
 
-*Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`; a test keeps it up to date.*
+A box format says how your model writes the coordinates of boxes. Name it once, and every box comes out in pixels of the
+original image:
 
-A box format says how one model family writes boxes: the syntax, the order of the four numbers, and what they mean. Name
-it once (`box_format: qwen3-vl`) and boxes come out in pixels of the original image. It is never guessed from the
-numbers; when they contradict it, the reward warns and `grounding-rewards inspect` says which declaration would fit.
+```python
+>>> import grounding_rewards as gr
+>>> text = '[{"bbox_2d": [100, 100, 500, 480], "label": "mass"}, {"bbox_2d": [1, 2, 3]}]'
+>>> parsed = gr.parse_boxes(text, box_format="qwen3-vl", width=640, height=480)
+>>> parsed.boxes.tolist(), parsed.status, parsed.rejected
+([[64.0, 48.0, 320.0, 230.4]], 'boxes', {'wrong_count': 1})
 
-All formats are read by the same scanners, so a model may drift: JSON in broken spellings, lists, corner points, tags of
-another family, bare lines of numbers. Never read as a box are points, quadrilaterals, 3-D boxes, any other count than
-four numbers, placeholders, numbers cut off, and numbers under a key that holds something else. Each is counted under a
-name (last table).
+```
+
+In the YAML of a run the same is `box_format: qwen3-vl`. The same scanners read all formats, so a model may drift: into
+JSON in broken spellings, lists, corner points, tags of another family, bare lines of numbers.
+
+*Written by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`.*
+
+## Bring your own model
+
+1. Find your model under [Formats](#formats), or [declare a format](#a-format-of-your-own). A fine-tuned model writes
+   what it was fine-tuned on. For a `model_type` without a format a run stops before the first step and says what to do;
+   for
+   NO_FORMAT
+   it also says why there is none.
+2. Let the model answer some images, and read what `inspect` says: how many answers were read, why the others were not,
+   and which space or order would fit better ([more](scoring.md)).
+3. `doctor` says how small findings become at the size that the
+   model sees, and how many tokens an answer needs. `max_image_pixels` sets [the size](training.md#image-size).
+4. `signal` says whether GRPO can teach it ([more](signal.md)). A model that never writes a box needs
+   [a warm start](training.md#warm-start).
+
+```bash
+grounding-rewards evaluate --model path/to/model --dataset path/to/images --max-images 32 --out runs/first
+grounding-rewards inspect runs/first/completions.jsonl
+grounding-rewards doctor path/to/images --model path/to/model
+grounding-rewards signal --model path/to/model --dataset path/to/images --reward R4
+```
+
+## Spaces: what the numbers mean
+
+A text does not say whether `[100, 200, 300, 400]` are pixels or thousandths of the image. The box format declares it,
+and nothing guesses it:
+
+```python
+>>> text = '[{"bbox_2d": [100, 200, 300, 400]}]'
+>>> image = {"width": 2000, "height": 3000, "resized_width": 800, "resized_height": 1200}
+>>> for box_format in ("qwen3-vl", "qwen2.5-vl"):
+...     print(gr.get_box_format(box_format).space.name, gr.parse_boxes(text, box_format, **image).boxes.tolist())
+norm1000 [[200.0, 600.0, 600.0, 1200.0]]
+resized_pixel [[250.0, 500.0, 750.0, 1000.0]]
+
+```
+
+A wrong declaration shifts or scales every box, and every reward is near 0. Over many answers it shows: the reward warns
+once, and `inspect` says [which declaration would fit](scoring.md#when-is-a-space-contradicted). Neither changes
+anything.
+
+| space | numbers |
+|---|---|
+SPACE_ROWS
+
+### Two frames of one image
+
+The processor usually shrinks an image before the model sees it. Boxes in thousandths stay the same. Qwen2.5-VL counts
+pixels of the *resized* image, so the reward needs `resized_width` and `resized_height`; the trainer
+[computes them](training.md#image-size). Reference boxes (ground truth) are always in pixels of the original image. A
+model that sees the image padded to a square counts parts of that square: so `pad1` and `norm1` are two spaces.
 
 ## Formats
+
+An answer is shown for one box, `BOX`, labelled LABEL, on an image of WIDTH × HEIGHT pixels that the
+processor resized to RESIZED_WIDTH × RESIZED_HEIGHT (⏎ line feed, ⇥ tab), then for an image with nothing to find.
+COARSE
+
+- In brackets: each `model_type` for which the trainer picks the format by itself.
+- Order: `x1, y1, x2, y2`, unless another is named.
+- Source: who says so. *Read*: looked up in November 2026, at the commit or version in brackets. Without it, others name
+  that place. *Second hand*: not said by the model's makers.
+- Trainers decode with `skip_special_tokens=True`. That removes the tags (boxes are still read, labels are not clean) of
+  TAGS.
+  It removes the boxes of
+  NO_BOXES.
+  `GroundingGRPOTrainer` decodes these from token ids; with the stock trainer pass
+  `get_reward(..., tokenizer=processor)`.
+
+| name | models | space, order | answer | nothing | source |
+|---|---|---|---|---|---|
+FORMAT_ROWS
+
+Also read:
+
+| models | declare | source |
+|---|---|---|
+ALSO_ROWS
+
+## A format of your own
+
+Start from any format (`json` and `brackets` are there for that), and say what differs, in Python or YAML
+(`box_format: {syntax: json, keys: [region], order: xywh, space: pixel}`):
+
+```python
+>>> mine = {"syntax": "json", "keys": ["region"], "order": "xywh", "space": "pixel"}
+>>> gr.parse_boxes('{"region": [10, 20, 30, 40], "label": "mass"}', box_format=mine).boxes.tolist()
+[[10.0, 20.0, 40.0, 60.0]]
+>>> gr.format_boxes([[10, 20, 40, 60]], mine)
+'```json\\n[\\n\\t{"region": [10, 20, 30, 40]}\\n]\\n```'
+
+```
+
+| field | values |
+|---|---|
+| `syntax` | the format to start from |
+| `space` | a [space](#spaces-what-the-numbers-mean) |
+| `order` | ORDER_NAMES |
+| `keys` | the JSON keys that hold a box, and no others; without it, all that are in use |
+| `scope` | SCOPES |
+| `decimals` | digits behind the point in written answers |
+
+What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
+
+## Held to the format
+
+For constrained decoding, `gr.box_format_regex` gives the format as a regular expression, which TRL's configuration
+takes as `vllm_structured_outputs_regex`. A model that was never trained to write boxes then does.
+
+```python
+>>> import re
+>>> pattern = gr.box_format_regex("answer-list", max_boxes=2)
+>>> bool(re.fullmatch(pattern, "<answer>[0.100, 0.200, 0.300, 0.400]</answer>"))
+True
+>>> bool(re.fullmatch(pattern, "<answer>I am not sure.</answer>"))
+False
+
+```
+
+## Why something is no box
+
+`parsed.rejected`, the log and `inspect` count by these names:
+
+REASONS
 """
 #: Models that write what a format above reads: who, what to declare, an answer, where it is said.
 ALSO_READ = (
@@ -84,61 +213,6 @@ ALSO_READ = (
         "roboflow's and other converters: round(v * 1024)",
     ),
 )
-WITHOUT_FORMAT = """
-For a model of another `model_type` a run stops before the first step and says how to find out what it writes: sample 20
-answers to images with a finding, and `grounding-rewards inspect answers.jsonl --box-format json` says which declaration
-fits ([explained](inspect.md)). Of these it is known why there is no format (looked up in November 2026):
-
-| model_type | why |
-|---|---|
-"""
-DECLARE = """
-## A format of your own
-
-In YAML or Python, start from any of them (`json` and `brackets` are there for that) and say what differs:
-
-```yaml
-box_format: {syntax: json, keys: [region], order: xywh, space: pixel}
-```
-
-```python
->>> import grounding_rewards as gr
->>> mine = {"syntax": "json", "keys": ["region"], "order": "xywh", "space": "pixel"}
->>> gr.parse_boxes('{"region": [10, 20, 30, 40], "label": "mass"}', box_format=mine).boxes.tolist()
-[[10.0, 20.0, 40.0, 60.0]]
->>> gr.format_boxes([[10, 20, 40, 60]], mine)
-'```json\\n[\\n\\t{"region": [10, 20, 30, 40]}\\n]\\n```'
-
-```
-
-What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
-
-| field | values |
-|---|---|
-| `syntax` | the format to start from |
-| `space` | SPACE_NAMES |
-| `order` | ORDER_NAMES |
-| `keys` | the JSON keys that hold a box, and no others; without it, all that are in use |
-| `scope` | SCOPES |
-| `decimals` | digits behind the point in written answers |
-
-## Held to the format
-
-`gr.box_format_regex(box_format, max_boxes, labels=...)` is the format as a regular expression, for constrained
-decoding: a model that was never trained to point answers in the format from the first step on.
-
-```python
->>> import re
->>> pattern = gr.box_format_regex("answer-list", max_boxes=2)
->>> bool(re.fullmatch(pattern, "<answer>[0.100, 0.200, 0.300, 0.400]</answer>"))
-True
->>> bool(re.fullmatch(pattern, "<answer>I am not sure.</answer>"))
-False
-
-```
-
-In the configuration of TRL's trainer it is `vllm_structured_outputs_regex`.
-"""
 
 
 def code(text: str) -> str:
@@ -152,82 +226,57 @@ def code(text: str) -> str:
 
 
 def row(fmt: BoxFormat) -> str:
-    order = fmt.order if not fmt.syntax.patches else "first and last cell"
-    space = (
-        fmt.space.meaning if not fmt.syntax.patches else f"cells of a {fmt.syntax.patches} × {fmt.syntax.patches} grid"
-    )
-    types = ", ".join(f"`{name}`" for name in MODEL_TYPES.get(fmt.name, ())) or "–"
-    said = SOURCES.get(fmt.name, "–")
-    return f"| `{fmt.name}` | {fmt.family} | {order} | {space} | {STRIPPED[fmt.stripped]} | {types} | {said} |"
+    types = ", ".join(f"`{name}`" for name in MODEL_TYPES.get(fmt.name, ()))
+    models = f"{fmt.family} ({types})" if types else fmt.family
+    patches = fmt.syntax.patches
+    space = f"`{fmt.space.name}`" if not patches else f"first and last cell of {patches} × {patches}"
+    if fmt.order != "xyxy":
+        space += f", {fmt.order}"
+    written = code(format_boxes(BOXES[:1], fmt, labels=LABELS[:1], **SIZES))
+    nothing = code(format_boxes([], fmt, **SIZES))
+    return f"| `{fmt.name}` | {models} | {space} | {written} | {nothing} | {SOURCES.get(fmt.name, '–')} |"
 
 
-def also_read(models: str, declared: str | dict[str, str], text: str, source: str) -> str:
-    boxes = "; ".join(", ".join(f"{value:.4g}" for value in box) for box in parse_boxes(text, declared, **SIZES).boxes)
+def also_read(models: str, declared: str | dict[str, str], source: str) -> str:
     named = declared if isinstance(declared, str) else f"{{{', '.join(f'{key}: {declared[key]}' for key in declared)}}}"
-    return f"| {models} | `{named}` | {code(text)} | {boxes} | {source} |"
+    return f"| {models} | `{named}` | {source} |"
 
 
-def without_format() -> list[tuple[str, str]]:
-    """The model types without a box format, those of one reason together, and the reason."""
-    types: dict[str, list[str]] = {}
-    for model_type, why in MODELS_WITHOUT_FORMAT.items():
-        types.setdefault(why, []).append(f"`{model_type}`")
-    return [(", ".join(names), why) for why, names in types.items()]
+def moved(fmt: BoxFormat) -> float:
+    """By how many pixels a corner of the examples moves at most when they are written and read back."""
+    read = parse_boxes(format_boxes(BOXES, fmt, labels=LABELS, **SIZES), fmt, **SIZES).boxes
+    return max(
+        abs(now - then) for box, again in zip(BOXES, read, strict=True) for then, now in zip(box, again, strict=True)
+    )
 
 
-def example(fmt: BoxFormat) -> str:
-    written = format_boxes(BOXES, fmt, labels=LABELS, **SIZES)
-    read = parse_boxes(written, fmt, **SIZES)
-    boxes = "; ".join(", ".join(f"{value:.4g}" for value in box) for box in read.boxes)
-    labels = ", ".join(label or "–" for label in read.labels)
-    negative = format_boxes([], fmt, **SIZES)
-    return f"| `{fmt.name}` | {code(written)} | {boxes} | {labels} | {code(negative)} |"
+def names(those: Iterable[str]) -> str:
+    *most, last = (f"`{name}`" for name in those)
+    return f"{', '.join(most)} and {last}"
 
 
 def page() -> str:
     formats = [get_box_format(name) for name in list_box_formats()]
-    lines = [
-        INTRODUCTION,
-        "*Lost without special tokens*: what is gone from the text that TRL hands to a reward, because it decodes with",
-        "`skip_special_tokens=True`. `GroundingGRPOTrainer` decodes such formats from the token ids by itself; with",
-        "the stock trainer pass `get_reward(..., tokenizer=processor)`. *model_type*: the models for which the trainer",
-        "picks the format by itself. *Source*: where it says so; *read*: looked up in November 2026, at the",
-        "commit or version in brackets; without it, that place is named by others and was not looked up again;",
-        "*second hand*: not said by those who made the model. A fine-tuned model writes what its trainer",
-        "wrote: look there first.",
-        "",
-        "| name | models | order | numbers | lost without special tokens | model_type | source |",
-        "|---|---|---|---|---|---|---|",
-        *map(row, formats),
-        "",
-        "Read by one of these as well, each with one box of the image below:",
-        "",
-        "| models | declare | an answer | read | source |",
-        "|---|---|---|---|---|",
-        *(also_read(*one) for one in ALSO_READ),
-        *WITHOUT_FORMAT.splitlines(),
-        *(f"| {types} | {why} |" for types, why in without_format()),
-        "",
-        "## There and back",
-        "",
-        f"Two boxes of an image of {SIZES['width']} × {SIZES['height']} pixels that the processor resized to "
-        f"{SIZES['resized_width']} × {SIZES['resized_height']}:",
-        f"`{BOXES}`, labelled {' and '.join(LABELS)}; as written (⏎ and ⇥ stand for a line feed and a tab), as read",
-        "back in pixels of the image, and the family's answer where there is nothing.",
-        "",
-        "| name | written | read | labels | nothing |",
-        "|---|---|---|---|---|",
-        *map(example, formats),
-        DECLARE.replace("SPACE_NAMES", ", ".join(f"`{name}`" for name in SPACES))
-        .replace("ORDER_NAMES", ", ".join(f"`{name}` ({', '.join(order.numbers)})" for name, order in ORDERS.items()))
-        .replace("SCOPES", SCOPES),
-        "## Why something is no box",
-        "",
-        "| reason | what it is |",
-        "|---|---|",
-        *(f"| `{reason}` | {meaning} |" for reason, meaning in REASON_MEANINGS.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    coarse = [f"{moved(fmt):.3g} in `{fmt.name}`" for fmt in formats if moved(fmt) > 1]
+    parts = {
+        "NO_FORMAT": names(MODELS_WITHOUT_FORMAT),
+        "SPACE_ROWS": "\n".join(f"| `{name}` | {space.meaning} |" for name, space in SPACES.items()),
+        "BOX": ", ".join(f"{number:g}" for number in BOXES[0]),
+        "LABEL": LABELS[0],
+        "RESIZED_WIDTH": str(SIZES["resized_width"]),
+        "RESIZED_HEIGHT": str(SIZES["resized_height"]),
+        "WIDTH": str(SIZES["width"]),
+        "HEIGHT": str(SIZES["height"]),
+        "COARSE": f"Rounding moves a corner by at most a pixel here, but by {' and '.join(coarse)}.",
+        "TAGS": names(fmt.name for fmt in formats if fmt.stripped == "tags"),
+        "NO_BOXES": names(fmt.name for fmt in formats if fmt.stripped == "boxes"),
+        "FORMAT_ROWS": "\n".join(map(row, formats)),
+        "ALSO_ROWS": "\n".join(also_read(models, declared, source) for models, declared, _, source in ALSO_READ),
+        "ORDER_NAMES": ", ".join(f"`{name}` ({', '.join(order.numbers)})" for name, order in ORDERS.items()),
+        "SCOPES": SCOPES,
+        "REASONS": "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in REASON_MEANINGS.items()),
+    }
+    return re.sub(rf"\b({'|'.join(parts)})\b", lambda mark: parts[mark[1]], PAGE_TEXT)
 
 
 def main() -> None:

@@ -13,7 +13,6 @@ import argparse
 import csv
 import json
 import sys
-from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,11 @@ from numpy.typing import NDArray
 from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
+from grounding_rewards.audit.audit_images import usual_boxes
+from grounding_rewards.audit.play import position_map
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.tables import markdown_table
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -33,6 +35,8 @@ NAMES = ("R1", "R2", "R3", "R4", "R5", "soft_f1", *gr.list_rewards(published=Tru
 SIDE = 1024
 #: Answers to one image in a group, and groups.
 GROUP, GROUPS = 8, 1000
+#: In which the answers of the position map are written.
+FORMAT = get_box_format("qwen3-vl")
 #: Two answers whose IoUs are closer than this are not ordered by them.
 NEAR = 0.01
 
@@ -62,19 +66,6 @@ def read_errors(path: Path) -> Boxes:
     return np.array(found)
 
 
-def never_looking(references: list[tuple[str, str, Boxes]]) -> Boxes:
-    """For each reference the median box of its label over all other patients, ``(n, 4)``."""
-    of_label = defaultdict(list)
-    for patient, label, box in references:
-        of_label[label].append((patient, box))
-    return np.array(
-        [
-            np.median([box for other, box in of_label[label] if other != patient], axis=0)
-            for patient, label, _ in references
-        ]
-    )
-
-
 class Judge:
     """A reward by name, on boxes in NIH's pixels."""
 
@@ -95,29 +86,11 @@ def answers_of_groups(references: Boxes, errors: Boxes) -> tuple[Boxes, Boxes]:
     return gt, np.clip(gt[:, None] + moved, 0, SIDE)
 
 
-def position_map(judge: Judge, steps: int = 9) -> NDArray[np.float64]:
-    """What the same box with the same error earns at places of the image, ``(steps, steps)``, from the upper left.
-
-    The box has a fifth of the image's side, the answer lies a tenth of the box to the right and below: IoU 81/119.
-    """
-    places = np.linspace(0.02 * SIDE, 0.75 * SIDE, steps)
-    side, shift = SIDE / 5, SIDE / 50
-    return np.array(
-        [
-            [
-                judge([[x + shift, y + shift, x + shift + side, y + shift + side]], [[x, y, x + side, y + side]])
-                for x in places
-            ]
-            for y in places
-        ]
-    )
-
-
 def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
     """Every number of the page, by reward."""
     references = read_nih(boxes)
     gts = np.array([box for *_, box in references])
-    blind = never_looking(references)
+    blind = usual_boxes(references, [(patient, label) for patient, label, _ in references])
     whole = [0, 0, SIDE, SIDE]
     gt, answers = answers_of_groups(gts, read_errors(predictions))
     iou = np.array([pairwise_iou(row, box[None])[:, 0] for row, box in zip(answers, gt, strict=True)])
@@ -142,7 +115,7 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
             "no spread": 1 - spread.mean(),
             "with IoU": np.mean(agree),
             "range": np.percentile(earned, (5, 95)),
-            "map": position_map(judge),
+            "map": position_map(gr.get_reward(name, box_format=FORMAT), FORMAT).earned,
             "earned": earned,
         }
     made["IoU"] = {

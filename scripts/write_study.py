@@ -19,8 +19,8 @@ import numpy as np
 import yaml
 
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.metrics.baselines import constant_answer, constant_boxes
 from grounding_rewards.metrics.estimates import format_estimate, format_value
+from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
@@ -44,14 +44,14 @@ saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown
 If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread. SFT
 lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; nothing ran at 3B.
 
-Trainings with GRPO that differ in the reward alone: the same start, images, steps and settings, several seeds each, and
-controls that nobody expects to teach. [All tables and plots](study_tables.md) of the three studies, and this page, are
-written by a script from the results in `docs/study/`:
+Trainings with GRPO that differ in the reward alone: the same initial checkpoint, images, steps and settings, several
+seeds each, and controls that nobody expects to teach. [All tables and plots](study_tables.md) of the three studies, and
+this page, are written by a script from the results in `docs/study/`:
 
     python scripts/write_study.py
 
 and the results by `grounding-rewards study` with the YAML that is named. How often such intervals hold what they should
-is in [simulated_study.md](simulated_study.md). Of placed_lungs two things were settled after its first results: arms
+is in [simulated.md](simulated.md#studies). Of placed_lungs two things were settled after its first results: arms
 beside R3, soft_f1, R3_low, sft and blank were added, and so was the early kind of checkpoint; and the degrees of
 freedom of all intervals were limited to twice those of the runs, which widens them.
 

@@ -16,7 +16,7 @@ from grounding_rewards.cli import COMMANDS, command_app, main
 from tests.conftest import REPOSITORY
 
 LOG = REPOSITORY / "docs" / "examples" / "completions.jsonl"
-PAGE = (REPOSITORY / "docs" / "inspect.md").read_text(encoding="utf-8")
+PAGE = (REPOSITORY / "docs" / "scoring.md").read_text(encoding="utf-8")
 
 
 def lines(text: str) -> list[str]:
@@ -33,7 +33,7 @@ def test_the_documentation_shows_what_is_printed(command, output, monkeypatch, c
 
 
 def test_the_documentation_shows_something():
-    assert PAGE.count("```console") == 2
+    assert PAGE.count("```console") == 1
 
 
 def test_the_installed_command_runs(tmp_path):
@@ -43,6 +43,9 @@ def test_the_installed_command_runs(tmp_path):
     run = subprocess.run([command, "inspect", LOG, "--box-format", "qwen2.5-vl"], capture_output=True, text=True)
     assert (run.returncode, run.stderr) == (0, "")
     assert "Nothing contradicts resized_pixel, order xyxy" in run.stdout
+    # The page says so.
+    assert re.search(r"mean R4 +0\.650\s", run.stdout)
+    assert "gives a mean R4 of 0.650" in PAGE
 
 
 def test_strict_tells_scripts(capsys):

@@ -103,3 +103,13 @@ def test_a_walk_touches_few_files_and_names_them(one):
     changed = list(dict.fromkeys(made.file for made in one.steps if made.file is not None))
     assert changed == one.touches
     assert len(changed) <= MOST_FILES
+
+
+def test_a_custom_reward_needs_no_change_of_the_package(tmp_path, monkeypatch):
+    name, code = re.search(r"^```python\n# (\w+)\.py\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL).groups()
+    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    [path] = set(re.findall(rf'gr\.get_reward\("({name}\.\w+)"', PAGE))
+    reward = grounding_rewards.get_reward(path, box_format="qwen3-vl")
+    image = {"boxes": [[[64, 48, 320, 240]]] * 2, "width": [640] * 2, "height": [480] * 2}
+    assert reward(['[{"bbox_2d": [100, 100, 500, 480]}]', "[]"], **image) == [1.0, 0.0]

@@ -19,7 +19,7 @@ from packaging.requirements import Requirement  # noqa: E402
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 LOCK = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 
 
 def plain(name: str) -> str:
