@@ -1,0 +1,75 @@
+"""One word for one thing: what was renamed does not come back in the pages, the help texts and the docstrings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import grounding_rewards
+from tests.conftest import REPOSITORY
+
+PACKAGE = Path(grounding_rewards.__file__).parent
+PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+MODULES = sorted(PACKAGE.rglob("*.py"))
+# The word that must not come back, and what is said instead.
+GONE = {
+    r"\bfilms?\b|_films?\b|\bfilm_": "image",
+    r"\bfigures?\b(?! \d)": "metric of a number, plot of a picture",
+    r"\bstated negatives?\b": "no-finding statement",
+    r"\bcold[- ]starts?\b|\bsupervised starts?\b": "warm start: SFT before GRPO",
+    r"\b(?:same|strong|weak|early|saturated|each|kinds? of|of an?) starts?\b": "initial checkpoint: a run begins there",
+    # What a renaming made of figures that are none of ours.
+    r"\bmetric \d|\bfigure\.Metric\b": "Figure 1 of a paper, matplotlib's Figure",
+}
+# Code of matplotlib, keys of metrics that are kept, and a word that readers of reports write.
+ALLOWED = re.compile(r"matplotlib\.figure\.Figure|\bfigure\(\)|\bfalse_per_film\b|\bfilm_sensitivity\b")
+
+
+def wrong(text: str) -> list[str]:
+    """The words of a text that must not come back, each with what is said instead."""
+    text = ALLOWED.sub("", " ".join(text.split()))
+    return [f"{found[0]}: {said}" for term, said in GONE.items() for found in re.finditer(term, text, re.IGNORECASE)]
+
+
+def texts(module: Path) -> Iterator[str]:
+    """Docstrings, and in the commands, whose help is made of annotations too, every string."""
+    helps = module.parent.name == "commands" or module.name in ("cli.py", "arguments.py")
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+        elif helps and isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_says_what_was_renamed(page: Path) -> None:
+    assert wrong(page.read_text(encoding="utf-8")) == []
+
+
+def test_no_docstring_or_help_says_what_was_renamed() -> None:
+    found = {str(module.relative_to(PACKAGE)): wrong("\n".join(texts(module))) for module in MODULES}
+    assert {name: words for name, words in found.items() if words} == {}
+
+
+def test_no_source_of_a_format_says_what_was_renamed() -> None:
+    formats = PACKAGE / "parsing" / "formats.toml"
+    assert wrong("\n".join(re.findall(r"^source = (.+)$", formats.read_text(encoding="utf-8"), re.MULTILINE))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("The films of a patient, by film_size", 2),
+        ("a figure above 0.5; see Figure 3 and Fig. 3", 1),
+        ("a stated\nnegative after a cold start", 2),
+        ("arXiv 2508.11737, metric 10", 1),
+        ("a warm start; runs start from one initial checkpoint; at the start of an epoch", 0),
+        ("`false_per_film`, matplotlib.figure.Figure", 0),
+    ],
+)
+def test_words_are_told_apart(text: str, words: int) -> None:
+    assert len(wrong(text)) == words
