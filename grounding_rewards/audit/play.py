@@ -130,7 +130,7 @@ class Audit:
         """One script against one reward."""
         return next(one for one in self.played if (one.reward, one.script) == (reward, script))
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything as plain values."""
         return {
             "images": self.images,
@@ -166,6 +166,17 @@ class Audit:
                 for name, one in self.maps.items()
             },
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each script and reward; see :class:`Played`."""
+        import pandas
+
+        rows = [
+            {"script": one.script, "reward": one.reward, **one.mean._asdict(), "gain": one.gain}
+            | {"ceiling": one.ceiling, "finding": one.finding, "against": one.against}
+            for one in self.played
+        ]
+        return pandas.DataFrame(rows)
 
 
 def audit(

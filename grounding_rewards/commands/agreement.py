@@ -45,7 +45,7 @@ def run(
     images = read(root, split=split, **source_options(read, option))
     agreement = measure_agreement(images, iou_thresholds=iou)
     if json is not None:
-        write_json(json, agreement.as_json())
+        write_json(json, agreement.to_dict())
     output_console(140).print(_agreement_table(agreement, dataset))
     return 0
 

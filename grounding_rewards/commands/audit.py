@@ -87,7 +87,7 @@ def run(
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     done = audit(judges, images, written, track=partial(track, "playing"))
     if json is not None:
-        write_json(json, done.as_json())
+        write_json(json, done.to_dict())
     if html is not None:
         from grounding_rewards.report.audit_page import render_audit_page
 

@@ -142,8 +142,8 @@ def run(
         _write_page(html, comparisons, runs, evaluations[1], load_image, log or _training_log(evaluations[1].facts))
     if json is not None:
         # Two runs have been written so since the first version.
-        several = {"a": str(a), "comparisons": [one.as_json() for one in comparisons]}
-        write_json(json, several if others else comparisons[0].as_json())
+        several = {"a": str(a), "comparisons": [one.to_dict() for one in comparisons]}
+        write_json(json, several if others else comparisons[0].to_dict())
     console = output_console(170)
     if metrics:
         print_metrics(comparisons, console)

@@ -76,7 +76,7 @@ def run(
     doubts.look(zip(read.places, ({**sizes, **row} for row in read.rows), strict=True))
     inspection = replace(inspection, notes=(*read.notes, *inspection.notes, *doubts.sentences()))
     if json is not None:
-        write_json(json, inspection.as_json())
+        write_json(json, inspection.to_dict())
     print_inspection(inspection, output_console(120), examples=examples)
     return int(strict and inspection.is_suspect)
 

@@ -209,7 +209,7 @@ def run(
         say(f"note: {note}", error=True)
     report = measure_signal(answers.rows, answers.texts, judge, tried=tried, track=partial(track, "scoring"))
     if json is not None:
-        write_json(json, report.as_json())
+        write_json(json, report.to_dict())
     if html is not None:
         write_whole(html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=every)

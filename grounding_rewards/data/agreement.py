@@ -66,7 +66,7 @@ class Agreement(NamedTuple):
     overall: LabelAgreement
     labels: tuple[LabelAgreement, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The metrics as plain lists and mappings; None where there is nothing to measure."""
         return {
             "images": self.images,
@@ -75,6 +75,17 @@ class Agreement(NamedTuple):
             "overall": _as_json(self.overall),
             "labels": [_as_json(one) for one in self.labels],
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each label; that of all labels has none."""
+        import pandas
+
+        rows = [
+            {"label": one.label, "findings": one.findings, "mean_iou": one.mean_iou.value}
+            | {f"f1_{threshold:g}": f1.value for threshold, f1 in one.f1.items()}
+            for one in (self.overall, *self.labels)
+        ]
+        return pandas.DataFrame(rows)
 
 
 def measure_agreement(

@@ -91,7 +91,7 @@ class Inspection:
             or any(check.likely for check in self.space_checks.values())
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values for JSON, without any text of the log; what was not measured is None."""
         plain = ("statuses", "reasons", "boxes", "most_boxes", "upside_down", "located", "off_image", "scored")
         return {

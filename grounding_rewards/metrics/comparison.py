@@ -247,7 +247,7 @@ class Change(NamedTuple):
         sign = (self.difference.low > 0) - (self.difference.high < 0)
         return -sign if self.metric.lower_is_better else sign
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; None where there is nothing to measure."""
         ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
         return {
@@ -305,11 +305,11 @@ class RunDifference:
         groups = [clause for clause in (_named(self.labels, "label"), _named(self.sizes, "size")) if clause]
         return "; ".join([_judged(self.metrics[self.main], self.units, self.n), *groups]) + "."
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
 
         def plain(changes: Mapping[str, Change]) -> dict[str, Any]:
-            return {key: change.as_json() for key, change in changes.items()}
+            return {key: change.to_dict() for key, change in changes.items()}
 
         def by_name(groups: Sequence[GroupChanges]) -> dict[str, Any]:
             return {group.name: {"boxes": group.boxes, **plain(group.changes)} for group in groups}
@@ -326,6 +326,23 @@ class RunDifference:
             "seed": self.seed,
             "label_matching": self.label_matching,
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each metric: both runs, their difference with its interval, and p."""
+        import pandas
+
+        rows = [
+            {
+                "metric": key,
+                "a": one.a.value,
+                "b": one.b.value,
+                **one.difference._asdict(),
+                "p": one.p,
+                "holm": one.holm,
+            }
+            for key, one in self.metrics.items()
+        ]
+        return pandas.DataFrame(rows)
 
 
 def compare_runs(

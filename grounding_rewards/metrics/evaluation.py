@@ -191,7 +191,7 @@ class Evaluation:
             else f". All {self.dependence.images} images have the same answer."
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; null where there is nothing to measure."""
 
         def plain(metrics: Metrics) -> dict[str, Any]:
@@ -212,6 +212,17 @@ class Evaluation:
             "facts": dict(self.facts),
             "command": self.command,
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each system and metric: the value and the ends of its interval."""
+        import pandas
+
+        rows = [
+            {"system": name, "metric": key, **one._asdict()}
+            for name, metrics in self.systems.items()
+            for key, one in metrics.items()
+        ]
+        return pandas.DataFrame(rows)
 
 
 def evaluate(
@@ -330,7 +341,7 @@ class StoredEvaluation:
 
     @classmethod
     def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
-        """What :meth:`Evaluation.as_json` wrote, read again; `facts` have to be there."""
+        """What :meth:`Evaluation.to_dict` wrote, read again; `facts` have to be there."""
         systems = {
             str(name): {key: estimate_from_json(one) for key, one in metrics.items()}
             for name, metrics in content.get("systems", {}).items()
@@ -354,7 +365,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
         >>> stored.reward, stored.systems["model"]["reward_R3"].value
         ('R3', 0.8)
     """
-    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     write_whole(folder / _FILE, text + "\n")
 
 

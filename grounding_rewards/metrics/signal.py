@@ -322,7 +322,7 @@ class SignalReport:
         """The configured reward, by temperature where several are known, then the others: the rows of the table."""
         return (self.configured, *self.temperatures, *self.tried)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
         return asdict(self) | {"image_dependence": self.image_dependence.to_dict()}
 
@@ -336,6 +336,17 @@ class SignalReport:
             numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}"
             rows.append([one.name, f"{share} [{low}, {high}]", because, *numbers])
         return ["reward", "no spread", "because", "effective size", "mean"], rows
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each reward, as :attr:`all` has them: shares by cause among others."""
+        import pandas
+
+        rows = [
+            {"reward": one.name, "mean": one.mean, "no_spread": one.no_spread.value, **one.causes}
+            | {"effective_group_size": one.effective_group_size}
+            for one in self.all
+        ]
+        return pandas.DataFrame(rows)
 
 
 def variants(reward: GroundingReward, tried: Sequence[str] = TRIED) -> list[GroundingReward]:

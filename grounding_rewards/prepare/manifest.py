@@ -89,7 +89,7 @@ def finish_folder(
 ) -> dict[str, Any]:
     """Write the manifest and the card from the finished shards, and return the manifest.
 
-    `agreement` is that of the readers, as `Agreement.as_json` gives it; None if no image has several.
+    `agreement` is that of the readers, as `Agreement.to_dict` gives it; None if no image has several.
     """
     splits, skipped = written_splits(out)
     return write_manifest(

@@ -230,7 +230,7 @@ def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str
         of_interest = (
             without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings) for image in images
         )
-        agreement = measure_agreement(of_interest).as_json()
+        agreement = measure_agreement(of_interest).to_dict()
     begin_folder(out, settings, survey)
     _write_shards(work, survey, processor, parts)
     manifest = finish_folder(out, settings, survey, agreement)

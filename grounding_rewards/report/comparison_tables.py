@@ -81,14 +81,14 @@ class Comparison:
             *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
         ]
 
-    def as_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The comparison and the baselines as plain values."""
         a, b = map(str, self.paths)
         baselines = {
             name: {key: list(map(finite_or_none, one)) for key, one in metrics.items()}
             for name, metrics in self.baselines.items()
         }
-        return {"a": a, "b": b, **self.found.as_json(), "baselines": baselines}
+        return {"a": a, "b": b, **self.found.to_dict(), "baselines": baselines}
 
 
 def comparison_title(comparisons: Sequence[Comparison]) -> str:

@@ -179,7 +179,7 @@ def test_the_position_map_says_where_the_same_error_costs_most(done, images):
     assert low == pytest.approx((math.exp(-6 / 11), 0.12, 0.12))
     # At (0.74, 0.94): (1/37 + 1/47) / 2.
     assert high == pytest.approx((math.exp(-(1 / 37 + 1 / 47) / 2), 0.84, 0.84))
-    stored = json.loads(json.dumps(others.as_json(), allow_nan=False))["position_maps"]
+    stored = json.loads(json.dumps(others.to_dict(), allow_nan=False))["position_maps"]
     assert stored["medvision"]["smallest"] == pytest.approx(low._asdict())
     assert stored["medvision"]["earned"][0][0] == pytest.approx(low.reward)
     assert stored["ends"]["largest"]["reward"] is None
@@ -197,7 +197,7 @@ def test_intervals_are_over_patients(done, images):
 
 
 def test_everything_is_plain_json(done):
-    stored = json.loads(json.dumps(done.as_json(), allow_nan=False))
+    stored = json.loads(json.dumps(done.to_dict(), allow_nan=False))
     assert len(stored["played"]) == len(done.rewards) * len(SCRIPTED_ANSWERS)
     assert stored["findings"] == FINDINGS
     assert stored["scripts"][RIGHT]["kind"] == "honest"

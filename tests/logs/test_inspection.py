@@ -94,6 +94,6 @@ def test_a_log_is_suspect_when_much_is_unparseable_or_the_space_is_wrong():
 
 def test_json_holds_metrics_and_no_text():
     inspection = inspect_completions(["secret", *TEXTS], [{}, *rows()], "qwen3-vl")
-    text = json.dumps(inspection.as_json(), allow_nan=False)
+    text = json.dumps(inspection.to_dict(), allow_nan=False)
     assert "secret" not in text
     assert json.loads(text)["statuses"]["unparseable"] == 2

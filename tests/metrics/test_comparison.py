@@ -187,7 +187,7 @@ def test_runs_that_cannot_be_compared(b: list[AnsweredImage], options: dict[str,
 
 def test_json_has_no_nan() -> None:
     images = [*run([0.1, 0.6]), AnsweredImage("n", 9, 9, status="empty")]
-    content = json.loads(json.dumps(compare_runs(images, images).as_json(), allow_nan=False))
+    content = json.loads(json.dumps(compare_runs(images, images).to_dict(), allow_nan=False))
     assert content["images"] == {"both": 3, "only_a": 0, "only_b": 0}
     assert content["units"] == {"name": "images", "count": 3}
     assert content["metrics"]["label_accuracy"]["a"] == [None, None, None]

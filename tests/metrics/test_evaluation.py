@@ -114,7 +114,7 @@ def test_readers_are_a_row_of_the_table() -> None:
 )
 def test_nothing_to_measure_is_no_error(images: list[AnsweredImage]) -> None:
     found = evaluate({"model": images}, MEASURES)
-    assert json.dumps(found.as_json(), allow_nan=False)
+    assert json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_metrics_as_json(tmp_path: Any) -> None:
@@ -167,7 +167,7 @@ def test_metrics_of_each_source_are_those_of_its_images_alone() -> None:
         0,
         True,
     )
-    assert list(found.as_json()["per_source"]) == ["abroad", "clinic", "not known"]
+    assert list(found.to_dict()["per_source"]) == ["abroad", "clinic", "not known"]
     # One source, or none that is known: nothing to tell apart
     assert not alone.per_source
     assert not evaluate({"model": [image("a")]}, MEASURES).per_source
@@ -183,7 +183,7 @@ def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
     found = evaluate({"model": looks, "constant box": same}, MEASURES)
     assert found.looking.startswith("1.00 mean IoU; the constant box, which never looks, reaches 0.33; 0.67 [")
     assert found.looking.endswith("] of it is owed to the image. 3 distinct answers to 3 images.")
-    assert found.as_json()["image_dependence"]["dependence"]["value"] == pytest.approx(2 / 3)
+    assert found.to_dict()["image_dependence"]["dependence"]["value"] == pytest.approx(2 / 3)
     # By hand: of six dealings of three answers two leave none at its image, three leave one, one leaves all.
     assert found.systems["model"]["image_dependence"].value == pytest.approx(1 - (3 * 1 / 3 + 1) / 6)
     assert found.systems["constant box"]["image_dependence"].value == 0

@@ -173,7 +173,7 @@ def test_temperatures_have_rows_of_their_own():
 
 def test_the_json_has_no_text_and_no_nan():
     report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
-    assert "secret" not in json.dumps(report.as_json(), allow_nan=False)
+    assert "secret" not in json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
@@ -267,6 +267,6 @@ def test_spread_without_looking_is_said(shift, said):
         texts.append([json.dumps([{"bbox_2d": [left * 5, 50, left * 5 + size, 150]}]) for size in (100, 60)])
     report = measure_signal(rows, texts, get_reward("soft_f1", box_format="qwen3-vl"))
     assert said in report.looking
-    assert report.as_json()["image_dependence"]["images"] == 12
+    assert report.to_dict()["image_dependence"]["images"] == 12
     # The same groups again, of another step, are of the same images.
     assert measure_signal(rows * 2, texts * 2, get_reward("soft_f1", box_format="qwen3-vl")).looking == report.looking
