@@ -8,7 +8,6 @@ right answer.
 from __future__ import annotations
 
 import copy
-import inspect
 import random
 import tempfile
 from collections import defaultdict
@@ -32,6 +31,11 @@ from grounding_rewards.parsing import BoxFormat
 # the image of one row blackened, or taken for text, the shipped model is off by 0.5 to 2.6 in each of them. The largest
 # difference of a token tells less: in bfloat16 one unlikely token is off by ten times the mean.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
+# What TRL hands from a collated batch to the model beside the tokens.
+FORWARDED = (
+    *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
+    *("image_sizes", "token_type_ids", "mm_token_type_ids", "image_position_ids"),
+)
 # Among so many rows the images of different sizes are looked for; that opens no image.
 _LOOKED_AT = 500
 
@@ -227,14 +231,14 @@ def _rollout(trainer: Any, seen: Mapping[str, torch.Tensor], ids: Sequence[Seque
 
 def _trained(trainer: Any, collated: Mapping[str, Any]) -> _Read:
     """The same by TRL's own method, on what it has collated."""
-    method = trainer._get_per_token_logps_and_entropies
     inputs = {
         "input_ids": torch.cat([collated["prompt_ids"], collated["completion_ids"]], dim=1),
         "attention_mask": torch.cat([collated["prompt_mask"], collated["completion_mask"]], dim=1),
     }
-    images = {name: value for name, value in collated.items() if name in inspect.signature(method).parameters}
+    images = {name: collated[name] for name in FORWARDED if name in collated}
     mask = collated["completion_mask"]
-    return _by_tokens(inputs, mask, method(trainer.model, **inputs, logits_to_keep=mask.shape[1], **images)[0])
+    found = trainer._get_per_token_logps_and_entropies(trainer.model, **inputs, logits_to_keep=mask.shape[1], **images)
+    return _by_tokens(inputs, mask, found[0])
 
 
 def _by_tokens(inputs: Mapping[str, torch.Tensor], mask: torch.Tensor, logps: torch.Tensor) -> _Read:

@@ -7,6 +7,7 @@ version that fails there is too low.
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
 from transformers import Trainer
@@ -17,6 +18,7 @@ from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
@@ -34,10 +36,7 @@ pytestmark = pytest.mark.training
         (GRPOTrainer.log, ["self", "logs", "start_time"]),
         # called in models/parity.py
         (GRPOTrainer._prepare_inputs, ["self", "generation_batch"]),
-        (
-            GRPOTrainer._get_per_token_logps_and_entropies,
-            ["self", "model", "input_ids", "attention_mask", "logits_to_keep"],
-        ),
+        (GRPOTrainer._get_per_token_logps_and_entropies, ["self", "model"]),
         # and in training/resume.py
         (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
         (Trainer._load_best_model, ["self"]),
@@ -83,6 +82,13 @@ def test_every_option_that_is_checked_exists(config, names):
 def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
     source = inspect.getsource(owner)
     assert [name for name in names if f"self.{name}" not in source] == []
+
+
+def test_what_trl_hands_to_the_model_is_what_the_parity_check_hands_to_it():
+    """Where the method that computes log-probabilities takes any keyword, a name that is missing would go unnoticed."""
+    call = inspect.getsource(GRPOTrainer._compute_loss).partition("_get_per_token_logps_and_entropies(")[2]
+    handed = re.findall(r"(\w+)=inputs\.get\(\"\1\"\)", call.partition("\n        )\n")[0])
+    assert set(handed) == set(FORWARDED)
 
 
 def test_the_token_of_a_video_has_no_other_name():
