@@ -33,8 +33,8 @@ IGNORED = "ignore_boxes"
 
 # Rows that are read from a parquet file at once: some 64 MB of images of a megabyte each.
 _BATCH = 64
-# The number of a shard; where the name says how many there are too, `parquet_shards` refuses a gap.
-_NUMBERED = re.compile(r"-(\d{5})\.parquet$")
+# The number of a shard; where the name says how many there are too (-of-00002), `parquet_shards` refuses a gap.
+_NUMBERED = re.compile(r"(?<!-of)-(\d{5})\.parquet$")
 
 
 class Drawing(NamedTuple):
@@ -413,6 +413,8 @@ def _lost_shards(files: Sequence[str]) -> str:
 
     >>> _lost_shards(["a/train-00000.parquet", "a/train-00002.parquet"])
     '1 of 3 shards are missing beside train-00000.parquet, the first is number 1.'
+    >>> _lost_shards(["a/test-00000-of-00001.parquet"])
+    ''
     """
     numbers = {int(found[1]) for file in files if (found := _NUMBERED.search(file))}
     of = max(numbers, default=-1) + 1
