@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from grounding_rewards.commands.console import output_console, say
+from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.shipped import find_shipped, shipped_names
 
 EXAMPLES = """\
@@ -37,11 +38,8 @@ def run(*, out: Path | None = None) -> int:
         output_console(120).print(table)
         return 0
     copies = {name: Path(out, name) for name in names}
-    if there := [str(copy) for copy in copies.values() if copy.exists()]:
-        raise ValueError(
-            f"Expected a folder without configs/ for --out, got {out}, which has {there[0]}. Choose another "
-            "folder, or remove what is there: nothing is written over."
-        )
+    for copy in copies.values():
+        check_new(copy, "--out", "Choose another folder, or remove what is there: nothing is written over.")
     for name, copy in copies.items():
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(find_shipped(name), copy)

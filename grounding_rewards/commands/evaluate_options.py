@@ -25,6 +25,7 @@ from grounding_rewards.commands.options import (
     TextColumn,
     share_of,
 )
+from grounding_rewards.common.reuse import begun_otherwise
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
 
@@ -162,12 +163,10 @@ class EvaluateOptions:
         if self.overwrite or not taken:
             return
         before = read_evaluation(self.out).command if evaluation_file(self.out).is_file() else None
-        if before != self.command():
-            found = f"{taken[0]} of another one" if before is None else f"that of `evaluate {before}`"
-            raise ValueError(
-                f"Expected a folder without another evaluation for --out, got {str(self.out)!r} with {found}. "
-                "Name another folder, or replace what is there with --overwrite."
-            )
+        if before != (asked := self.command()):
+            found = f"{taken[0]} of another one" if before is None else f"`evaluate {before}`"
+            remedy = "Name another folder, or replace what is there with --overwrite."
+            raise begun_otherwise(self.out, [f"`evaluate {asked}` instead of {found}"], remedy)
 
     def command(self) -> str:
         """What was asked for: the options that are not at their defaults, without where it is written."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from grounding_rewards.commands.console import say
+from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.exchange.coco import write_coco, write_cvat
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
@@ -58,12 +59,12 @@ def run(
             raise ValueError(f"Expected --{option} with --to {' or '.join(formats)} only, got --to {to}. Leave it out.")
     if to == "model-card":
         block = model_card_block(read_evaluation(evaluation, required=True), name=name, system=system)
-        _check_new(out, out.exists())
+        check_new(out, "--out")
         write_whole(out, block)
         say(f"wrote {out}")
         return 0
     images = read_answered(evaluation)
-    _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
+    check_new(out, "--out")
     with whole_folder(out) as unfinished:
         if to != "dicom-sr":
             (write_coco if to == "coco" else write_cvat)(images, unfinished)
@@ -79,8 +80,3 @@ def run(
                 said += [f"left out because {why}: {len(ids)}, the first {ids[0]!r}"] if ids else []
     say("\n".join(said))
     return 0
-
-
-def _check_new(out: Path, taken: bool) -> None:
-    if taken:
-        raise ValueError(f"Expected a new or empty place for --out, got {str(out)!r} with files. Name another one.")

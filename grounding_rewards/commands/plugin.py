@@ -11,6 +11,7 @@ from pathlib import Path
 
 from grounding_rewards.commands.console import parameters_from_option, say
 from grounding_rewards.commands.options import BoxFormat, Reward, RewardKwargs
+from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.integrations.plugin_files import plugin
 
@@ -44,8 +45,8 @@ def run(
         parameters["box_format"] = box_format
     made = plugin(trainer, reward, parameters, out)
     if out is not None and made.content is not None:
-        if out.exists() and not overwrite:
-            raise ValueError(f"Expected a new file for --out, got {out}, which is there. Give --overwrite.")
+        if not overwrite:
+            check_new(out, "--out", "Give --overwrite.")
         write_whole(out, made.content)
         say(f"wrote {out}", error=True)
     say(made.lines)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
+from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, without_bad_rows
 from grounding_rewards.data.model_columns import add_prompts
@@ -111,8 +112,7 @@ def write_trainer_table(
     if embed and layout.schema is None:
         raise ValueError(f"Expected no --embed-images for {trainer}, got it. Its table is text: leave the option out.")
     path = out / f"{split}.{layout.ending}"
-    if path.exists():
-        raise ValueError(f"Expected no table of the split {split} in --out, got {str(path)!r}. Name another folder.")
+    check_new(path, "--out", "Name another folder.")
     if found := [character for character in layout.splits_paths_at if character in str(path.absolute())]:
         raise ValueError(
             f"Expected a path without {found[0]} for --out, got {str(path.absolute())!r}. {trainer} takes a path apart "

@@ -23,6 +23,7 @@ import numpy as np
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.job_shares import Share, check_no_share_missing
 from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.common.reuse import begun_otherwise, changed_settings
 from grounding_rewards.common.whole_files import whole_file, write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
@@ -103,7 +104,7 @@ def generate_to_file(
     # No process may drop what another one has yet to look at.
     state.wait_for_everyone()
     if problem and not overwrite:
-        raise ValueError(problem)
+        raise problem
     if problem and state.is_main_process:
         files.drop()
     state.wait_for_everyone()
@@ -182,30 +183,23 @@ class _Files:
     def are_parts(self) -> bool:
         return not self.path.is_file() or bool(self._parts())
 
-    def problem_with(self, settings: Mapping[str, Any]) -> str:
-        """Why answers that are there cannot be continued, that is which settings differ; empty where they can."""
+    def problem_with(self, settings: Mapping[str, Any]) -> ValueError | None:
+        """Why answers that are there cannot be continued; None where they can."""
         if not self.settings_path.is_file():
             if found := self._files():
-                return (
+                return ValueError(
                     f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path, or "
                     "overwrite it: without its settings the file is not one to go on with."
                 )
-            return ""
+            return None
         try:
             before = json.loads(self.settings_path.read_text(encoding="utf-8"))
         except ValueError:
             before = {}
-        changed = [
-            f"another {name}" if name in _DIGESTS else f"{name} {settings.get(name)!r} instead of {before.get(name)!r}"
-            for name in dict.fromkeys([*settings, *before])
-            if before.get(name) != settings.get(name)
-        ]
-        if not changed:
-            return ""
-        return (
-            f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
-            "Give the same again, or another path, or overwrite the answers that are there."
-        )
+        changed = changed_settings(before, settings)
+        said = [f"another {name}" if name in _DIGESTS else words for name, words in changed.items()]
+        remedy = "Give the same again, or another path, or overwrite the answers that are there."
+        return begun_otherwise(self.path, said, remedy) if said else None
 
     def drop(self) -> None:
         """Remove the answers that are there, and their settings."""

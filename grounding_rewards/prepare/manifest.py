@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.common.reuse import begun_otherwise, changed_settings, check_new
 from grounding_rewards.common.texts import parse_json, read_text
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import UNFINISHED, write_whole
@@ -39,8 +40,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
         ValueError: The folder holds other files, or was begun with other settings, images or versions.
     """
     if not (out / MANIFEST).is_file():
-        if out.exists() and any(out.iterdir()):
-            raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
+        check_new(out, "out")
         return None
     there = read_manifest(out)
     # Other versions may write other bytes, which matters only while work is left.
@@ -66,13 +66,12 @@ def check_identity(
     Raises:
         ValueError: Something is not; the message says what.
     """
-    found, begun = _decisive(there), _decisive(begun)
-    changed = [name for name in decisive if found.get(name) != begun[name]]
-    if changed:
-        raise ValueError(
-            f"Expected the {changed[0]} that {str(place)!r} was begun with, got others: "
-            f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
-        )
+    for what in decisive:
+        changed = changed_settings(there.get(what, {}), begun[what])
+        # A run that stopped at a bad image may continue and skip it.
+        changed.pop("bad_rows", None)
+        if changed:
+            raise begun_otherwise(place, changed.values(), "Name another folder, or remove this one.", what)
 
 
 def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
@@ -228,24 +227,11 @@ def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
     }
 
 
-def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest or identity without `bad_rows`: a run that stopped at a bad image may continue and skip it."""
-    settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_rows"}
-    return {**manifest, "settings": settings}
-
-
 def _split_order(out: Path) -> list[str]:
     """The splits that have shards: train, validation and test first."""
     found = {path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")}
     known = [name for name in ("train", "validation", "test") if name in found]
     return known + sorted(found - set(known))
-
-
-def _difference(there: Any, given: Any) -> str:
-    if not isinstance(there, Mapping) or not isinstance(given, Mapping):
-        return f"{given!r} instead of {there!r}"
-    names = [name for name in {**there, **given} if there.get(name) != given.get(name)]
-    return "; ".join(f"{name} is {given.get(name)!r}, was {there.get(name)!r}" for name in names)
 
 
 def _as_json(value: Any) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of, stated_name
+from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
@@ -156,10 +157,7 @@ def _check_parts(parts: Sequence[Part], out: Path) -> None:
     weights = [part.weight for part in parts]
     if any(weights) and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
         raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
-    if out.exists() and any(out.iterdir()):
-        raise ValueError(
-            f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one, or remove it."
-        )
+    check_new(out, "out")
 
 
 def _check_formats(parts: Sequence[Part], manifests: Sequence[Mapping[str, Any]]) -> None:

@@ -19,6 +19,7 @@ import yaml
 
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.common.legal import SHARE, Interval, check_number, check_word
+from grounding_rewards.common.reuse import begun_otherwise, changed_settings
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.common.whole_files import write_whole
@@ -437,9 +438,8 @@ def claim_folder(folder: Folder, plan: Plan) -> None:
         had, have = ({**content["runs"]}.get(name) for content in (before, now))
         _expect(have is not None, f"every run that the folder holds in the YAML too, {name} among them", None, then)
         if had != have:
-            raise ValueError(
-                f"Expected the settings that {name} was made with, got {_difference(name, before, now)}. {then}"
-            )
+            settings = (_settings_of_arm(name, content) for content in (before, now))
+            raise begun_otherwise(name, changed_settings(*settings).values() or ["another start"], then)
     write_whole(folder.plan, yaml.safe_dump(now, sort_keys=False, allow_unicode=True))
 
 
@@ -471,12 +471,6 @@ def _written(plan: Plan) -> dict[str, Any]:
     return json.loads(json.dumps(content))
 
 
-def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    start, arm, _ = name.split("--")
-
-    def settings(content: Mapping[str, Any]) -> dict[str, Any]:
-        return next(one["settings"] for one in content["arms"] if (one["start"], one["arm"]) == (start, arm))
-
-    had, have = settings(before), settings(now)
-    changed = [key for key in dict.fromkeys([*had, *have]) if had.get(key) != have.get(key)]
-    return ", ".join(f"{key} {have.get(key)!r} instead of {had.get(key)!r}" for key in changed) or "another start"
+def _settings_of_arm(run: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    start, arm, _ = run.split("--")
+    return next(one["settings"] for one in content["arms"] if (one["start"], one["arm"]) == (start, arm))

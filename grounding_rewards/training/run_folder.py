@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.common.reuse import begun_otherwise, changed_settings
 from grounding_rewards.common.safe_yaml import parse_yaml
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import write_whole
@@ -311,18 +312,14 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     before = _mapping(folder / CONFIG, parse_yaml)
     had, have = _mapping(folder / VERSIONS, json.loads), versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
-    differing = [name for name in dict.fromkeys([*before, *config]) if not _alike(before.get(name), config.get(name))]
+    changed = changed_settings(before, config)
     # A newer library has options that the older one did not know.
-    bound = [name for name in differing if not _FREE.fullmatch(name) and (name in before or not updated)]
+    bound = [name for name in changed if not _FREE.fullmatch(name) and (name in before or not updated)]
     if bound:
-        named = ", ".join(f"{name} {config.get(name)!r} instead of {before.get(name)!r}" for name in bound)
-        raise ValueError(
-            f"Expected the configuration of the run in {str(folder)!r} for resume_from_checkpoint, got {named}. Give "
-            "the same values again, or start another run from its checkpoint, as model_name_or_path."
-        )
+        remedy = "Give the same again, or start another run from its checkpoint, as model_name_or_path."
+        raise begun_otherwise(folder, [changed[name] for name in bound], remedy)
     ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
-    free = [name for name in differing if name in before and name not in ignored]
-    notes = [f"Goes on with {name} {config.get(name)!r} instead of {before.get(name)!r}." for name in free]
+    notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
     return notes + [f"Goes on with {name} {have[name]} instead of {had.get(name)}." for name in updated]
 
 
@@ -344,14 +341,6 @@ def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
             "Remove the later ones, or give another output_dir."
         )
     return [f"Passed over {path.name}, which was not written to its end." for path in later]
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if one == other:
-        return True
-    # One folder has many paths.
-    both_paths = isinstance(one, str) and isinstance(other, str) and os.path.exists(one) and os.path.exists(other)
-    return both_paths and os.path.realpath(one) == os.path.realpath(other)
 
 
 def _mapping(path: Path, read: Any) -> dict[str, Any]:

@@ -390,7 +390,7 @@ def test_mistakes_are_named_in_one_line(
             "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image",
         ),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
-        (["--out", "{taken}"], "Expected a folder without another evaluation for --out"),
+        (["--out", "{taken}"], "was begun with, got `evaluate "),
     ],
 )
 def test_nothing_is_wrong_when_the_model_is_loaded(
@@ -436,9 +436,8 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     assert evaluate(*options, "--label-matching", "exact") == 2
     refused = capsys.readouterr().err
-    assert (
-        f"got {str(out)!r} with that of `evaluate --completions {log} --box-format qwen3-vl --resamples 20`" in refused
-    )
+    assert f"settings that {str(out)!r} was begun with" in refused
+    assert f"instead of `evaluate --completions {log} --box-format qwen3-vl --resamples 20`" in refused
     assert "Name another folder, or replace what is there with --overwrite." in refused
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0

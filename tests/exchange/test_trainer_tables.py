@@ -253,7 +253,7 @@ def test_refusals(tmp_path):
         write(images(prompt=["Where?", "<image>", "Where?"]), "verl", tmp_path)
     assert not list(tmp_path.iterdir())
     write(dataset, "verl", tmp_path)
-    with pytest.raises(ValueError, match="Expected no table of the split train"):
+    with pytest.raises(ValueError, match="Expected a new or empty place for --out, got the file"):
         write(dataset, "verl", tmp_path)
     write(dataset, "verl", tmp_path, split="test")  # another split may stand beside it
 

@@ -149,5 +149,5 @@ def test_what_does_not_fit_together(prepared, tmp_path):
         with pytest.raises(ValueError, match=re.escape(message)):
             mix_folders(parts, out)
         assert not out.exists()
-    with pytest.raises(ValueError, match="new or empty folder for out"):
+    with pytest.raises(ValueError, match="new or empty place for out"):
         mix_folders([Part(one), Part(numbered)], two)

@@ -248,9 +248,9 @@ def test_a_finished_folder_is_left_alone(make_images, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "images", "message"),
     [
-        ({"side": 32}, 6, "Expected the settings .* side is 32, was 48"),
-        ({"seed": 1}, 6, "seed is 1, was 0"),
-        ({}, 7, "Expected the images .* count is 7, was 6"),
+        ({"side": 32}, 6, "Expected the settings .* side 32 instead of 48"),
+        ({"seed": 1}, 6, "seed 1 instead of 0"),
+        ({}, 7, "Expected the images .* count 7 instead of 6"),
     ],
 )
 def test_other_settings_and_images_need_another_folder(make_images, tmp_path, changed, images, message):
@@ -263,7 +263,7 @@ def test_other_settings_and_images_need_another_folder(make_images, tmp_path, ch
 
 def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
     root, records = make_images(2)
-    with pytest.raises(ValueError, match="Expected a new or empty folder for out"):
+    with pytest.raises(ValueError, match="Expected a new or empty place for out"):
         prepare_images(lambda: records, root, root, options())
 
 

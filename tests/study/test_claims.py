@@ -51,7 +51,7 @@ def test_arms_seeds_and_starts_may_be_added(begun, small):
         ("primary", {"metric": "f1_50", "set": "test"}, "Expected the primary metrics, margin and reference that"),
         ("sets", {"test": {"split": "test", "images": 5}}, "Expected the sets that the study in the folder"),
         ("seeds", [1, 2], "Expected every run .* strong--R3--seed0 among them"),
-        ("train", {"learning_rate": 1e-6}, "Expected the settings that strong--R3--seed0 .* got learning_rate 1e-06"),
+        ("train", {"learning_rate": 1e-6}, "Expected the settings that 'strong--R3--seed0' .* got learning_rate 1e-06"),
         ("starts", {"strong": {"model": "somewhere/else"}}, "got another start"),
     ],
 )
