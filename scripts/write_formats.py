@@ -32,7 +32,7 @@ SCOPES = (
 PAGE_TEXT = """\
 # Box formats: the coordinates of boxes
 
-A box format says how your model writes the coordinates of boxes. Name it once, and every box comes out in pixels of the
+A box format says how a model writes the coordinates of boxes. Name it once, and every box comes out in pixels of the
 original image:
 
 ```python
@@ -44,23 +44,18 @@ original image:
 
 ```
 
-In the YAML of a run the same is `box_format: qwen3-vl`. The same scanners read all formats, so a model may drift: into
-JSON in broken spellings, lists, corner points, tags of another family, bare lines of numbers.
-
-*Written by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`.*
+In the YAML of a run: `box_format: qwen3-vl`. Within a format a model may vary: misspelt JSON, lists, corner points, tags
+of another family and bare lines of numbers are read too.
 
 ## Bring your own model
 
 1. Find your model under [Formats](#formats), or [declare a format](#a-format-of-your-own). A fine-tuned model writes
-   what it was fine-tuned on. For a `model_type` without a format a run stops before the first step and says what to do;
-   for
-   NO_FORMAT
-   it also says why there is none.
-2. Let the model answer some images, and read what `inspect` says: how many answers were read, why the others were not,
-   and which space or order would fit better ([more](scoring.md)).
-3. `doctor` says how small findings become at the size that the
-   model sees, and how many tokens an answer needs. `max_image_pixels` sets [the size](training.md#image-size).
-4. `signal` says whether GRPO can teach it ([more](signal.md)). A model that never writes a box needs
+   what it was fine-tuned on. A `model_type` without a format ends the run before the first step.
+2. Let the model answer some images. [`inspect`](scoring.md) says how many answers were read, why the others were not,
+   and which space or order would fit better.
+3. `doctor` says how small findings become at the size that the model sees, and how many tokens an answer needs.
+   `max_image_pixels` sets [the size](training.md#image-size).
+4. [`signal`](signal.md) says whether GRPO can teach it. A model that never writes a box needs
    [a warm start](training.md#warm-start).
 
 ```bash
@@ -72,8 +67,8 @@ grounding-rewards signal --model path/to/model --dataset path/to/images --reward
 
 ## Spaces: what the numbers mean
 
-A text does not say whether `[100, 200, 300, 400]` are pixels or thousandths of the image. The box format declares it,
-and nothing guesses it:
+`[100, 200, 300, 400]` may be pixels or thousandths of the image. Coordinates are declared by the format, never inferred
+from the numbers:
 
 ```python
 >>> text = '[{"bbox_2d": [100, 200, 300, 400]}]'
@@ -85,9 +80,8 @@ resized_pixel [[250.0, 500.0, 750.0, 1000.0]]
 
 ```
 
-A wrong declaration shifts or scales every box, and every reward is near 0. Over many answers it shows: the reward warns
-once, and `inspect` says [which declaration would fit](scoring.md#when-is-a-space-contradicted). Neither changes
-anything.
+A wrong declaration shifts or scales every box, and every reward is near 0. The reward then warns once, and `inspect` says
+[which declaration would fit](scoring.md#when-is-a-space-contradicted).
 
 | space | numbers |
 |---|---|
@@ -97,25 +91,24 @@ SPACE_ROWS
 
 The processor usually shrinks an image before the model sees it. Boxes in thousandths stay the same. Qwen2.5-VL counts
 pixels of the *resized* image, so the reward needs `resized_width` and `resized_height`; the trainer
-[computes them](training.md#image-size). Reference boxes (ground truth) are always in pixels of the original image. A
-model that sees the image padded to a square counts parts of that square: so `pad1` and `norm1` are two spaces.
+[computes them](training.md#image-size). Reference boxes (ground truth) are always in pixels of the original image.
+Models that see the image padded to a square count parts of that square: `pad1` is not `norm1`.
 
 ## Formats
 
-An answer is shown for one box, `BOX`, labelled LABEL, on an image of WIDTH × HEIGHT pixels that the
-processor resized to RESIZED_WIDTH × RESIZED_HEIGHT (⏎ line feed, ⇥ tab), then for an image with nothing to find.
+The answers are for one box, `BOX`, labelled LABEL, on an image of WIDTH × HEIGHT pixels that the
+processor resized to RESIZED_WIDTH × RESIZED_HEIGHT (⏎ line feed, ⇥ tab), and for an image with nothing to find.
 COARSE
 
 - In brackets: each `model_type` for which the trainer picks the format by itself.
 - Order: `x1, y1, x2, y2`, unless another is named.
-- Source: who says so. *Read*: looked up in November 2026, at the commit or version in brackets. Without it, others name
-  that place. *Second hand*: not said by the model's makers.
+- Source: *read* means looked up in November 2026, at the commit or version in brackets; *second hand*, not said by
+  the model's makers.
 - Trainers decode with `skip_special_tokens=True`. That removes the tags (boxes are still read, labels are not clean) of
   TAGS.
   It removes the boxes of
-  NO_BOXES.
-  `GroundingGRPOTrainer` decodes these from token ids; with the stock trainer pass
-  `get_reward(..., tokenizer=processor)`.
+  NO_BOXES:
+  [pass the tokenizer](training.md#box-formats).
 
 | name | models | space, order | answer | nothing | source |
 |---|---|---|---|---|---|
@@ -127,9 +120,14 @@ Also read:
 |---|---|---|
 ALSO_ROWS
 
+No source says how models of these types write boxes, or they write none; a run ends with the reason:
+NO_FORMAT.
+
+*Written by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`.*
+
 ## A format of your own
 
-Start from any format (`json` and `brackets` are there for that), and say what differs, in Python or YAML
+Start from any format (`json` and `brackets` exist for this), and declare what differs, in Python or YAML
 (`box_format: {syntax: json, keys: [region], order: xywh, space: pixel}`):
 
 ```python
@@ -154,8 +152,8 @@ What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` 
 
 ## Held to the format
 
-For constrained decoding, `gr.box_format_regex` gives the format as a regular expression, which TRL's configuration
-takes as `vllm_structured_outputs_regex`. A model that was never trained to write boxes then does.
+For constrained decoding, `gr.box_format_regex` gives the format as a regular expression, for TRL's
+`vllm_structured_outputs_regex`. It makes any model write boxes.
 
 ```python
 >>> import re

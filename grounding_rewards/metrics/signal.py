@@ -58,7 +58,7 @@ CAUSES: dict[str, Cause] = {
     ),
     "all_unread": Cause(
         "all unread",
-        "no answer has a complete box or states a negative",
+        "no answer has a complete box or a no-finding statement",
         "The model writes in another way than box_format says: see what it writes with `grounding-rewards inspect`, or "
         "teach it with `grounding-rewards sft`.",
     ),
@@ -77,7 +77,7 @@ CAUSES: dict[str, Cause] = {
     "all_empty": Cause(
         "all empty",
         "there are findings, no answer has a box, and some say that there is nothing",
-        "The model does not dare: raise temperature, lower the share of images without findings, or teach it with "
+        "The model abstains: raise temperature, lower the share of images without findings, or teach it with "
         "`grounding-rewards sft`.",
     ),
     "all_below_threshold": Cause(

@@ -52,7 +52,7 @@ def test_one_frame_has_reward_signal_with_its_remedy_and_how_far_the_run_is(run,
     assert row.split() == ["reward", "0.400", "0.250", "▁▃▆█"]
     assert "hallucination" not in page
     assert "R4: 75% of the images had answers that all earned the same: all empty 50%, all equal 25%." in page
-    assert "The model does not dare" in " ".join(page.split())
+    assert "The model abstains" in " ".join(page.split())
     assert "log_completions: true" in page
 
 
