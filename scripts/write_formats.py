@@ -44,8 +44,8 @@ original image:
 
 ```
 
-In the YAML of a run: `box_format: qwen3-vl`. Within a format a model may vary: misspelt JSON, lists, corner points, tags
-of another family and bare lines of numbers are read too.
+In the YAML of a run: `box_format: qwen3-vl`. Within a format a model may vary: misspelt JSON, lists, corner points,
+tags of another family and bare lines of numbers are read too.
 
 ## Bring your own model
 
@@ -80,8 +80,8 @@ resized_pixel [[250.0, 500.0, 750.0, 1000.0]]
 
 ```
 
-A wrong declaration shifts or scales every box, and every reward is near 0. The reward then warns once, and `inspect` says
-[which declaration would fit](scoring.md#when-is-a-space-contradicted).
+A wrong declaration shifts or scales every box, and every reward is near 0. The reward then warns once, and `inspect`
+says [which declaration would fit](scoring.md#when-is-a-space-contradicted).
 
 | space | numbers |
 |---|---|
@@ -148,7 +148,7 @@ Start from any format (`json` and `brackets` exist for this), and declare what d
 | `scope` | SCOPES |
 | `decimals` | digits behind the point in written answers |
 
-What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
+Spaces that a family's tokens cannot express are refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
 
 ## Held to the format
 

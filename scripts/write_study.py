@@ -22,10 +22,10 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.estimates import format_estimate, format_value
 from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.report.tables import csv_text, markdown_table
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
 from grounding_rewards.study.folder import Measure, read_study
-from grounding_rewards.study.report import plots, render_study_markdown
+from grounding_rewards.study.report import ROWS, plots, render_study_markdown
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import ALPHA
 
@@ -72,7 +72,7 @@ Dr. Mohamed Soliman; GeneralBlockchain/covid-19-chest-xray-lung-bounding-boxes-d
 at V7 Labs (v7labs/covid-19-xray-dataset). Both are CC BY 4.0, and were scaled and moved with the images.
 """
 _TABLES = """\
-# Studies: all tables and plots
+# Studies: tables and plots
 
 What was found, and what to make of it: [which reward](study.md). Written by `python scripts/write_study.py`.
 
@@ -223,8 +223,14 @@ def ceiling_and_constant(rows: Sequence[Mapping[str, Any]], others: Sequence[Map
 
 
 def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
-    """One study as a part of the page; its plots go into its folder."""
-    lines = [f"## {found.study.name}", render_study_markdown(found, level=3).rstrip()]
+    """One study as a part of the page; its plots, and every ruler on every set, go into its folder."""
+    rows = [
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()}
+        for row in found.rows()
+    ]
+    write_whole(folder / ROWS, csv_text(rows))
+    every = f"Every metric on every set, with intervals: [{ROWS}]({(folder / ROWS).relative_to(beside).as_posix()})."
+    lines = [f"## {found.study.name}", render_study_markdown(found, level=3).rstrip(), every]
     for one in plots(found):
         file = folder / f"{one.name}.svg"
         one.save(file, "svg")

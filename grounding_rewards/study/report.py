@@ -87,10 +87,9 @@ def render_page(found: StudyResult) -> str:
 
 
 def render_study_markdown(found: StudyResult, *, level: int = 2) -> str:
-    """The same without plots as Markdown, with headings of this level."""
+    """What was found and the tables of arms as Markdown, with headings of this level."""
     first, *others = sentences(found)
     parts: list[str | Table] = [first, "\n".join(f"- {one}" for one in others), *arms_tables(found), _ARMS_NOTE]
-    parts += [*(matrix_table(found, on) for on in found.study.sets), _MATRIX_NOTE]
     written = [
         f"{'#' * level} {part.title}\n\n{part.markdown()}" if isinstance(part, Table) else part for part in parts
     ]

@@ -11,9 +11,10 @@ from typing import NamedTuple
 from tests.conftest import REPOSITORY
 
 PAGES = (REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md")))
-_FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"^(?: {4}\S.*\n)(?: {4}.*\n)*", re.MULTILINE)
 _INLINE = re.compile(r"`(grounding-rewards [^`]+)`")
+CODE = re.compile(r"`([^`]+)`")
 
 
 class Block(NamedTuple):
@@ -24,13 +25,13 @@ class Block(NamedTuple):
 
 def blocks(page: Path) -> list[Block]:
     """Every fenced block of a page."""
-    return [Block(page, *found) for found in _FENCED.findall(page.read_text(encoding="utf-8"))]
+    return [Block(page, *found) for found in FENCED.findall(page.read_text(encoding="utf-8"))]
 
 
 def shell_commands(page: Path) -> Iterator[list[str]]:
     """The words of every command in the blocks of a page, fenced for bash or indented, comments left out."""
     text = page.read_text(encoding="utf-8")
-    outside = _FENCED.sub("", text)
+    outside = FENCED.sub("", text)
     shells = [one.code for one in blocks(page) if one.language == "bash"]
     shells += [found for found in _INDENTED.findall(outside) if re.match(r" +(grounding-rewards|python|make) ", found)]
     for code in shells:
@@ -45,7 +46,7 @@ def shell_commands(page: Path) -> Iterator[list[str]]:
 
 def inline_commands(page: Path) -> Iterator[list[str]]:
     """The words of every `grounding-rewards …` within a sentence; it may leave options out."""
-    outside = _FENCED.sub("", page.read_text(encoding="utf-8"))
+    outside = FENCED.sub("", page.read_text(encoding="utf-8"))
     for code in _INLINE.findall(outside):
         yield shlex.split(" ".join(code.split()))
 

@@ -12,12 +12,13 @@ import pytest
 
 from grounding_rewards.cli import COMMANDS, TRAINING, command_app
 from tests.conftest import REPOSITORY
-from tests.docs.blocks import PAGES, blocks, inline_commands, ours, shell_commands
+from tests.docs.blocks import CODE, FENCED, PAGES, blocks, inline_commands, ours, shell_commands
 
 # Where a line leaves something out for the reader to fill in.
 LEFT_OUT = {"...", "…"}
 # Programs of others, whose options are theirs.
 FOREIGN = {"accelerate", "lmms-eval", "pip", "sbatch", "swift", "trl", "uv"}
+OF_OTHERS = {"--KEY", "--key", "--kill-on-bad-exit", "--num_processes"}
 LANGUAGES = {"", "bash", "console", "json", "pycon", "python", "text", "toml", "yaml"}
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
@@ -71,6 +72,15 @@ def test_commands_within_sentences_have_options_that_exist(page: Path) -> None:
     wrong = {" ".join(words): found for words in inline_commands(page) if (found := wrong_names(words[1:]))}
     # "`grounding-rewards <command>`" stands for any
     assert {words: found for words, found in wrong.items() if found[0] not in ("<command>", "COMMAND")} == {}
+
+
+@pages
+def test_options_within_sentences_exist(page: Path) -> None:
+    known = set().union(*map(options_of, (*COMMANDS, *TRAINING))) | OF_OTHERS
+    sentences = CODE.findall(FENCED.sub("", page.read_text(encoding="utf-8")))
+    # Commands have tests of their own; scripts and other programs have options of their own.
+    alone = [code for code in sentences if code.startswith("--")]
+    assert [code for code in alone if not known & set(re.findall(r"^--[\w-]+", code))] == []
 
 
 @pages
