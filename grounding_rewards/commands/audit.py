@@ -1,12 +1,12 @@
-"""Can a reward be gamed? Scripted answers, honest and reward-hacking ones, are given to the images of a dataset, and
-every reward judges them: boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes
-in thinking, hedges in ignore regions, all readers at once, and so on. No model is needed.
+"""Can a reward be gamed? Every reward scores scripted answers to the images of a dataset, honest and reward-hacking: boxes
+twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, hedges in ignore
+regions, all readers at once, and so on. No model is needed.
 
-Printed is what each scripted answer earns under each reward; marked is what earns more than it should: an answer that
-does not look and earns more than one that does, an answer that earns more with something wrong beside it, or as much,
-and whatever is above the ceiling that the reward states for so many boxes. Beside it: what never looking earns, the
-median box of the label over other patients, and the least and the most that one error earns over the image. Answers are
-written and read in a model's own box format, so what is judged is what a trainer would see.
+A table shows what each scripted answer earns under each reward, and marks answers that earn more than they should: that
+do not look and earn more than one that does, that earn as much or more with something wrong added, or more than the
+ceiling that the reward states for so many boxes. Another table shows what never looking earns (the median box of the
+label over other patients), and the least and the most that one error earns over the image. Answers are written and read
+in a model's own box format, as in training.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run(
         dataset: `synthetic` images, a folder of images, or a name on the hub
         split: of the dataset
         html: write a page there, with plots of how the rewards respond
-        strict: exit with 1 where a policy earns what it should not
+        strict: exit with 1 if a scripted answer earns more than it should
 
     Returns:
         0; 1 with ``--strict`` where something was found.

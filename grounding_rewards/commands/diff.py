@@ -1,14 +1,14 @@
 """Compare two runs of `grounding-rewards evaluate` on the images that both have: is B better than A, by how much, and
-on which labels and sizes of findings. Images are matched by id; runs with different reference boxes are refused. Of
-more runs A is compared with each of the others, on the images that all have.
+on which labels and sizes of findings. Images are matched by id; runs with different reference boxes are refused.
+With more runs, A is compared with each of the others, on the images that all have.
 
 Every metric of both runs has a 95 % interval, and so has their difference, B - A, over patients (or over images, where
-no patient is known), the same ones left out of both. Beside it a permutation test says how often a difference
-comes by chance that is as large, and Holm's p takes into account how many tests the table has. The verdict is about one
-metric: choose it before you look.
+no patient is known), the same ones left out of both. A permutation test says how often chance alone makes a difference
+as large, and Holm's p accounts for the number of tests in the table. The verdict is about one metric: choose it before
+you look.
 
 The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows images and what
-the models wrote about them: guard it like the images. Beside it lie images.png and, where there is a log of the
+the models wrote about them: protect it like the images. Beside it lie images.png and, where there is a log of the
 training, curves.png.
 """
 

@@ -3,22 +3,22 @@
 The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
 file with the completions and the `id` of each image; without --dataset its rows also have boxes, width and height.
 Several rows with one id are several answers to one image, the first of which is judged. The folder of a training that
-logged its completions is a log too: of each image the answers of its last step are taken.
+logged its completions is a log too: the last answers to each image count.
 
 The folder --out then holds
 
   report.html        metrics with 95 % intervals, curves, and images with their boxes and the answers
   evaluation.json    all metrics
   images.jsonl        every image with its answer, for `grounding-rewards diff` and `export`
-  completions.jsonl  the answers of the model; the same command goes on where it was stopped
+  completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
   metrics/           the plots as PNG and PDF
   per_class.csv      with --csv: the metrics of every label
   per_image.csv      with --csv: the boxes and rewards of every image
 
 Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
-image, and another reader where there are several. The page shows images and the model's words: guard it like the
-images.
+image, and another reader where there are several. The page shows images and the model's words: protect it like
+the images.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
 streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
-with counts, licence and checksums. An interrupted run goes on when the same command is given again.
+with counts, licence and checksums. The same command resumes an interrupted run.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Will this reward teach this model? Whether the answers to the same image differ in reward, if not why, and which
-reward would tell them apart: before a GPU-hour is spent, or from the log of a training that stands still.
+reward would tell them apart: before a GPU-hour is spent, or from the log of a training that does not improve.
 
-GRPO compares answers to the same image. Where all of them earn the same, the image teaches nothing. Give a log with
+GRPO compares answers to the same image. If all of them earn the same, the image teaches nothing. Give a log with
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
---samples 8`, or any file whose rows have the image's `id`), or a model and images: then it is asked now.
+--samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
-Where nothing is wrong one sentence says so. Else printed, and on the page: a row for each reward and threshold with the
-share of groups without spread, why, and how much of a group carries an update; the same by temperature; and one
-sentence: what to train with.
+If nothing is wrong one sentence says so. Otherwise a table has a row for each reward and threshold, with the share of
+groups without spread, why, and how much of a group carries an update; the same by temperature; and a sentence says
+what to train with.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ explains every key. The folder --out then holds
 
   report/                  the report, made when all runs that were asked for are finished
 
-The same command goes on where it was stopped: finished runs are never made again, others go on from their last
-checkpoint. Arms and seeds can be added. A folder of another study is refused.
+The same command resumes an interrupted study: finished runs stay, others continue from their last checkpoint. Arms and
+seeds can be added. A folder of another study is refused.
 """
 
 from __future__ import annotations
