@@ -1,6 +1,6 @@
-"""Can a reward be gamed? Every reward scores scripted answers to the images of a dataset, honest and reward-hacking: boxes
-twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, hedges in ignore
-regions, all readers at once, and so on. No model is needed.
+"""Can a reward be gamed? Every reward scores scripted answers to the images of a dataset, honest and reward-hacking:
+boxes twice, junk before and after the right ones, grids, the whole image, broken boxes, boxes in thinking, hedges in
+ignore regions, all readers at once, and so on. No model is needed.
 
 A table shows what each scripted answer earns under each reward, and marks answers that earn more than they should: that
 do not look and earn more than one that does, that earn as much or more with something wrong added, or more than the
