@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
+from grounding_rewards.boxes import Boxes, as_box_array, from_xyxy, valid_boxes
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import SOME_SHARE, check_number
 from grounding_rewards.matching import match_batch
@@ -83,12 +83,57 @@ class MedVisionReward:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MedVisionCIoUReward:
+    """medvision_ciou: exp(-(1 - CIoU) / 2) of one box, in [0, 1]: MedVision's later form.
+
+    CIoU as its authors publish it but for three things: swapped corners are put in order, IoU is 0 where the union is
+    at most 1e-7 of the image, and a height has 1e-7 added before it divides. A box on the other side of the image still
+    earns about 0.4. The last box counts, as in medvision; 0 without a box.
+
+    Boxes are given as shares of the image's sides, which a call with completions sees to.
+
+    Example:
+        >>> judge = MedVisionCIoUReward()
+        >>> round(judge.score([[0, 0, 0.2, 0.2]], [[0, 0, 0.2, 0.2]]), 4)
+        1.0
+        >>> round(judge.score([[0, 0, 0.2, 0.2]], [[0.8, 0.8, 1, 1]]), 4)  # CIoU = -0.64
+        0.4404
+
+    Source: YongchengYAO/verl cf57500, verl/utils/reward_score/medvision_rewards/reward_fn.py, ``cal_ciou_reward_error``
+    under ``exp_decay``, read in 2026-11; its format reward is left out.
+    """
+
+    #: Boxes come as shares of the image's sides.
+    in_shares = True
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = _both(pred, gt)
+        if not len(p) or not len(g) or not np.isfinite(p[-1]).all():
+            return 0.0
+        ((px1, px2), (py1, py2)), ((gx1, gx2), (gy1, gy2)) = (np.sort(box.reshape(2, 2).T) for box in (p[-1], g[0]))
+        inter = max(0.0, min(px2, gx2) - max(px1, gx1)) * max(0.0, min(py2, gy2) - max(py1, gy1))
+        union = (px2 - px1) * (py2 - py1) + (gx2 - gx1) * (gy2 - gy1) - inter
+        iou = inter / union if union > 1e-7 else 0.0
+        # ρ² / c²
+        distance = ((px1 + px2 - gx1 - gx2) / 2) ** 2 + ((py1 + py2 - gy1 - gy2) / 2) ** 2
+        diagonal = (max(px2, gx2) - min(px1, gx1)) ** 2 + (max(py2, gy2) - min(py1, gy1)) ** 2
+        apart = distance / diagonal if diagonal > 1e-7 else 0.0
+        v = (
+            4
+            / np.pi**2
+            * (np.arctan((gx2 - gx1) / (gy2 - gy1 + 1e-7)) - np.arctan((px2 - px1) / (py2 - py1 + 1e-7))) ** 2
+        )
+        alpha = v / (1 - iou + v) if 1 - iou + v > 1e-7 else 0.0
+        return float(np.exp(-(1 - (iou - apart - alpha * v)) / 2))
+
+
+@dataclass(frozen=True, kw_only=True)
 class MedLocReward:
     """medloc: 1 where the first box reaches IoU τ, else 0.
 
     The paper raises τ from 0.3 to 0.8 while the model trains, by what the last 30 groups found. A schedule stands in
     the place of the number here, ``iou_threshold: {schedule: self_paced, of: hit_rate, from: 0.3, to: 0.8}``, whose
-    rule is one of the paper's three conditions.
+    rule is one of the paper's three conditions; the bounds of the other two could not be read in the paper's own words.
 
     Args:
         iou_threshold: τ, in (0, 1].
@@ -100,7 +145,7 @@ class MedLocReward:
         >>> [MedLocReward(iou_threshold=tau).score([[0, 0, 10, 4]], [[0, 0, 10, 10]]) for tau in (0.3, 0.5)]
         [1.0, 0.0]
 
-    Source: Yang et al., MedLoc-R1, arXiv 2603.28120; no code is published.
+    Source: Yang et al., MedLoc-R1, arXiv 2603.28120; MembrAI/MedLoc-R1 38e6d20 holds no code, read in 2026-11.
     """
 
     iou_threshold: float = 0.3
@@ -217,6 +262,66 @@ class VisualRFTReward:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PerceptionR1Reward:
+    """perception_r1: the squared IoU of the first box, in [0, 1]; 0 without a box on either side.
+
+    Example:
+        >>> PerceptionR1Reward().score([[0, 0, 10, 5]], [[0, 0, 10, 10]])
+        0.25
+
+    Source: Yu et al., Perception-R1, arXiv 2504.07954; ``pr1_grounding_reward`` of linkangheng/PR1, read in 2026-11 in
+    the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        return _of_first(pred, gt, _iou_of) ** 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerceptionR1DetectionReward:
+    """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
+
+    Pairs have the least sum of ``5 L1 - 2 GIoU``, L1 of centres and sides in pixels, which decides alone; those above
+    IoU 0.5 are hits. With k of them ``0.75 F1 + 1 + mean IoU - ((n - k) / n + (m - k) / m) / 2``, and 0 without one:
+    then junk costs nothing. The 1 is the share of hits with the right label, which is taken to be all; format and
+    coverage are left out. 0 where either side has no box, or a corner lies on the wrong side of its opposite.
+
+    Example:
+        >>> judge = PerceptionR1DetectionReward()
+        >>> round(judge.score([[0, 0, 10, 8]], [[0, 0, 10, 10]]), 4)  # 0.75 + 1 + 0.8
+        2.55
+        >>> round(judge.score([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]]), 4)  # 0.5 + 1 + 0.8 - 0.25
+        2.05
+
+    Source: Yu et al., Perception-R1, arXiv 2504.07954; ``pr1_detection_reward`` of linkangheng/PR1 under its defaults,
+    read in 2026-11 in the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py and utils.py.
+    """
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        from scipy.optimize import linear_sum_assignment
+
+        p, g = _both(pred, gt)
+        n, m = len(p), len(g)
+        if not n or not m or not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
+            return 0.0
+        pairs, others = p[:, None], g[None]
+        areas = [np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1) for boxes in (pairs, others)]
+        near, far = np.maximum(pairs, others), np.minimum(pairs, others)
+        inter = np.prod(np.maximum(far[..., 2:] - near[..., :2], 0), axis=-1)
+        union = areas[0] + areas[1] - inter
+        iou = inter / (union + 1e-8)
+        hull = np.prod(near[..., 2:] - far[..., :2], axis=-1) + 1e-8
+        distance = np.abs(from_xyxy(pairs, "cxcywh") - from_xyxy(others, "cxcywh")).sum(axis=-1)
+        matched = iou[linear_sum_assignment(5 * distance - 2 * (iou - (hull - union) / hull))]
+        hits = matched[matched > 0.5]
+        k = len(hits)
+        if not k:
+            return 0.0
+        f1 = 2 * (k / n) * (k / m) / (k / n + k / m + 1e-8)
+        return float(max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0))
+
+
+@dataclass(frozen=True, kw_only=True)
 class VisionReasonerReward:
     """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
 
@@ -290,11 +395,14 @@ class NeMoRLReward:
 PUBLISHED: dict[str, Callable[..., object]] = {
     "radvlm": RadVLMReward,
     "medvision": MedVisionReward,
+    "medvision_ciou": MedVisionCIoUReward,
     "medloc": MedLocReward,
     "medground_r1": MedGroundR1Reward,
     "vlm_r1": VLMR1Reward,
     "vlm_r1_detection": VLMR1DetectionReward,
     "visual_rft": VisualRFTReward,
+    "perception_r1": PerceptionR1Reward,
+    "perception_r1_detection": PerceptionR1DetectionReward,
     "vision_reasoner": VisionReasonerReward,
     "nemo_rl": NeMoRLReward,
 }

@@ -55,7 +55,7 @@ def list_rewards(*, published: bool = False) -> list[str]:
         >>> CONTROLS
         ('pointing', 'format_only', 'constant', 'random', 'consensus')
         >>> list_rewards(published=True)[-3:]
-        ['visual_rft', 'vision_reasoner', 'nemo_rl']
+        ['perception_r1_detection', 'vision_reasoner', 'nemo_rl']
     """
     return [*REGISTRY, *(PUBLISHED if published else ())]
 
@@ -207,7 +207,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     Example:
         >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})
         Traceback (most recent call last):
-        ValueError: Expected known parameters for reward `any`, got 'betta'. Use some of: beta.
+        ValueError: Expected known parameters for reward `any`, got 'betta'. Did you mean beta? Use some of: beta.
     """
     taken = _parameters(factory)
     if taken is None:
@@ -215,8 +215,10 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     legal = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     unknown = [param for param in params if param not in legal]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in taken):
+        near = difflib.get_close_matches(unknown[0], legal, 1)
         raise ValueError(
             f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
+            + (f"Did you mean {near[0]}? " if near else "")
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
