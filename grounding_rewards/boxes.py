@@ -612,9 +612,9 @@ def pad(flat: NDArray[np.float64], counts: NDArray[np.int64], rows: NDArray[np.i
         return flat[None].copy()
     kept = counts[rows]
     longest = int(kept.max(initial=0))
-    starts = (np.cumsum(counts) - counts)[rows]
-    slots = np.arange(longest)
+    taken = flat[positions(counts, rows)]
+    if len(taken) == len(rows) * longest:
+        return taken.reshape(len(rows), longest, *flat.shape[1:])
     dense = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
-    filled = slots < kept[:, None]
-    dense[filled] = flat[(starts[:, None] + slots)[filled]]
+    dense[np.arange(longest) < kept[:, None]] = taken
     return dense

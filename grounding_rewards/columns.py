@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, space_frame, valid_boxes
+from grounding_rewards.boxes import BoxBatch, Frame, space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.space_check import original_sizes
 
@@ -27,7 +27,7 @@ __all__ = [
     "SIZE_COLUMNS",
     "References",
     "column_of",
-    "frames_of_rows",
+    "frame_of_boxes",
     "ignore_regions",
     "image_sizes",
     "known_sizes",
@@ -51,29 +51,31 @@ _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
 _NORMALISED, _SMALL = 2.0, 16.0
 
 
-def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
-    """The frame of each row's own format on its own image, (4 parts, n, 4); the sizes of every row are checked.
+def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], counts: NDArray[np.int64]) -> Frame:
+    """The frame of each box: that of its row's own format on the row's own image; the sizes of every row are checked.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
-        >>> frames_of_rows([get_box_format("qwen3-vl")], {"width": [640], "height": [480]}, 1)[1]
-        array([[640., 480., 640., 480.]])
+        >>> columns = {"width": [640], "height": [480]}
+        >>> frame_of_boxes([get_box_format("qwen3-vl")], columns, np.array([2]))
+        Frame(offset=0.0, size=array([[640., 480., 640., 480.],
+               [640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
-    spaces = [fmt.space for fmt in formats]
-    frames = np.empty((4, n, 4))
-    sizes = {} if all(space.frame == "original" for space in spaces) else image_sizes(columns, n)
-    distinct = {id(space): space for space in spaces}.values()
+    n = len(formats)
+    distinct = list({id(fmt.space): fmt.space for fmt in formats}.values())
+    sizes = {} if all(space.frame == "original" for space in distinct) else image_sizes(columns, n)
     if len(distinct) == 1:
-        for part, of_space in zip(frames, space_frame(spaces[0], **sizes), strict=True):
-            part[:] = of_space
-        return frames
-    for space in distinct:
-        mine = np.array([other is space for other in spaces], dtype=bool)
-        # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
-        own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
-        for part, of_space in zip(frames, space_frame(space, **own), strict=True):
-            part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
-    return frames
+        frame = space_frame(distinct[0], **sizes)
+    else:
+        parts = np.empty((4, n, 4))
+        for space in distinct:
+            mine = np.array([fmt.space is space for fmt in formats], dtype=bool)
+            # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
+            own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
+            for part, of_space in zip(parts, space_frame(space, **own), strict=True):
+                part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
+        frame = Frame(*parts)
+    return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
 
 
 def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
@@ -170,8 +172,9 @@ def _read_references(columns: Mapping[str, Any], n: int, labelled: bool) -> Refe
     rows = column_of(columns, "boxes", n)
     if by_reader is None:
         if rows is None:
+            got = "none" if columns.get("boxes") is None else "None in row 0 and in all others"
             raise ValueError(
-                "Expected a column `boxes` with the reference boxes, got none. "
+                f"Expected a column `boxes` with the reference boxes, got {got}. "
                 "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
             )
         boxes = _box_rows(rows, lambda k: ("boxes", k))

@@ -167,21 +167,40 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     b, n, m = iou.shape
     if b == 1 and 0 < n * m <= _FEW_PAIRS:
         return np.array([_match_few_greedily(iou[0].tolist(), iou_threshold)], dtype=np.int64)
-    matched = np.full((b, n), -1, dtype=np.int64)
     if n == 0 or m == 0:
+        return np.full((b, n), -1, dtype=np.int64)
+    matched, best, contested = _preferences(iou, iou_threshold)
+    if not len(contested):
         return matched
-    free = iou.copy()
-    rows = np.arange(b)
-    order = np.argsort(-iou.max(axis=2), axis=1, kind="stable")
+    free = iou[contested]
+    rows, taken = np.arange(len(free)), np.full((len(free), n), -1, dtype=np.int64)
+    order = np.argsort(-best[contested], axis=1, kind="stable")
     for rank in range(n):
         prediction = order[:, rank]
         candidates = free[rows, prediction]
-        best = candidates.argmax(axis=1)
-        reached = candidates[rows, best]
+        chosen = candidates.argmax(axis=1)
+        reached = candidates[rows, chosen]
         hit = (reached >= iou_threshold) & (reached > 0)
-        matched[rows[hit], prediction[hit]] = best[hit]
-        free[rows[hit], :, best[hit]] = -1.0
+        taken[rows[hit], prediction[hit]] = chosen[hit]
+        free[rows[hit], :, chosen[hit]] = -1.0
+    matched[contested] = taken
     return matched
+
+
+def _preferences(gain: Array, least: float) -> tuple[Indices, Array, Indices]:
+    """Where no two predictions prefer the same ground truth, what each prefers is the answer of every matcher.
+
+    Returns:
+        ``(b, n)`` the ground truth that each prediction gains most with, -1 where that is 0 or below ``least``;
+        ``(b, n)`` that gain; and the images in which two predictions prefer the same one.
+    """
+    # numpy is slow along a short last axis, and fast where the images are the last one in memory.
+    best = np.asfortranarray(gain).max(axis=2)
+    wanted = (best >= least) & (best > 0)
+    preferred = np.where(wanted, gain.argmax(axis=2), -1)
+    # Those that want nothing get numbers of their own.
+    alike = np.sort(np.where(wanted, preferred, -1 - np.arange(gain.shape[1])), axis=1)
+    return preferred, best, np.flatnonzero((alike[:, 1:] == alike[:, :-1]).any(axis=1))
 
 
 def _match_few_greedily(free: list[list[float]], iou_threshold: float) -> list[int]:
@@ -220,18 +239,14 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
         few = _assign_few(iou[0].tolist(), gain[0].tolist(), iou_threshold)
         if few is not None:
             return np.array([few], dtype=np.int64)
-    overlaps = np.asarray(gain > 0, dtype=np.bool_)
-    active = np.asarray(overlaps.any(axis=2), dtype=np.bool_)
-    matched = np.where(active, gain.argmax(axis=2), -1)
-    # Where no two predictions prefer the same ground truth, the row maxima are the optimal assignment.
-    preferred = (matched[..., None] == np.arange(m)).sum(axis=1)
-    contested = np.flatnonzero((preferred > 1).any(axis=1))
+    matched, _, contested = _preferences(gain, 0.0)
     if len(contested):
         # Imported here because scipy.optimize takes longer to load than the rest of the package.
         from scipy.optimize import linear_sum_assignment
     for k in contested:
         # Leave out boxes without any overlap: they add nothing to the total, and padding must not decide a tie.
-        rows, columns = np.flatnonzero(active[k]), np.flatnonzero(overlaps[k].any(axis=0))
+        overlaps = gain[k] > 0
+        rows, columns = np.flatnonzero(overlaps.any(axis=1)), np.flatnonzero(overlaps.any(axis=0))
         pred_index, gt_index = linear_sum_assignment(gain[k][np.ix_(rows, columns)], maximize=True)
         matched[k] = -1
         matched[k, rows[pred_index]] = columns[gt_index]

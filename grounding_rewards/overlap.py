@@ -65,7 +65,9 @@ def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
         few = _iou_of_few(p.reshape(n, 4).tolist(), g.reshape(m, 4).tolist())
         if few is not None:
             return np.array(few, dtype=np.float64).reshape((1,) * (max(p.ndim, g.ndim) - 2) + (n, m))
-    return _iou(p[..., :, None, :], g[..., None, :, :])
+    # numpy is slow along a short last axis: of many images with a few boxes, the images are the last one in memory.
+    p, g = np.asfortranarray(p), np.asfortranarray(g)
+    return np.ascontiguousarray(_iou(p[..., :, None, :], g[..., None, :, :]))
 
 
 def pairwise_giou(pred: ArrayLike, gt: ArrayLike) -> Array:
@@ -245,21 +247,28 @@ def _side(boxes: Array, axis: int) -> Array:
 
 
 def _overlap(p: Array, g: Array, axis: int) -> Array:
-    upper = np.minimum(p[..., axis + 2], g[..., axis + 2])
-    return np.maximum(upper - np.maximum(p[..., axis], g[..., axis]), 0.0)
+    side = np.minimum(p[..., axis + 2], g[..., axis + 2])
+    side -= np.maximum(p[..., axis], g[..., axis])
+    return np.maximum(side, 0.0, out=side)
 
 
 def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
     with np.errstate(all="ignore"):
-        inter = _overlap(p, g, 0) * _overlap(p, g, 1)
-        union = (_side(p, 0) * _side(p, 1) + _side(g, 0) * _side(g, 1)) - inter
+        inter = _overlap(p, g, 0)
+        inter *= _overlap(p, g, 1)
+        union = _side(p, 0) * _side(p, 1) + _side(g, 0) * _side(g, 1)
+        union -= inter
     return inter, union
 
 
 def _iou(p: Array, g: Array) -> Array:
     inter, union = _intersection_and_union(p, g)
+    valid_p, valid_g = valid_boxes(p), valid_boxes(g)
+    if valid_p.all() and valid_g.all() and union.size and union.min() > _SMALLEST_AREA and union.max() < np.inf:
+        inter /= union
+        return np.minimum(inter, 1.0, out=inter)
     iou = _safe_ratio(inter, union)
-    valid = valid_boxes(p) & valid_boxes(g)
+    valid = valid_p & valid_g
     unmeasured = np.isnan(iou) & valid
     if unmeasured.any():
         iou = np.where(unmeasured, _iou_of_extreme_sizes(p, g), iou)

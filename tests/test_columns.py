@@ -139,6 +139,11 @@ def test_a_format_of_the_dataset_without_labels_is_refused_for_the_reward_that_n
         score_columns(made, TEXTS[:1], **columns)
 
 
+def test_a_column_of_nothing_is_named_by_its_rows():
+    with pytest.raises(ValueError, match="column `boxes` with the reference boxes, got None in row 0"):
+        read_references({"boxes": [None]}, 1, labelled=False)
+
+
 @pytest.mark.parametrize("column", ["boxes", "reader_boxes"])
 def test_boxes_as_shares_of_the_image_are_refused(column):
     """Every answer would earn 0, a whole run long."""

@@ -28,6 +28,7 @@ from grounding_rewards.parsing.numbers import (
     take_box,
 )
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
+from grounding_rewards.parsing.scope import may_have_marks
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat, Layout
@@ -57,7 +58,7 @@ def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
             coords += (a, b, c, d)
         if not are_coordinates(coords):
             return None
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         return None
     return _without_labels(coords, fmt)
 
@@ -73,9 +74,33 @@ def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
     boxes = _PLAIN_LISTS.findall(text)
     if not 0 < len(boxes) <= MAX_BOXES or text.count("[") != len(boxes) or text.rstrip().endswith(_COMMAS):
         return None
-    if not _OTHER_MARKS.isdisjoint(text):
+    if not _OTHER_MARKS.isdisjoint(text) or may_have_marks(text) or without_counts(text) != text:
         return None
     return _without_labels(list(map(float, itertools.chain.from_iterable(boxes))), fmt)
+
+
+# Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
+_FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
+_COUNTED = re.compile(
+    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|frames?)\s{{0,2}}[\[(]{_FOUR}[\])]", re.IGNORECASE
+)
+# One of these is in every match, and the pattern alone is slow on an endless text.
+_COUNTED_WORDS = ("rib", "level", "segment", "slice", "ref", "frame")
+_ROUND, _SQUARE = re.compile(rf"\({_FOUR}\)"), re.compile(rf"\[{_FOUR}\]")
+
+
+def without_counts(text: str) -> str:
+    """The text without lists of four numbers that are no boxes, where another list is left to be one.
+
+    Example:
+        >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]")
+        'Fractures of  : [412, 233, 598, 411]'
+    """
+    lower = text.lower()
+    without = _COUNTED.sub(" ", text) if any(word in lower for word in _COUNTED_WORDS) else text
+    if without != text and (_SQUARE.search(without) or _ROUND.search(without)):
+        text = without
+    return _ROUND.sub(" ", text) if "(" in text and _SQUARE.search(text) else text
 
 
 def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
@@ -96,7 +121,7 @@ def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
     count = len(items)
     if not 0 < count <= MAX_BOXES or any(text.count(mark) != each * count for mark, each in marks):
         return None
-    if not text.isascii() and not _WIDE_MARKS.isdisjoint(text):
+    if (not text.isascii() and not _WIDE_MARKS.isdisjoint(text)) or may_have_marks(text):
         return None
     label_at, numbers_at = (0, slice(1, 5)) if label_first else (4, slice(0, 4))
     coords = [float(number) for item in items for number in item[numbers_at]]
@@ -284,7 +309,11 @@ class _Scan:
         self.numbers_end = -1
 
     def walk(self, marks: list[_Mark]) -> None:
-        before = self.fmt.untagged_label == "before" and not any(mark.kind == "label" for mark in marks)
+        kinds = {mark.kind for mark in marks}
+        # Whoever writes tags around boxes where JSON was asked for names the finding before them, as MedMO does.
+        before = "label" not in kinds and (
+            self.fmt.untagged_label == "before" or (self.fmt.syntax.keyed and "box" in kinds)
+        )
         after = self.fmt.untagged_label == "after"
         # For each mark, where the next numbers begin, or the end of the text.
         next_numbers = [len(self.text)]

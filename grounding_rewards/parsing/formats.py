@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -86,8 +87,11 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     try:
         return BOX_FORMATS[box_format]
     except (KeyError, TypeError):
+        near = difflib.get_close_matches(str(box_format)[:40].casefold(), BOX_FORMATS, 1)
+        guess = f"Did you mean {near[0]}? " if near else ""
         raise ValueError(
-            f"Expected a known name for `box_format`, got {box_format!r:.200}. Use one of: {', '.join(BOX_FORMATS)}; "
+            f"Expected a known name for `box_format`, got {box_format!r:.200}. {guess}Use one of: "
+            f"{', '.join(BOX_FORMATS)}; "
             "or declare one: {syntax: json, keys: [box], order: xyxy, space: norm1000}."
         ) from None
 

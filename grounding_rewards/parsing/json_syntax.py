@@ -26,6 +26,7 @@ from grounding_rewards.parsing.numbers import (
     split_numbers,
 )
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, Findings, RawBoxes
+from grounding_rewards.parsing.scope import may_have_marks
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
@@ -64,9 +65,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 _decode_prefix = json.JSONDecoder(parse_constant=_refuse_constant).raw_decode
-_FENCE = "```json\n"
+_FENCED = ("```json\n[", "```json\n{")
 _ENDINGS = frozenset({"", "\n", "```", "\n```", "\n```\n"})
-_LABEL_TYPES = frozenset({str, type(None)})
 
 
 def decode_plain_json(text: str) -> object:
@@ -79,14 +79,20 @@ def decode_plain_json(text: str) -> object:
         >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
         ([1, 2], None)
     """
-    start = 8 if text.startswith(_FENCE) else 0
-    if not text.startswith(("[", "{"), start) or "<" in text or "\\" in text or "true" in text or "false" in text:
+    start = 0 if text[:1] in ("[", "{") else 8 if text.startswith(_FENCED) else -1
+    if start < 0 or "<" in text or "\\" in text or "true" in text or "false" in text:
         return None
     try:
         value, end = _decode_prefix(text, start)
     except (ValueError, RecursionError):
         return None
-    return value if text[end:] in _ENDINGS else None
+    return value if end == len(text) or text[end:] in _ENDINGS else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_plain_label(label: str | None) -> bool:
+    """Whether a label holds no mark that moves the answer; in JSON marks can stand nowhere else. Few are ever seen."""
+    return label is None or not may_have_marks(label)
 
 
 def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
@@ -105,21 +111,32 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     if not items:
         return RawBoxes([], [], [], "empty", {})
     key = fmt.keys[0]
-    # A decoded object keeps only the last of duplicate keys, so keys are counted in the text.
-    if len(items) > MAX_BOXES or text.count(key) != len(items):
+    if len(items) > MAX_BOXES:
         return None
     coords: list[float] = []
     labels: list[str | None] = []
+    quotes = 0
     try:
         for item in items:
             box = item[key]
-            if len(box) != 4 or len(item) > 2:
+            if len(box) != 4:
                 return None
             coords += box
-            labels.append((item["label"] or None) if len(item) == 2 else None)
-        if not are_coordinates(coords) or not _LABEL_TYPES.issuperset(map(type, labels)):
+            if len(item) == 2:
+                label = item["label"]
+                labels.append(label or None)
+                quotes += 6 if type(label) is str else 4
+            elif len(item) == 1:
+                labels.append(None)
+                quotes += 2
+            else:
+                return None
+        if not are_coordinates(coords) or not all(map(_is_plain_label, {*labels})):
             return None
-    except (KeyError, TypeError):
+    except (KeyError, OverflowError, TypeError):
+        return None
+    # A decoded object keeps only the last of duplicate keys, so strings are counted in the text.
+    if text.count('"') != quotes:
         return None
     return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * len(labels), "boxes", {})
 
@@ -372,6 +389,8 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     if not count and _has_corners(node):
         found.take(_corner_box(node), last_label, score)
         count = 1
+    # Beside a list of findings four numbers under a name of their own are as little a box as within one of them.
+    beside_box = beside_box or count > 0 or any(_holds_key(one, keys) for _, one in members if isinstance(one, _Node))
     index = 0
     for own, (key, member) in zip(boxes, members, strict=True):
         for box in own:
@@ -387,7 +406,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
             # An object under a label key is a label in several languages.
             if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, keys)):
                 under = "" if is_object and key is None else key
-                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside_box or count > 0)
+                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside_box)
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member
             found.stated_empty |= not member
@@ -487,7 +506,7 @@ _Members: TypeAlias = "Sequence[tuple[str | None, _Value]]"
 
 def _labels_of(members: _Members) -> list[str | None]:
     """The values of the first label key that the object has."""
-    for key in (*_LABEL_KEYS, "labels"):
+    for key in filter({name for name, _ in members}.__contains__, (*_LABEL_KEYS, "labels")):
         values = [member for name, member in members if name == key]
         if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
             # One list of labels for a list of boxes.

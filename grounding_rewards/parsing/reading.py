@@ -11,12 +11,18 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import scan_attributes, scan_brackets, scan_corners, scan_lines
+from grounding_rewards.parsing.bracket_syntax import (
+    scan_attributes,
+    scan_brackets,
+    scan_corners,
+    scan_lines,
+    without_counts,
+)
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.no_finding import echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
-from grounding_rewards.parsing.scope import Answer, find_answer, may_have_marks
+from grounding_rewards.parsing.scope import Answer, find_answer
 from grounding_rewards.parsing.writing import write_answer
 
 
@@ -137,8 +143,7 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
     quick = fmt.syntax.quick if fmt.scope == "answer" else None
     if quick is not None and not prompt_opens_thinking and len(text) <= MAX_CHARACTERS:
         raw = quick(text, fmt)
-        # Few texts are read so far, and those are short.
-        if raw is not None and not may_have_marks(text):
+        if raw is not None:
             return raw
     answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if quick is not None and not answer.cut_off:
@@ -188,20 +193,6 @@ _FORM = re.compile(
     r"\b(?:format|form|example|template|schema)\b[^\[\](){}\n]{0,40}[\[({][^\n]{0,80}?\bx_?(?:1|min)\b[^\n]{0,80}",
     re.IGNORECASE,
 )
-# Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
-_FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
-_COUNTED = re.compile(
-    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|frames?)\s{{0,2}}[\[(]{_FOUR}[\])]", re.IGNORECASE
-)
-_ROUND, _SQUARE = re.compile(rf"\({_FOUR}\)"), re.compile(rf"\[{_FOUR}\]")
-
-
-def _without_counts(text: str) -> str:
-    """The text without lists of four numbers that are no boxes, where another list is left to be one."""
-    without = _COUNTED.sub(" ", text)
-    if without != text and (_SQUARE.search(without) or _ROUND.search(without)):
-        text = without
-    return _ROUND.sub(" ", text) if _SQUARE.search(text) else text
 
 
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
@@ -216,7 +207,7 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
     if found.met_nothing:
         scan_attributes(outside, fmt, found)
         if found.met_nothing or "<boxes" not in outside:
-            scan_brackets(_without_counts(outside), fmt, found)
+            scan_brackets(without_counts(outside), fmt, found)
         if found.met_nothing and not found.cut_off:
             scan_corners(outside, fmt, found)
         if found.met_nothing and not found.cut_off:

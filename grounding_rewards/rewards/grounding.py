@@ -371,7 +371,9 @@ class GroundingReward:
     def _opened(self, columns: Mapping[str, Any], n: int) -> list[bool]:
         """Whether each completion begins inside a thinking: the log of a training knows it for every row."""
         stated = column_of(columns, "prompt_opens_thinking", n)
-        return [self.prompt_opens_thinking or bool(one) for one in ([False] * n if stated is None else stated)]
+        if stated is None:
+            return [self.prompt_opens_thinking] * n
+        return [self.prompt_opens_thinking or bool(one) for one in stated]
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
@@ -400,7 +402,9 @@ class GroundingReward:
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
         check_answers(completions)
-        texts = [completion_text(completion) for completion in completions]
+        texts = [one if type(one) is str else completion_text(one) for one in completions]
+        if columns.get("completion_ids") is None:
+            return texts
         lacking = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
         ids = column_of(columns, "completion_ids", len(texts)) if any(lacking) else None
         if ids is None:

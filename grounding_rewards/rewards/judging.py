@@ -18,8 +18,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, Frame, frame_to_pixel, positions
-from grounding_rewards.columns import References, column_of, frames_of_rows, known_sizes
+from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
+from grounding_rewards.columns import References, column_of, frame_of_boxes, known_sizes
 from grounding_rewards.parsing import (
     BoxFormat,
     BrokenBox,
@@ -85,12 +85,9 @@ class ReadBatch:
 
 def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
     """The boxes of all texts, in pixels of their images."""
-    counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
-    flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
-    frames = frames_of_rows(formats, columns, len(raws))
-    if len(raws) > 1:
-        frames = np.repeat(frames, counts, axis=1)
-    return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
+    counts = np.array([len(raw.labels) for raw in raws], dtype=np.int64)
+    flat = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * counts.sum()).reshape(-1, 4)
+    return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts)), counts)
 
 
 def row_names(read: ReadBatch) -> list[str]:
@@ -216,8 +213,9 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     """
     raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
     counted = _with_broken_boxes(raws, pred)
+    stated = _of_boxes(raws, attrgetter("scores"), attrgetter("score"))
     # None becomes NaN
-    scores = np.array(_of_boxes(raws, attrgetter("scores"), attrgetter("score")), dtype=np.float64)
+    scores = None if {None}.issuperset(stated) else np.array(stated, dtype=np.float64)
     labels = None
     if compares_labels(box_reward):
         of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
@@ -236,7 +234,8 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     gt, rows = references.boxes, references.rows
     if rows is not None:
         where = positions(counted.counts, rows)
-        counted, scores, credited = counted.take(rows), scores[where], credited[rows]
+        counted, credited = counted.take(rows), credited[rows]
+        scores = None if scores is None else scores[where]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[where])
     by_boxes = box_reward if judges_boxes(box_reward) else MeanIoUReward()
@@ -314,7 +313,11 @@ def _of_boxes(
     raws: list[RawBoxes], complete: Callable[[RawBoxes], list[_Value]], broken: Callable[[BrokenBox], _Value]
 ) -> list[_Value]:
     """What all boxes state, label or confidence, in the order of :func:`_with_broken_boxes`."""
-    return list(chain.from_iterable(with_broken(complete(raw), raw.broken, broken) for raw in raws))
+    return list(
+        chain.from_iterable(
+            with_broken(complete(raw), raw.broken, broken) if raw.broken else complete(raw) for raw in raws
+        )
+    )
 
 
 def score_boxes(

@@ -2,7 +2,15 @@
 
 import pytest
 
-from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
+from grounding_rewards.parsing import (
+    RawBoxes,
+    box_format_for_model_type,
+    format_boxes,
+    get_box_format,
+    list_box_formats,
+    parse_boxes,
+    read_boxes,
+)
 from grounding_rewards.parsing.scope import MAX_MARKS, Answer, find_answer, opens_thinking, thinking_state
 
 CASES = [
@@ -268,9 +276,23 @@ def test_an_announced_answer_without_a_box(text: str, status: str) -> None:
     [
         '[{"bbox_2d": [100, 100, 500, 500], "roi": [0, 0, 9, 9]}]',
         '[{"bbox_2d": [100, 100, 500, 500], "meta": {"roi": [0, 0, 9, 9], "deeper": {"size_mm": [1, 2, 3, 4]}}}]',
+        '{"roi": [0, 0, 9, 9], "findings": [{"bbox_2d": [100, 100, 500, 500]}]}',
         '[{"bbox_2d": [100, 100, 500, 500]}]\nFormat: {"bbox_2d": [x1, y1, x2, y2]}',
     ],
 )
 def test_what_stands_beside_a_complete_answer_costs_nothing(beside: str) -> None:
     found = parse_boxes(beside, "qwen3-vl", width=1000, height=1000)
     assert (found.boxes.tolist(), found.rejected, found.broken) == ([[100, 100, 500, 500]], {}, ())
+
+
+@pytest.mark.parametrize("counted", ["Levels [2, 3, 4, 5]", "ref. [1, 2, 3, 4]", "slices [1, 2, 3, 4],"])
+def test_counts_in_a_plain_sentence_are_no_box(counted: str) -> None:
+    found = parse_boxes(f"{counted}: a mass at [0.1, 0.2, 0.3, 0.4].", "radvlm", width=10, height=10)
+    assert found.boxes.tolist() == [[1, 2, 3, 4]]
+
+
+def test_words_before_a_box_tag_are_its_label_where_json_was_asked_for() -> None:
+    # MedMO's answer in the format of its model type
+    text = "Fractures <box>[[100, 100, 200, 200], [300, 300, 400, 400]]</box>"
+    found = parse_boxes(text, box_format_for_model_type("qwen3_vl"), width=1000, height=1000)
+    assert (len(found.boxes), found.labels) == (2, ("Fractures", "Fractures"))
