@@ -81,6 +81,8 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
         >>> as_box_array([]).shape
         (0, 4)
     """
+    if isinstance(boxes, np.ndarray) and boxes.dtype == np.float64 and boxes.ndim == 2 and boxes.shape[1] == 4:
+        return boxes
     try:
         array = np.asarray(boxes, dtype=np.float64)
     except (TypeError, ValueError):

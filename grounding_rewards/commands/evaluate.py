@@ -94,7 +94,10 @@ def run(options: EvaluateOptions) -> int:
         baselines = baseline_systems(rows, training, subject.reward)
         found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, answered, baselines[REFERENCE])
+        # The page shows this one alone; the others are let go of before plots and page need memory.
+        reference = baselines[REFERENCE]
+        del baselines
+        _write(options, subject, found, answered, reference)
     _print(options, found, subject.reward.name)
     return 0
 

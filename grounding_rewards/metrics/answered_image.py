@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array
+from grounding_rewards.boxes import BoxBatch, as_box_array
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import whole_file
 from grounding_rewards.parsing import BrokenBox
+from grounding_rewards.parsing.results import with_broken
 
 #: The label of a reference box that has none.
 UNNAMED = "finding"
@@ -89,9 +93,9 @@ class AnsweredImage:
     sampled_boxes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        # An evaluation makes tens of thousands of images, most of them with four empty or short arrays.
+        # An evaluation makes tens of thousands of images: what most of them lack is not made anew.
         made: dict[str, Any] = {name: as_box_array(getattr(self, name), name) for name in _BOXES}
-        made |= {name: _storable(getattr(self, name)) for name in _TEXTS}
+        made |= {name: _storable(text) for name in _TEXTS if (text := getattr(self, name)) is not None}
         made["gt_labels"] = tuple(map(_storable, self.gt_labels))
         made["pred_labels"] = tuple(map(_storable, self.pred_labels)) or (None,) * len(made["pred"])
         scores = np.asarray(self.pred_scores, dtype=np.float64)
@@ -122,7 +126,7 @@ class AnsweredImage:
         """
         scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
         return {
-            **{one.name: getattr(self, one.name) for one in fields(self)},
+            **{name: getattr(self, name) for name in self.__slots__},
             **{name: getattr(self, name).tolist() for name in _BOXES},
             "pred_scores": scores,
         }
@@ -130,11 +134,95 @@ class AnsweredImage:
     @classmethod
     def of_json(cls, values: Mapping[str, Any]) -> AnsweredImage:
         """The image that :meth:`as_json` wrote; keys that it does not know are passed over."""
-        known = {one.name for one in fields(cls)}
-        taken = {key: value for key, value in values.items() if key in known}
+        taken = {key: values[key] for key in cls.__slots__ if key in values}
         scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
         sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
         return cls(**{**taken, "pred_scores": scores, **sampled})
+
+
+def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
+    """The image with an invalid box in the place of each broken one, as in the rewards.
+
+    Example:
+        >>> image = AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
+        >>> with_broken_boxes(image).pred.tolist(), with_broken_boxes(image).pred_labels
+        ([[nan, nan, nan, nan], [0.0, 0.0, 5.0, 5.0]], ('mass', None))
+    """
+    if not image.broken:
+        return image
+    places = [one.place for one in image.broken]
+    return replace(
+        image,
+        pred=np.insert(image.pred, places, np.nan, axis=0),
+        pred_labels=tuple(with_broken(image.pred_labels, image.broken, attrgetter("label"))),
+        # None becomes NaN
+        pred_scores=np.array(
+            with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score")), dtype=np.float64
+        ),
+        broken=(),
+    )
+
+
+class ImageBatch(tuple[AnsweredImage, ...]):
+    """Answered images, and what they hold side by side in arrays, which are made once for all metrics.
+
+    Among the predicted boxes broken ones stand in their places as invalid boxes.
+
+    Example:
+        >>> batch = ImageBatch([AnsweredImage("a", 9, 9), AnsweredImage("b", 9, 9, pred=[[0, 0, 5, 5]])])
+        >>> batch.pred.counts, batch.pred_labels, ImageBatch.of(batch) is batch
+        (array([0, 1]), [None], True)
+    """
+
+    @classmethod
+    def of(cls, images: Sequence[AnsweredImage]) -> ImageBatch:
+        """The images as a batch, which they may be already."""
+        return images if isinstance(images, cls) else cls(images)
+
+    @cached_property
+    def answers(self) -> list[AnsweredImage]:
+        """The images as :func:`with_broken_boxes` gives them."""
+        return [with_broken_boxes(image) for image in self]
+
+    @cached_property
+    def pred(self) -> BoxBatch:
+        """The predicted boxes."""
+        return BoxBatch.of([image.pred for image in self.answers], "pred")
+
+    @cached_property
+    def gt(self) -> BoxBatch:
+        """The reference boxes."""
+        return BoxBatch.of([image.gt for image in self], "gt")
+
+    @cached_property
+    def ignore(self) -> BoxBatch:
+        """The ignored regions."""
+        return BoxBatch.of([image.ignore for image in self], "ignore")
+
+    @cached_property
+    def pred_labels(self) -> list[str | None]:
+        """The labels of all predicted boxes."""
+        return list(chain.from_iterable(image.pred_labels for image in self.answers))
+
+    @cached_property
+    def gt_labels(self) -> list[str]:
+        """The labels of all reference boxes."""
+        return list(chain.from_iterable(image.gt_labels for image in self))
+
+    @cached_property
+    def pred_scores(self) -> Array:
+        """The confidences of all predicted boxes, NaN where none is stated."""
+        return np.concatenate([np.zeros(0), *(image.pred_scores for image in self.answers)])
+
+    @cached_property
+    def sizes(self) -> Array:
+        """Width and height, ``(images, 2)``."""
+        return np.array([(image.width, image.height) for image in self], dtype=np.float64).reshape(-1, 2)
+
+    @property
+    def states_confidences(self) -> bool:
+        """Whether there are predicted boxes and every one has a confidence, so that COCO's ranking exists."""
+        return bool(len(self.pred_scores)) and not np.isnan(self.pred_scores).any()
 
 
 def is_read(boxes: Array, status: str) -> bool:

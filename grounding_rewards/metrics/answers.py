@@ -7,7 +7,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from grounding_rewards.columns import BOX_COLUMNS, patient_of
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
+from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
-from grounding_rewards.rewards.judging import ScoredCompletion
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
 #: What every image is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
@@ -67,32 +66,33 @@ def read_answers(
     """
     images = reference_images(rows)
     columns = _columns(rows)
-    repeated = {
-        name: [value for value, answers in zip(values, texts, strict=True) for _ in answers]
-        for name, values in columns.items()
-    }
-    scored = iter(reward.details(list(chain.from_iterable(texts)), **repeated))
     others = [
-        get_reward(
-            name,
-            box_format=reward.box_format,
+        replace(
+            get_reward(name, box_format=reward.box_format, on_truncated=reward.on_truncated),
             prompt_opens_thinking=reward.prompt_opens_thinking,
             tokenizer=reward.tokenizer,
+            stop_ids=reward.stop_ids,
         )
         for name in SIDE_BY_SIDE
         if name != reward.name
     ]
     # Every text is read once for all of them.
-    beside = score_columns(others, [answers[0] for answers in texts], **columns)
+    own, *beside = score_batches([reward, *others], [answers[0] for answers in texts], **columns)
+    rewards = {one.name: batch.reward.tolist() for one, batch in zip([reward, *others], [own, *beside], strict=True)}
+    rewards = dict(sorted(rewards.items()))
+    repeated = {
+        name: [value for value, answers in zip(values, texts, strict=True) for _ in answers[1:]]
+        for name, values in columns.items()
+    }
+    samples = iter(reward.details([one for answers in texts for one in answers[1:]], **repeated))
     answered = []
-    for k, (image, answers) in enumerate(zip(images, texts, strict=True)):
-        judged, *sampled = (next(scored) for _ in answers)
-        rewards = {reward.name: judged.reward, **{other.name: beside[other.name][k] for other in others}}
+    for k, (image, parsed, answers) in enumerate(zip(images, own.parsed(), texts, strict=True)):
+        sampled = [next(samples) for _ in answers[1:]]
         read = replace(
             image,
-            **_prediction(judged),
+            **_prediction(parsed, own.reason(k)),
             text=completion_text(answers[0]),
-            rewards=dict(sorted(rewards.items())),
+            rewards={name: values[k] for name, values in rewards.items()},
             sampled_rewards=tuple(one.reward for one in sampled),
             sampled_read=tuple(is_read(one.parsed.boxes, one.parsed.status) for one in sampled),
             sampled_boxes=tuple(len(one.parsed.boxes) for one in sampled),
@@ -120,7 +120,7 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
     """
     scored = reward.details(texts, **_columns(rows))
     return [
-        replace(image, **_prediction(one), text=completion_text(text))
+        replace(image, **_prediction(one.parsed, one.reason), text=completion_text(text))
         for image, one, text in zip(_references(rows), scored, texts, strict=True)
     ]
 
@@ -178,14 +178,13 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
     )
 
 
-def _prediction(judged: ScoredCompletion) -> dict[str, Any]:
-    parsed = judged.parsed
+def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
     return {
         "pred": parsed.boxes,
         "pred_labels": parsed.labels,
         "pred_scores": np.array(parsed.scores, dtype=np.float64),  # numpy reads None as NaN
         "status": parsed.status,
-        "reason": judged.reason,
+        "reason": reason,
         "rejected": dict(parsed.rejected),
         "broken": parsed.broken,
     }

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import as_box_array, valid_boxes
+from grounding_rewards.boxes import BoxBatch, as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from grounding_rewards.metrics.ranking import rows_of_one_shape
@@ -69,12 +69,12 @@ def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
         >>> segmentation_areas([image])
         array([[ 50.,   0.,  50., 100.]])
     """
-    areas = np.zeros((len(images), 4))
-    counts = [(len(image.pred), len(image.gt), len(image.ignore)) for image in images]
+    batch, areas = ImageBatch.of(images), np.zeros((len(images), 4))
+    sides = BoxBatch.of([image.pred for image in batch], "pred"), batch.gt, batch.ignore
+    counts = np.column_stack([side.counts for side in sides])
     for rows in rows_of_one_shape(counts, lambda n, m, k: (2 * (n + m + k) + 1) ** 2):
-        same = [images[row] for row in rows]
-        boxes = [np.stack([getattr(image, name) for image in same]) for name in ("pred", "gt", "ignore")]
-        areas[rows] = _areas(boxes, np.array([(image.width, image.height) for image in same], dtype=np.float64))
+        boxes = [side.take(rows).flat.reshape(len(rows), side.counts[rows[0]], 4) for side in sides]
+        areas[rows] = _areas(boxes, batch.sizes[rows])
     return areas
 
 

@@ -55,7 +55,6 @@ from grounding_rewards.metrics.ranking import (
     label_name,
     place_within,
     rank_boxes,
-    states_confidences,
 )
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
@@ -369,14 +368,14 @@ def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ign
         array([[0.5, 2. ]])
     """
     compared = _compared(images, label_matching)
-    ranked = rank_boxes(
-        [_asked(image, compared) for image in images], (0.5,), ranking="emission", label_matching=compared
-    )
+    asked = [_asked(image, compared) for image in images]
+    named = all(one is image for one, image in zip(asked, images, strict=True))
+    ranked = rank_boxes(images if named else asked, (0.5,), ranking="emission", label_matching=compared)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
-        asked = boxes.references > 0
-        sums[:, 0] += np.where(asked, image_average_precisions(boxes), 0.0)
-        sums[:, 1] += asked
+        there = boxes.references > 0
+        sums[:, 0] += np.where(there, image_average_precisions(boxes), 0.0)
+        sums[:, 1] += there
     return sums
 
 
@@ -389,8 +388,7 @@ def _compared(images: Sequence[AnsweredImage], label_matching: str) -> str:
 
 def _asked(image: AnsweredImage, compared: str) -> AnsweredImage:
     """The image with the name of its findings, if they have one name, for boxes without any."""
-    names = {label_name(label, compared) for label in image.gt_labels}
-    if len(names) != 1 or all(image.pred_labels):
+    if all(image.pred_labels) or len({label_name(label, compared) for label in image.gt_labels}) != 1:
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
 
@@ -465,7 +463,9 @@ class RankingMetrics(NamedTuple):
             >>> RankingMetrics.of([AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
             ('tied', (('ap', 'ignore'),))
         """
-        stated = any(len(image.pred) for image in images) and states_confidences(images)
+        stated = not any(np.isnan(image.pred_scores).any() for image in images) and any(
+            len(image.pred) for image in images
+        )
         kinds = [("ap", label_matching)]
         if can_compare_labels(images):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))

@@ -21,7 +21,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,11 +28,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.answered_image import AnsweredImage, is_read
+from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
 from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
 from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
-from grounding_rewards.metrics.ranking import Area, Mask, box_batch, label_name, with_broken_boxes
+from grounding_rewards.metrics.ranking import Area, Mask, label_name
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
@@ -90,6 +89,7 @@ class MatchedImages:
     _known: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "images", ImageBatch.of(self.images))
         if self.label is not None and not label_name(self.label, self.label_matching):
             raise ValueError(
                 f"Expected a label that is compared for `label`, got {self.label!r} with "
@@ -140,10 +140,11 @@ class MatchedImages:
         """
         outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
         every = np.arange(len(self.images))
-        codes = LabelCodes.of(*self._labels, "synonyms" if self.label_matching == "synonyms" else "exact")
+        rule = "synonyms" if self.label_matching == "synonyms" else "exact"
+        codes = LabelCodes.of(self.batch.pred_labels, self.batch.gt_labels, rule)
         image, i = np.nonzero(self._chosen(outcomes)[0] & (outcomes.matched >= 0))
-        pred = pad(codes.pred, self._boxes("pred").counts, every)[image, i]
-        gt = pad(codes.gt, self._boxes("gt").counts, every)[image, outcomes.matched[image, i]]
+        pred = pad(codes.pred, self.batch.pred.counts, every)[image, i]
+        gt = pad(codes.gt, self.batch.gt.counts, every)[image, outcomes.matched[image, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
         agreed = stated & codes.agree(pred, gt)
         right, of = (np.bincount(image[chosen], minlength=len(every)) for chosen in (agreed, stated))
@@ -198,7 +199,7 @@ class MatchedImages:
 
         0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious, single = np.zeros(len(self.images)), self._boxes("gt").counts == 1
+        ious, single = np.zeros(len(self.images)), self.batch.gt.counts == 1
         asked = [k for k in np.flatnonzero(single).tolist() if len(self.images[k].pred)]
         if asked:
             images = [self.images[k] for k in asked]
@@ -212,20 +213,10 @@ class MatchedImages:
         """Whether an answer has a box or says that there is none, ``(images,)``."""
         return np.array([is_read(image.pred, image.status) for image in self.images], dtype=bool)
 
-    def _boxes(self, side: str) -> BoxBatch:
-        """The boxes of a side, `pred`, `gt` or `ignore`, of all images, broken ones among those that are predicted."""
-        if side not in self._known:
-            images = [with_broken_boxes(image) for image in self.images] if side == "pred" else self.images
-            self._known[side] = box_batch(images, side)
-        return self._known[side]
-
     @property
-    def _labels(self) -> tuple[list[str | None], list[str]]:
-        """The labels of all predicted boxes, broken ones among them, and of all reference boxes."""
-        if "labels" not in self._known:
-            pred = chain.from_iterable(with_broken_boxes(image).pred_labels for image in self.images)
-            self._known["labels"] = list(pred), list(chain.from_iterable(image.gt_labels for image in self.images))
-        return self._known["labels"]
+    def batch(self) -> ImageBatch:
+        """The images with their arrays."""
+        return ImageBatch.of(self.images)
 
     def _hits(self, iou_threshold: float) -> Outcomes:
         return self._outcomes(iou_threshold, _FOR_HITS)
@@ -234,17 +225,17 @@ class MatchedImages:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         if reward not in self._known:
             self._known[reward] = reward.score_flat(
-                self._boxes("pred"),
-                self._boxes("gt"),
-                ignore=self._boxes("ignore"),
-                labels=reward.label_codes(*self._labels),
+                self.batch.pred,
+                self.batch.gt,
+                ignore=self.batch.ignore,
+                labels=reward.label_codes(self.batch.pred_labels, self.batch.gt_labels),
             )
         return self._known[reward]
 
     def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
         """Which predicted boxes, (images, n), and which reference boxes, (images, m), count for the label and size."""
-        gt = _there(self._boxes("gt"))
-        pred = _there(self._boxes("pred")) & ~outcomes.ignored
+        gt = _there(self.batch.gt)
+        pred = _there(self.batch.pred) & ~outcomes.ignored
         matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
             name = label_name(self.label, self.label_matching)
@@ -253,14 +244,13 @@ class MatchedImages:
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            own, of_gt = (self._held(self.area, self._boxes(side)) for side in ("pred", "gt"))
+            own, of_gt = (self._held(self.area, boxes) for boxes in (self.batch.pred, self.batch.gt))
             gt &= of_gt
             pred &= np.where(matched >= 0, _take(of_gt, matched), own)
         return pred, gt
 
     def _held(self, area: Area, boxes: BoxBatch) -> Mask:
-        image_areas = np.array([image.width * image.height for image in self.images], dtype=np.float64)
-        held = area.holds(box_area(boxes.flat), np.repeat(image_areas, boxes.counts))
+        held = area.holds(box_area(boxes.flat), np.repeat(self.batch.sizes.prod(axis=1), boxes.counts))
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
@@ -401,18 +391,18 @@ DETECTION_METRICS: dict[str, Metric] = {
     ),
 }
 
-# Metrics of the sampled answers; `of` takes an image to a value for each of them.
+# Metrics of the sampled answers; `of` takes an image to their mean.
 _SAMPLED_METRICS: dict[str, Metric] = {
     "sampled_reward": Metric(
         "sampled reward",
         "mean over the sampled answers to an image, then over images",
-        lambda image: image.sampled_rewards,
+        lambda image: sum(image.sampled_rewards) / len(image.sampled_rewards),
     ),
     "sampled_unparseable_share": Metric(
         "unparseable sampled answers",
         "share of the sampled answers to an image with neither a complete box nor a no-finding statement, mean "
         "over images",
-        lambda image: [not read for read in image.sampled_read],
+        lambda image: image.sampled_read.count(False) / len(image.sampled_read),
         lower_is_better=True,
         is_share=True,
     ),
@@ -460,7 +450,7 @@ def image_sums(
     areas = segmentation_areas(matched.images) if areas is None else areas
     return {
         **{
-            key: np.array([(sum(of) / len(of), 1.0) for of in map(metric.of, matched.images)])
+            key: np.array([(metric.of(image), 1.0) for image in matched.images])
             for key, metric in _reward_metrics(matched.images).items()
         },
         **matched.sums(),
@@ -526,19 +516,21 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
 
 
 def _reward_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
-    """Rewards and metrics of sampled answers that every image has; `of` takes an image to the values to be averaged."""
+    """Rewards and metrics of sampled answers that every image has; `of` takes an image to a number."""
     if not images:
         return {}
     names = [name for name in images[0].rewards if all(name in image.rewards for image in images)]
     definition = "mean over images of what {} gives the answer"
     rewards = {
         f"reward_{name}": Metric(
-            f"reward {name}", definition.format(name), lambda image, name=name: [image.rewards[name]]
+            f"reward {name}", definition.format(name), lambda image, name=name: image.rewards[name]
         )
         for name in names
     }
-    sampled = {key: metric for key, metric in _SAMPLED_METRICS.items() if all(map(len, map(metric.of, images)))}
-    return {**rewards, **sampled}
+    # Files of older versions have the one without the other.
+    sampled = {"sampled_reward": "sampled_rewards", "sampled_unparseable_share": "sampled_read"}
+    every = [key for key, name in sampled.items() if all(getattr(image, name) for image in images)]
+    return {**rewards, **{key: _SAMPLED_METRICS[key] for key in every}}
 
 
 #: Sources, and labels, that have metrics of their own in the log of a training: more would bury the rest.

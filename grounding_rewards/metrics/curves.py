@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
@@ -36,8 +36,6 @@ from grounding_rewards.metrics.ranking import (
     Indices,
     RankedBoxes,
     RankedImages,
-    states_confidences,
-    with_broken_boxes,
 )
 
 
@@ -365,12 +363,13 @@ def image_auroc(images: Sequence[AnsweredImage], *, groups: Sequence[Any] | None
 
 def _image_scores(images: Sequence[AnsweredImage]) -> Array:
     """How sure each answer is that there is a finding, ``(images,)``; NaN where that is not known."""
-    answered = [with_broken_boxes(image) for image in images]
-    if any(len(image.pred) for image in answered) and states_confidences(answered):
-        return np.array([image.pred_scores.max(initial=-np.inf) for image in answered])
+    batch = ImageBatch.of(images)
+    if batch.states_confidences:
+        return np.array([image.pred_scores.max(initial=-np.inf) for image in batch.answers])
     if not all(image.sampled_boxes for image in images):
         return np.full(len(images), np.nan)
-    return np.array([np.mean([n > 0 for n in (len(image.pred), *image.sampled_boxes)]) for image in answered])
+    counts = ((len(image.pred), *image.sampled_boxes) for image in batch.answers)
+    return np.array([sum(n > 0 for n in several) / len(several) for several in counts])
 
 
 def _area_under_roc(positive: Array, negative: Array) -> float:

@@ -16,6 +16,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.whole_files import write_whole
@@ -257,20 +259,20 @@ def evaluate(
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    images = next(iter(systems.values()))
-    matched = MatchedImages(images, measures.label_matching)
+    answered = next(iter(systems.values()))
+    matched = MatchedImages(answered, measures.label_matching)
+    images = matched.images
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
-    patients = patients_of(images)
-    groups: Any = None if patients is None else group_numbers(patients, len(images))
+    groups = _patient_numbers(images)
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        own = matched if answers is images else MatchedImages(answers, measures.label_matching)
-        boxes = ranked if answers is images else by_rank.rank(answers)
+        own = matched if answers is answered else MatchedImages(answers, measures.label_matching)
+        boxes = ranked if answers is answered else by_rank.rank(own.images)
         # Nobody asks how sure it is what these would earn on other patients.
         certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
-        found = _estimates(own, measures, by_rank, boxes, [None] * len(answers) if certain else groups)
+        found = _estimates(own, measures, by_rank, boxes, np.zeros(len(answers), int) if certain else groups)
         if certain:
             found = {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()}
         tables[system] = found
@@ -411,7 +413,7 @@ def _estimates(
     measures: Measures,
     by_rank: RankingMetrics,
     ranked: Mapping[str, RankedImages],
-    groups: Sequence[Any] | None,
+    groups: Any,
 ) -> dict[str, Estimate]:
     areas = segmentation_areas(matched.images)
     sums = image_sums(matched, areas=areas) | dependence_sums(matched.images, label_matching=matched.label_matching)
@@ -421,6 +423,12 @@ def _estimates(
     found |= {key: one.estimate for key, one in of_ranking.items()}
     found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}
+
+
+def _patient_numbers(images: Sequence[AnsweredImage]) -> Any:
+    """The patient of each image as a number; None where no patient is known."""
+    patients = patients_of(images)
+    return None if patients is None else group_numbers(patients, len(images))
 
 
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -480,7 +488,7 @@ def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: Ran
     for source in sources if len(sources) > 1 else ():
         own = [image for image in images if (image.source or _NO_SOURCE) == source]
         matched = MatchedImages(own, measures.label_matching)
-        found = _estimates(matched, measures, by_rank, by_rank.rank(own), patients_of(own))
+        found = _estimates(matched, measures, by_rank, by_rank.rank(matched.images), _patient_numbers(own))
         keys = (_REWARD + measures.reward, *_QUOTED, *_BY_BOX)
         metrics = {key: found[key] for key in dict.fromkeys(keys) if key in found}
         yield GroupMetrics(source, sum(len(image.gt) for image in own), metrics)

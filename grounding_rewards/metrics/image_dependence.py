@@ -39,14 +39,14 @@ from grounding_rewards.boxes import BoxBatch, as_box_array, pad
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.matching import match_batch
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, reference_images
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
 from grounding_rewards.metrics.intervals import ratio_estimates
-from grounding_rewards.metrics.ranking import with_broken_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.judging import score_boxes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
@@ -268,17 +268,15 @@ class _Boxes:
 
     @classmethod
     def of(cls, images: Sequence[AnsweredImage], label_matching: str) -> _Boxes:
-        sizes = [np.array([image.width, image.height] * 2) for image in images]
-        answered = [with_broken_boxes(image) for image in images]
-        labels = (
-            [label for image in answered for label in image.pred_labels],
-            [label for image in images for label in image.gt_labels],
+        batch = ImageBatch.of(images)
+        sides = np.tile(batch.sizes, 2)
+        pred, gt = (
+            BoxBatch(boxes.flat / np.repeat(sides, boxes.counts, axis=0), boxes.counts)
+            for boxes in (batch.pred, batch.gt)
         )
-        return cls(
-            BoxBatch.of([image.pred / size for image, size in zip(answered, sizes, strict=True)], "pred"),
-            BoxBatch.of([image.gt / size for image, size in zip(images, sizes, strict=True)], "gt"),
-            None if label_matching == "ignore" else LabelCodes.of(*labels, label_matching),
-        )
+        compared = label_matching != "ignore"
+        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching) if compared else None
+        return cls(pred, gt, codes)
 
     @property
     def answers_alike(self) -> bool:
@@ -292,9 +290,14 @@ class _Boxes:
     def earn(self, earned: Earned, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
         """What each answer earns on the image beside it, ``(pairs,)``."""
         found = np.zeros(len(image))
+        starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
         for chunk in self._chunks(image, answer):
             i, j = image[chunk], answer[chunk]
-            iou = pairwise_iou(self.pred.padded(j), self.gt.padded(i))
+            n, m = int(self.pred.counts[j[0]]), int(self.gt.counts[i[0]])
+            iou = np.zeros((len(chunk), n, m))
+            if n and m:
+                pred = self.pred.flat[starts_of_pred[j][:, None] + np.arange(n)]
+                iou = pairwise_iou(pred, self.gt.flat[starts_of_gt[i][:, None] + np.arange(m)])
             if self.codes is not None:
                 pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
                 iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
@@ -304,7 +307,9 @@ class _Boxes:
     def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
         """Pairs that are worked on together: those with the same numbers of boxes, so that nothing is filled up."""
         n, m = self.pred.counts[answer], self.gt.counts[image]
-        order = np.lexsort((n, m))
+        # By m, then n; a stable sort of small numbers is one by their digits.
+        shape = m * (n.max(initial=0) + 1) + n
+        order = np.argsort(shape.astype(np.min_scalar_type(shape.max(initial=0))), kind="stable")
         # Where the numbers of boxes change, and in between so often that memory suffices.
         changes = np.flatnonzero(np.diff(n[order]) | np.diff(m[order])) + 1
         for alike in np.split(order, changes):
@@ -345,7 +350,7 @@ def baseline_systems(
         >>> [(name, images[0].rewards["R3"]) for name, images in systems.items()]
         [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
     """
-    images = reference_images(rows)
+    images = ImageBatch(reference_images(rows))
     # With the names that rows without labels are given.
     named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
     constant = constant_boxes(named if training is None else training)
@@ -365,19 +370,15 @@ def baseline_systems(
 
 
 def _with_boxes(
-    images: Sequence[AnsweredImage], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
+    images: ImageBatch, answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
 ) -> list[AnsweredImage]:
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
-    named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [image.gt_labels for image in images]}
-    scores = {
-        name: reward.score_many(
-            boxes,
-            [image.gt for image in images],
-            ignore=[image.ignore for image in images],
-            **(named if reward.compares_labels else {}),
-        )
-        for name, reward in rewards.items()
-    }
+    pred, written = BoxBatch.of(boxes, "pred"), list(chain.from_iterable(labels))
+    scores = {}
+    for name, reward in rewards.items():
+        codes = reward.box_reward.label_codes(written, images.gt_labels) if reward.compares_labels else None
+        found = score_boxes(reward.box_reward, pred, images.gt, ignore=images.ignore, labels=codes)
+        scores[name] = found.reward.tolist()
     return [
         replace(
             image,

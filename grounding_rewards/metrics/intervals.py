@@ -412,17 +412,18 @@ def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64
         >>> group_numbers(["b", "a", "b"], 3)
         array([0, 1, 0])
     """
-    names = range(images) if groups is None else groups
-    if len(names) != images:
+    if groups is None:
+        return np.arange(images)
+    if len(groups) != images:
         raise ValueError(
-            f"Expected one group per image for `groups`, got {len(names)} for {images} images. "
+            f"Expected one group per image for `groups`, got {len(groups)} for {images} images. "
             "Give the patient of every image, in the order of the images."
         )
     if isinstance(groups, np.ndarray):
         # Numbers already, as this function gives them: asked for every metric, names would take longest.
         return np.unique(groups, return_inverse=True)[1]
     number: dict[Any, int] = {}
-    return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
+    return np.array([number.setdefault(name, len(number)) for name in groups], dtype=np.int64)
 
 
 def drawn_groups(

@@ -364,10 +364,10 @@ def calibration(matched: MatchedImages) -> Calibration | None:
 
     Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
     """
-    images = [_with_confidence(image) for image in matched.images]
-    most = max((len(image.pred) for image in images), default=0)
-    if not most:
+    if not any(((image.pred_scores >= 0) & (image.pred_scores <= 1)).any() for image in matched.images):
         return None
+    images = [_with_confidence(image) for image in matched.images]
+    most = max(len(image.pred) for image in images)
     # As in average precision: of several boxes for one finding the surest is right.
     ranked = rank_boxes(
         images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most

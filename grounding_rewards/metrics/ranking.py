@@ -27,8 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -39,9 +37,8 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.matching import covered_share, is_ignored
-from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
 
@@ -245,22 +242,19 @@ def rank_boxes(
         )
     check_word("ranking", ranking, RANKINGS)
     check_word("label_matching", label_matching, LABEL_MATCHING)
-    images = [with_broken_boxes(image) for image in images]
-    pred, gt, ignore = (box_batch(images, side) for side in ("pred", "gt", "ignore"))
-    pred_texts = list(chain.from_iterable(image.pred_labels for image in images))
-    gt_texts = list(chain.from_iterable(image.gt_labels for image in images))
+    batch = ImageBatch.of(images)
+    pred, gt = batch.pred, batch.gt
     divided_by = "ignore" if together else label_matching
-    names, pred_label, gt_label = _numbered(pred_texts, gt_texts, divided_by)
+    names, pred_label, gt_label = _numbered(batch.pred_labels, batch.gt_labels, divided_by)
     codes = None
     if label_matching == "synonyms" or (together and label_matching != "ignore"):
-        codes = LabelCodes.of(pred_texts, gt_texts, label_matching)
+        codes = LabelCodes.of(batch.pred_labels, batch.gt_labels, label_matching)
 
     # An entry is an image and a label: image * labels + label. A predicted box without a label is in none.
-    every = np.arange(len(images))
+    every = np.arange(len(batch))
     pred_image, gt_image = np.repeat(every, pred.counts), np.repeat(every, gt.counts)
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
-    scores = np.concatenate([np.zeros(0), *(image.pred_scores for image in images)])
-    stated = np.where(np.isnan(scores), np.inf, -scores)
+    stated = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
     order = np.lexsort((stated if ranking == "score" else place_within(pred_image), pred_entry))
     order = order[pred_label[order] >= 0]
     place = place_within(pred_entry[order])
@@ -269,7 +263,7 @@ def rank_boxes(
     pred_entry, gt_entry = pred_entry[order], gt_entry[gt_order]
     entries = np.unique(np.concatenate([pred_entry, gt_entry]))
 
-    image_areas = np.array([image.width * image.height for image in images], dtype=np.float64)
+    image_areas = batch.sizes.prod(axis=1)
     area = area or Area(-np.inf, np.inf)
     of_size = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
     wanted = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
@@ -280,7 +274,7 @@ def rank_boxes(
             gt=gt.flat[gt_order],
             m=_counts(gt_entry, entries),
             wanted=wanted,
-            ignore=ignore,
+            ignore=batch.ignore,
             images=entries // len(names),
             agree=None
             if codes is None
@@ -296,11 +290,11 @@ def rank_boxes(
     by_label = {}
     for number, name in enumerate(names):
         own, asked = pred_entry % len(names) == number, (gt_entry % len(names) == number) & wanted
-        references = np.bincount(gt_entry[asked] // len(names), minlength=len(images))
+        references = np.bincount(gt_entry[asked] // len(names), minlength=len(batch))
         by_label[name] = RankedBoxes(
             pred_entry[own] // len(names), key[own], hit[:, own], counts[:, own], references, ranking
         )
-    return RankedImages(by_label, len(images), tuple(iou_thresholds), ranking, divided_by)
+    return RankedImages(by_label, len(batch), tuple(iou_thresholds), ranking, divided_by)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -326,52 +320,6 @@ def label_name(label: str | None, label_matching: str) -> str:
     finding = normalize_label(label)
     # With its side for parts of the chest, where each side is a thing of its own.
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
-
-
-def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:
-    """The image with an invalid box in the place of each broken one, as in the rewards.
-
-    Example:
-        >>> from grounding_rewards.parsing import BrokenBox
-        >>> image = AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
-        >>> with_broken_boxes(image).pred.tolist(), with_broken_boxes(image).pred_labels
-        ([[nan, nan, nan, nan], [0.0, 0.0, 5.0, 5.0]], ('mass', None))
-    """
-    if not image.broken:
-        return image
-    places = [one.place for one in image.broken]
-    return replace(
-        image,
-        pred=np.insert(image.pred, places, np.nan, axis=0),
-        pred_labels=tuple(with_broken(image.pred_labels, image.broken, attrgetter("label"))),
-        # None becomes NaN
-        pred_scores=np.array(
-            with_broken(image.pred_scores.tolist(), image.broken, attrgetter("score")), dtype=np.float64
-        ),
-        broken=(),
-    )
-
-
-def box_batch(images: Sequence[AnsweredImage], side: str) -> BoxBatch:
-    """The boxes of a side, `pred`, `gt` or `ignore`, of all images.
-
-    Example:
-        >>> box_batch([AnsweredImage("a", 9, 9), AnsweredImage("b", 9, 9, pred=[[0, 0, 5, 5]])], "pred").counts
-        array([0, 1])
-    """
-    # They were checked when the images were made.
-    arrays = [getattr(image, side) for image in images]
-    return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), np.array([len(one) for one in arrays], dtype=np.int64))
-
-
-def states_confidences(images: Sequence[AnsweredImage]) -> bool:
-    """Whether every predicted box has a confidence, so that COCO's ranking exists.
-
-    Example:
-        >>> states_confidences([AnsweredImage("a", 10, 10, pred=[[0, 0, 5, 5]])])
-        False
-    """
-    return not any(np.isnan(image.pred_scores).any() for image in images)
 
 
 # What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
@@ -409,22 +357,22 @@ def place_within(entries: Indices) -> Indices:
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
 
 
-def rows_of_one_shape(counts: Sequence[Sequence[int]], cells: Callable[..., int]) -> Iterator[Indices]:
+def rows_of_one_shape(counts: Indices, cells: Callable[..., int]) -> Iterator[Indices]:
     """Rows whose counts are equal, so that they can be one array without padding, some at a time.
 
     Args:
-        counts: of boxes in each row.
+        counts: ``(rows, k)`` of boxes.
         cells: how many cells of an array a row with these counts needs; about a million are worked on at once.
 
     Example:
-        >>> [rows.tolist() for rows in rows_of_one_shape([(1, 2), (0, 2), (1, 2)], lambda n, m: n * m)]
+        >>> counts = np.array([(1, 2), (0, 2), (1, 2)])
+        >>> [rows.tolist() for rows in rows_of_one_shape(counts, lambda n, m: n * m)]
         [[1], [0, 2]]
     """
-    rows: dict[tuple[int, ...], list[int]] = {}
-    for row, shape in enumerate(counts):
-        rows.setdefault(tuple(shape), []).append(row)
-    for shape, same in sorted(rows.items()):
-        yield from np.array_split(np.array(same), max(1, -(-len(same) * cells(*shape) // _CELLS)))
+    order = np.lexsort(counts.T[::-1])
+    changes = np.flatnonzero(np.diff(counts[order], axis=0).any(axis=1)) + 1
+    for same in np.split(order, changes) if len(order) else ():
+        yield from np.array_split(same, max(1, -(-len(same) * cells(*counts[same[0]].tolist()) // _CELLS)))
 
 
 def _counts(ordered: Indices, entries: Indices) -> Indices:
@@ -451,9 +399,9 @@ class _Entries(NamedTuple):
 def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: bool) -> NDArray[np.int8]:
     """What each predicted box is matched with at each threshold, ``(thresholds, n)``."""
     result = np.full((len(thresholds), len(entries.pred)), _NOTHING, dtype=np.int8)
-    shapes = np.column_stack([entries.n, entries.m, entries.ignore.counts[entries.images]]).tolist()
+    shapes = np.column_stack([entries.n, entries.m, entries.ignore.counts[entries.images]])
     for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
-        b, (n, m, k) = len(rows), shapes[rows[0]]
+        b, (n, m, k) = len(rows), shapes[rows[0]].tolist()
         if not n or not m + k:
             continue
         pred, gt = positions(entries.n, rows), positions(entries.m, rows)

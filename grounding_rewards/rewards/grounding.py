@@ -559,24 +559,39 @@ def score_columns(
         >>> scored["R3"], scored["R3/tp"], scored["R5/reason"]
         ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
     """
-    check_alike(rewards)
-    first = rewards[0]
-    read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
+    batches = score_batches(rewards, completions, **columns)
+    read = batches[0]
     found: dict[str, list[Any]] = {
         "status": [raw.status for raw in read.raws],
         "rejected": [raw.rejected for raw in read.raws],
         "boxes": read.pred.counts.tolist(),
     }
-    for reward in rewards:
-        reward._refuse_lost_labels(read.formats)
-        batch = reward._judge(read)
-        if reward is first:
-            first._notice_wrong_reading(batch)
-        out, name = batch.outcomes, reward.__name__
+    for reward, batch in zip(rewards, batches, strict=True):
+        name = reward.__name__
         found[name] = batch.reward.tolist()
-        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in (*PARTS, *COUNTS)}
+        found |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
         found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
     return found
+
+
+def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any) -> list[ScoredBatch]:
+    """What :func:`score_columns` makes its columns of: the batch as each reward scores it, every text read once.
+
+    Example:
+        >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
+        >>> batches = score_batches(rewards, ["[]"], boxes=[[]], width=[100], height=[100])
+        >>> [batch.reward.tolist() for batch in batches]
+        [[0.2], [0.2]]
+    """
+    check_alike(rewards)
+    first = rewards[0]
+    read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
+    batches = []
+    for reward in rewards:
+        reward._refuse_lost_labels(read.formats)
+        batches.append(reward._judge(read))
+    first._notice_wrong_reading(batches[0])
+    return batches
 
 
 def check_alike(rewards: Sequence[GroundingReward]) -> None:
