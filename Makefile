@@ -143,7 +143,7 @@ docs: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
 	$(BIN)/python benchmarks/bench_alone.py --page docs/trainers.md
-	$(BIN)/python benchmarks/bench_scoring.py
+	$(BIN)/python benchmarks/bench_scoring.py --page docs/scoring.md
 	$(BIN)/python benchmarks/bench_doctor.py
 	$(BIN)/python benchmarks/bench_evaluation.py
 	$(BIN)/python benchmarks/bench_readers.py

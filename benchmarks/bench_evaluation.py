@@ -3,7 +3,8 @@
     python benchmarks/bench_evaluation.py --images 12000
 
 The images are those of scripts/simulate_metrics.py, with a confidence and a label on every box. pycocotools gives no
-intervals, and no other metric; it is left out where it is not installed.
+intervals, and no other metric; it is left out where it is not installed. Beside it stands what comes first where a log
+is evaluated: reading and scoring the answers, clean and mixed ones (compare.py), as ratios to `json.loads` of the rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import json
 import resource
 import sys
 import time
@@ -18,8 +20,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
+from compare import clean, mixed, rows
 
+import grounding_rewards as gr
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.evaluation import Measures, evaluate
 
@@ -88,6 +93,14 @@ def main() -> None:
 
         runs["pycocotools, AP alone"] = lambda: with_pycocotools(a)
     took = {name: seconds(run) for name, run in runs.items()}
+    reward = gr.get_reward("R3", box_format="qwen3-vl")
+    for write in (clean, mixed):
+        made = rows(write, (0, 1, 2, 3), options.images)
+        lines = [json.dumps(row) for row in made]
+        loads = seconds(lambda lines=lines: [json.loads(line) for line in lines])
+        texts = [[row["completion"]] for row in made]
+        read = seconds(lambda made=made, texts=texts: read_answers(made, texts, reward))
+        print(f"{read / loads:.1f} × json.loads ({1e6 * loads / len(made):.1f} µs) to read {write.__name__} answers")
     for name, one in took.items():
         print(f"{name:24} {one:6.1f} s for {len(a)} images, {1e3 * one / len(a):.2f} ms an image")
     # Linux counts kilobytes.

@@ -132,8 +132,7 @@ def run(
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.answer_groups import read_groups
-    from grounding_rewards.logs.answer_logs import check_images, image_problems
+    from grounding_rewards.logs.answer_logs import check_images, image_problems, read_groups
     from grounding_rewards.prepare.load import load_split
     from grounding_rewards.rewards.grounding import get_reward
 

@@ -1,21 +1,29 @@
-"""Answers to evaluate: images, and the completions for each, from a model or from a log."""
+"""Logs as answers to images: to evaluate, one answer or several samples an image; to compare, the groups of GRPO.
+
+Which image of a dataset a row is about is one rule for every command: rows and images belong together by `id`. What a
+log and a dataset both say of an image has to be the same: where boxes differ, one of them is of another version or
+another split, and a metric against either would be wrong.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import SIZE_COLUMNS
+import numpy as np
+
+from grounding_rewards.columns import SIZE_COLUMNS, patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.image_paths import is_below
-from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of, with_numbers
-from grounding_rewards.logs.join import join_by_id, names_images, places_of, refuse_other_images
+from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -32,6 +40,16 @@ _NO_IDS = (
 )
 # Lines of an error about many images.
 _MOST_NAMED = 20
+# Boxes and sizes that differ by less are those of the image after rounding.
+_ROUNDING = 0.5
+
+#: Columns that say at which step of a training, or at which temperature, an answer was sampled: answers that differ in
+#: one of them are of different groups.
+APART = ("step", "temperature")
+# Columns of several tools that hold the prompt.
+_PROMPTS = ("prompt", "input", "problem", "question")
+# What makes rows without an `id` answers to one image, beside the prompt.
+_IMAGE = ("boxes", "reader_boxes", "width", "height", "image", "image_path", "file")
 
 
 @dataclass(frozen=True)
@@ -98,7 +116,6 @@ def read_log(
     if unknown:
         raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     log = read_completions(paths, text_column=text_column)
-    log = log._replace(rows=list(map(with_numbers, log.rows)))
     by_id, notes = _rows_by_id(log)
     members = [[k] for k in range(len(log.rows))] if by_id is None else list(by_id.values())
     for places in members:
@@ -119,6 +136,323 @@ def read_log(
     said = () if by_id is not None else (_NO_IDS,)
     found = answers_to_dataset(dataset, images, log, members, range(len(images)))
     return replace(found, notes=(*notes, *said, *_notes_of_samples(members)))
+
+
+def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]:
+    """The rows of each image, the one that is judged first, None where no row has an id; and notes about the log."""
+    if not names_images(log):
+        return None, log.notes
+    found: dict[str, list[int]] = {}
+    for k, row in enumerate(log.rows):
+        found.setdefault(str(row["id"]), []).append(k)
+    found, notes = _of_last_step(log, found)
+    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
+    if len(samples) == len(log.rows):
+        found = {name: sorted(rows, key=samples.__getitem__) for name, rows in found.items()}
+        twice = {name: rows for name, rows in found.items() if len({samples[k] for k in rows}) < len(rows)}
+        if twice:
+            raise ValueError(
+                f"Expected one row for each `id` and `sample`, got several for {places_of(log, twice)}. "
+                "Remove those that are left over from another run."
+            )
+    usual = Counter(map(len, found.values())).most_common(1)[0][0]
+    others = {name: rows for name, rows in found.items() if len(rows) != usual}
+    if others:
+        raise ValueError(
+            f"Expected as many answers to every image, got {usual} for most, and another number for {len(others)} of "
+            f"{len(found)}: {places_of(log, others)}. Rows with one `id` are answers to one image: give images names "
+            "of their own, and remove rows that are there twice."
+        )
+    return found, notes
+
+
+def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list[int]], tuple[str, ...]]:
+    """Of the log of a training, the answers to each image when it was asked about for the last time."""
+    steps = [step for row in log.rows if (step := step_of(row)) is not None]
+    if len(steps) < len(log.rows):
+        return found, log.notes
+    last = {name: max(steps[k] for k in rows) for name, rows in found.items()}
+    kept = {name: [k for k in rows if steps[k] == last[name]] for name, rows in found.items()}
+    left_out = len(log.rows) - sum(map(len, kept.values()))
+    if not left_out:
+        return found, log.notes
+    note = (
+        "The log is of a training: of each image the answers of its last step are taken, which is from "
+        f"{min(last.values()):g} to {max(last.values()):g}, and {left_out} earlier ones are left out. They are of a "
+        "model that was still learning."
+    )
+    return kept, (*log.notes, note)
+
+
+def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
+    if members and len(members[0]) > 1:
+        yield (
+            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its "
+            f"samples, of "
+            "which only the reward is measured."
+        )
+
+
+def read_groups(
+    paths: Sequence[Path],
+    *,
+    dataset: Dataset | None = None,
+    text_column: str | None = None,
+    group_size: int | None = None,
+    sizes: Mapping[str, float | None] | None = None,
+) -> Answers:
+    """Read a log in which images have several answers.
+
+    Rows of one `id` are a group, apart by :data:`APART`. Where no row has an `id`, rows next to each other are one that
+    have the same prompt and image.
+
+    Args:
+        paths: as :func:`grounding_rewards.logs.completion_logs.read_completions` takes them.
+        dataset: the images, by `id`; without it the rows have `boxes`, `width` and `height`.
+        text_column: the column with the completions.
+        group_size: so many rows one after another are a group, whatever they hold.
+        sizes: sizes for images that have none, by column.
+
+    Raises:
+        ValueError: a file is broken, no image has several answers, or images and answers do not fit each other.
+    """
+    known = {name: value for name, value in (sizes or {}).items() if value is not None and name in SIZE_COLUMNS}
+    log = read_completions(paths, text_column=text_column)
+    members = answer_members(log, group_size)
+    alone = [k for several in members if len(several) == 1 for k in several]
+    members = [several for several in members if len(several) > 1]
+    if not members:
+        raise ValueError(
+            f"Expected several completions to the same image, got one to each of {len(alone)}. GRPO compares "
+            f"answers to "
+            "one image, and so does this: give a log of samples (`log_completions: true` in training; `evaluate "
+            "--samples 8` writes samples.jsonl), name each row's image by `id` or the rows of a group by --group-size, "
+            "or sample now with --model."
+        )
+    for several in members:
+        refuse_other_image(log, several)
+    if dataset is None:
+        _refuse_images_without_boxes(log, members)
+        # Nobody looks at the images.
+        answers = replace(answers_to_images(log, members, paths, known, True, ()), notes=log.notes)
+    else:
+        images = [{**known, **row} for row in light_rows(dataset)]
+        answers = answers_to_dataset(dataset, images, log, members, join_by_id(log, members, images), APART)
+    return replace(answers, notes=(*answers.notes, *_notes(log, members, alone)))
+
+
+def answer_members(log: Log, group_size: int | None = None) -> list[list[int]]:
+    """The rows of each group, those of one answer among them; see :func:`read_groups`.
+
+    Raises:
+        ValueError: only some rows have an `id`, or the size does not fit.
+
+    Example:
+        >>> rows = [{"id": "a", "step": 1}, {"id": "b", "step": 1}, {"id": "a", "step": 1}, {"id": "a", "step": 2}]
+        >>> answer_members(Log(["[]"] * 4, rows, ["line"] * 4))
+        [[0, 2], [1], [3]]
+    """
+    n = len(log.rows)
+    if group_size is not None:
+        if group_size < 2:
+            raise ValueError(f"Expected at least 2 for `group_size`, got {group_size}. One answer is no group.")
+        if n % group_size:
+            raise ValueError(
+                f"Expected whole groups of {group_size} rows, got {n} rows. Give the num_generations of the training."
+            )
+        return [list(range(start, start + group_size)) for start in range(0, n, group_size)]
+    if names_images(log):
+        found: dict[Any, list[int]] = {}
+        for k, row in enumerate(log.rows):
+            found.setdefault((*(row.get(name) for name in APART), str(row["id"])), []).append(k)
+        return list(found.values())
+    return _runs([_image_key(row) for row in log.rows])
+
+
+def _runs(keys: Sequence[str]) -> list[list[int]]:
+    """Rows next to each other with the same key.
+
+    Groups of images that are alike in everything, such as two normal ones of one size, follow each other as one run: it
+    is cut to the size by which all runs can be divided.
+
+    >>> _runs(["a", "a", "b", "b", "b", "b"])
+    [[0, 1], [2, 3], [4, 5]]
+    """
+    runs: list[list[int]] = []
+    for k, key in enumerate(keys):
+        if k and key == keys[k - 1]:
+            runs[-1].append(k)
+        else:
+            runs.append([k])
+    size = reduce(math.gcd, map(len, runs), 0)
+    return runs if size < 2 else [run[k : k + size] for run in runs for k in range(0, len(run), size)]
+
+
+def _image_key(row: Mapping[str, Any]) -> str:
+    prompt = next((row[name] for name in _PROMPTS if row.get(name) is not None), None)
+    return json.dumps([prompt, *(row.get(name) for name in (*APART, *_IMAGE))], default=str, sort_keys=True)
+
+
+def _refuse_images_without_boxes(log: Log, members: Sequence[Sequence[int]]) -> None:
+    described = ((log.rows[first], log.places[first]) for first, *_ in members)
+    without = [place for row, place in described if row.get("boxes") is None and row.get("reader_boxes") is None]
+    if without:
+        raise ValueError(
+            f"Expected `boxes` for every image, got none for {len(without)} of {len(members)}: "
+            f"{first_of(without)}. Add "
+            "the column, or name the --dataset that has the images by their `id`."
+        )
+
+
+def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> Iterator[str]:
+    if alone:
+        yield (
+            f"{len(alone)} of {len(log.rows)} rows are the only answer to their image, and are left out; the first is "
+            f"{log.places[alone[0]]}."
+        )
+    if all(row.get("id") in (None, "") for row in log.rows):
+        count = len({len(several) for several in members})
+        size = f"{len(members[0])}" if count == 1 else f"{min(map(len, members))} to {max(map(len, members))}"
+        groups = "1 group" if len(members) == 1 else f"{len(members)} groups"
+        yield (
+            f"No row has an `id`: rows next to each other with the same prompt and image are taken for one "
+            f"group, which "
+            f"makes {groups} of {size}. If that is wrong, give --group-size."
+        )
+
+
+def join_by_id(
+    log: Log, members: Sequence[Sequence[int]], images: Sequence[Mapping[str, Any]], *, every_image: bool = False
+) -> list[int]:
+    """The number of the image that each group of rows is about.
+
+    Args:
+        log: its rows.
+        members: the rows of each group, all of one `id`.
+        images: rows of the dataset; one without `id` is named by its number.
+        every_image: whether an image without an answer is an error.
+
+    Raises:
+        ValueError: an `id` that no image has, or several have, or that is described differently; the row is named.
+
+    Example:
+        >>> log = Log(["[]", "[]"], [{"id": "b"}, {"id": "a"}], ["line 1", "line 2"])
+        >>> join_by_id(log, [[0], [1]], [{"id": "a"}, {"id": "b"}])
+        [1, 0]
+    """
+    names = [str(row.get("id", k)) for k, row in enumerate(images)]
+    numbers = {name: k for k, name in enumerate(names)}
+    asked = {str(log.rows[several[0]].get("id", "")): several for several in members}
+    if unknown := {name: rows for name, rows in asked.items() if name not in numbers}:
+        raise ValueError(
+            f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown)} of {len(asked)} "
+            f"that it does not have: {places_of(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
+            "Give the split that was answered with --split, and as many images with --max-images."
+        )
+    if len(numbers) < len(names) and (twice := [one for k, one in enumerate(names) if numbers[one] != k]):
+        raise ValueError(
+            f"Expected an `id` of its own for every image of the dataset, got {first_of([repr(one) for one in twice])} "
+            "for several. Answers belong to images by it: prepare the dataset with names of their own."
+        )
+    if every_image and (without := [name for name in names if name not in asked]):
+        raise ValueError(
+            f"Expected a completion for every image, got {len(names) - len(without)} of {len(names)}; without one are "
+            f"{first_of([repr(name) for name in without])}. Answer all images, or name those that were answered with "
+            "--max-images."
+        )
+    found = [numbers[str(log.rows[first]["id"])] for first, *_ in members]
+    refuse_other_images(log, members, (images[k] for k in found))
+    return found
+
+
+def names_images(log: Log) -> bool:
+    """Whether the rows of a log have an `id`, by which they belong to images.
+
+    Raises:
+        ValueError: some have one and others have none; these are named.
+
+    Example:
+        >>> names_images(Log(["[]"], [{"id": "b"}], ["line 1"])), names_images(Log(["[]"], [{}], ["line 1"]))
+        (True, False)
+    """
+    without = [place for place, row in zip(log.places, log.rows, strict=True) if row.get("id") in (None, "")]
+    if 0 < len(without) < len(log.rows):
+        raise ValueError(
+            f"Expected an `id` in every row of the log, or in none, got {len(without)} of {len(log.rows)} without: "
+            f"{first_of(without)}. Answers belong to images by it: add the image's `id`, or remove these rows."
+        )
+    return not without
+
+
+def refuse_other_images(log: Log, members: Sequence[Sequence[int]], images: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse a log that says of an image something else than the dataset.
+
+    Args:
+        log: its rows.
+        members: the rows of each group, the one that describes the image first.
+        images: the image of each group.
+
+    Raises:
+        ValueError: the first such row is named with its place and its image's `id`, and how many differ.
+    """
+    other = [
+        (first, image, column)
+        for (first, *_), image in zip(members, images, strict=True)
+        for column in _contradictions(log.rows[first], image)
+    ]
+    if other:
+        k, image, column = other[0]
+        raise ValueError(
+            f"Expected what the dataset says of an image in the log, or nothing, got another `{column}` in "
+            f"{log.places[k]}: {log.rows[k][column]!r:.100} for the image with id {image.get('id', '-')!r}, of which "
+            f"the dataset says {image.get(column)!r:.100}. {len({k for k, *_ in other})} of {len(members)} images "
+            "differ. Name the dataset and split that were answered, or, where the log is wrong, remove its columns."
+        )
+
+
+def places_of(log: Log, images: Mapping[str, Sequence[int]]) -> str:
+    """The first few images, each with the places of its rows."""
+    return first_of([f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in images.items()])
+
+
+def _contradictions(logged: Mapping[str, Any], image: Mapping[str, Any]) -> Iterator[str]:
+    """The columns that a row of the log and the image both have, and that differ by more than rounding."""
+    for column in ("boxes", "width", "height", "ignore_boxes"):
+        own, other = logged.get(column), image.get(column)
+        if own is not None and other is not None and not _agree(own, other):
+            yield column
+    labels = [None if row.get("labels") is None else list(row["labels"]) for row in (logged, image)]
+    if None not in labels and labels[0] != labels[1]:
+        yield "labels"
+    if None not in (patients := [patient_of(logged), patient_of(image)]) and patients[0] != patients[1]:
+        yield "patient_id"
+
+
+def _agree(one: Any, other: Any) -> bool:
+    try:
+        first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    if not first.size and not second.size:
+        return True
+    return first.shape == second.shape and bool((np.abs(first - second) <= _ROUNDING).all())
+
+
+def refuse_other_image(log: Log, members: Sequence[int]) -> None:
+    """Refuse rows of one image that describe it differently.
+
+    Raises:
+        ValueError: the first two such rows are named, and what differs.
+    """
+    first, *others = members
+    for k in others:
+        for column in (*_NEEDED, "labels", "ignore_boxes"):
+            if log.rows[k].get(column) != log.rows[first].get(column):
+                raise ValueError(
+                    f"Expected the same `{column}` in all rows of one image, got others for id "
+                    f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
+                    "answers to one image: give images names of their own."
+                )
 
 
 def answers_to_dataset(
@@ -155,6 +489,64 @@ def answers_to_dataset(
 def dataset_places(dataset: Dataset) -> list[str]:
     """Where each image of a dataset is, for a message."""
     return [f"row {k} of the dataset" for k in range(dataset.num_rows)]
+
+
+def answers_to_images(
+    log: Log,
+    members: Sequence[Sequence[int]],
+    paths: Sequence[Path],
+    sizes: Mapping[str, float],
+    allow_outside: bool,
+    said: Sequence[str],
+) -> Answers:
+    """Answers to images that the log itself describes.
+
+    Args:
+        log: its rows.
+        members: numbers of the rows of each image, the one that describes it first.
+        paths: of the log, beside which images are looked for.
+        sizes: sizes for images that have none, by column.
+        allow_outside: whether images may lie outside the folders of the log.
+        said: notes that stand before those that are added here.
+    """
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    images, missing, outside = [], [], []
+    for first, *_ in members:
+        row, place = log.rows[first], log.places[first]
+        given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
+        found = None if given is None else _find_image(given, folders)
+        if given is not None and found is None:
+            missing.append(f"{given!r} in {place}")
+        elif found is not None and not allow_outside and not is_below(folders, found):
+            outside.append(f"{given!r} in {place}")
+            found = None
+        kept = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
+        images.append({**sizes, **kept, **({} if found is None else {"image_path": str(found)})})
+    notes = [
+        f"{len(several)} of {len(images)} images are shown without their image, {why}: {first_of(several)}. {remedy}"
+        for several, why, remedy in (
+            (missing, "which is not there", "Paths start at the folder of the log."),
+            (outside, "which is not beside the log", "Name the --dataset, or give --allow-outside."),
+        )
+        if several
+    ]
+    return Answers(
+        images,
+        [[log.completions[k] for k in several] for several in members],
+        partial(_open_listed, [image.get("image_path") for image in images]),
+        [log.places[first] for first, *_ in members],
+        (*said, *notes),
+    )
+
+
+def _find_image(given: str, folders: Iterable[Path]) -> Path | None:
+    # An absolute path stays as it is when joined to a folder.
+    return next((folder / given for folder in folders if (folder / given).is_file()), None)
+
+
+def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:
+    path = paths[k]
+    return None if path is None else open_image(path)
 
 
 def check_images(
@@ -244,133 +636,3 @@ def _unnamed_boxes(row: Mapping[str, Any], compared: str) -> Iterator[str]:
     labels, boxes = row.get("labels"), row["boxes"]
     if compared and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
         yield f"a box without a label, which {compared}"
-
-
-def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]:
-    """The rows of each image, the one that is judged first, None where no row has an id; and notes about the log."""
-    if not names_images(log):
-        return None, log.notes
-    found: dict[str, list[int]] = {}
-    for k, row in enumerate(log.rows):
-        found.setdefault(str(row["id"]), []).append(k)
-    found, notes = _of_last_step(log, found)
-    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
-    if len(samples) == len(log.rows):
-        found = {name: sorted(rows, key=samples.__getitem__) for name, rows in found.items()}
-        twice = {name: rows for name, rows in found.items() if len({samples[k] for k in rows}) < len(rows)}
-        if twice:
-            raise ValueError(
-                f"Expected one row for each `id` and `sample`, got several for {places_of(log, twice)}. "
-                "Remove those that are left over from another run."
-            )
-    usual = Counter(map(len, found.values())).most_common(1)[0][0]
-    others = {name: rows for name, rows in found.items() if len(rows) != usual}
-    if others:
-        raise ValueError(
-            f"Expected as many answers to every image, got {usual} for most, and another number for {len(others)} of "
-            f"{len(found)}: {places_of(log, others)}. Rows with one `id` are answers to one image: give images names "
-            "of their own, and remove rows that are there twice."
-        )
-    return found, notes
-
-
-def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list[int]], tuple[str, ...]]:
-    """Of the log of a training, the answers to each image when it was asked about for the last time."""
-    steps = [step for row in log.rows if (step := step_of(row)) is not None]
-    if len(steps) < len(log.rows):
-        return found, log.notes
-    last = {name: max(steps[k] for k in rows) for name, rows in found.items()}
-    kept = {name: [k for k in rows if steps[k] == last[name]] for name, rows in found.items()}
-    left_out = len(log.rows) - sum(map(len, kept.values()))
-    if not left_out:
-        return found, log.notes
-    note = (
-        "The log is of a training: of each image the answers of its last step are taken, which is from "
-        f"{min(last.values()):g} to {max(last.values()):g}, and {left_out} earlier ones are left out. They are of a "
-        "model that was still learning."
-    )
-    return kept, (*log.notes, note)
-
-
-def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
-    if members and len(members[0]) > 1:
-        yield (
-            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its "
-            f"samples, of "
-            "which only the reward is measured."
-        )
-
-
-def refuse_other_image(log: Log, members: Sequence[int]) -> None:
-    """Refuse rows of one image that describe it differently.
-
-    Raises:
-        ValueError: the first two such rows are named, and what differs.
-    """
-    first, *others = members
-    for k in others:
-        for column in (*_NEEDED, "labels", "ignore_boxes"):
-            if log.rows[k].get(column) != log.rows[first].get(column):
-                raise ValueError(
-                    f"Expected the same `{column}` in all rows of one image, got others for id "
-                    f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
-                    "answers to one image: give images names of their own."
-                )
-
-
-def answers_to_images(
-    log: Log,
-    members: Sequence[Sequence[int]],
-    paths: Sequence[Path],
-    sizes: Mapping[str, float],
-    allow_outside: bool,
-    said: Sequence[str],
-) -> Answers:
-    """Answers to images that the log itself describes.
-
-    Args:
-        log: its rows.
-        members: numbers of the rows of each image, the one that describes it first.
-        paths: of the log, beside which images are looked for.
-        sizes: sizes for images that have none, by column.
-        allow_outside: whether images may lie outside the folders of the log.
-        said: notes that stand before those that are added here.
-    """
-    folders = [path if path.is_dir() else path.parent for path in paths]
-    images, missing, outside = [], [], []
-    for first, *_ in members:
-        row, place = log.rows[first], log.places[first]
-        given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
-        found = None if given is None else _find_image(given, folders)
-        if given is not None and found is None:
-            missing.append(f"{given!r} in {place}")
-        elif found is not None and not allow_outside and not is_below(folders, found):
-            outside.append(f"{given!r} in {place}")
-            found = None
-        kept = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
-        images.append({**sizes, **kept, **({} if found is None else {"image_path": str(found)})})
-    notes = [
-        f"{len(several)} of {len(images)} images are shown without their image, {why}: {first_of(several)}. {remedy}"
-        for several, why, remedy in (
-            (missing, "which is not there", "Paths start at the folder of the log."),
-            (outside, "which is not beside the log", "Name the --dataset, or give --allow-outside."),
-        )
-        if several
-    ]
-    return Answers(
-        images,
-        [[log.completions[k] for k in several] for several in members],
-        partial(_open_listed, [image.get("image_path") for image in images]),
-        [log.places[first] for first, *_ in members],
-        (*said, *notes),
-    )
-
-
-def _find_image(given: str, folders: Iterable[Path]) -> Path | None:
-    # An absolute path stays as it is when joined to a folder.
-    return next((folder / given for folder in folders if (folder / given).is_file()), None)
-
-
-def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:
-    path = paths[k]
-    return None if path is None else open_image(path)

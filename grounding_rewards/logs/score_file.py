@@ -23,12 +23,12 @@ from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.completion_logs import (
     Block,
     LogBlocks,
+    LogDoubts,
     check_completions,
     find_text_column,
     log_files,
     read_blocks,
 )
-from grounding_rewards.logs.log_doubts import LogDoubts
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -69,9 +69,11 @@ def reward_pairs(rewards: Mapping[str, ArrayLike]) -> tuple[RewardPair, ...]:
         >>> reward_pairs({"R3": [0.0, 0.5, 1.0], "R5": [0.0, 0.9, 0.4]})
         (RewardPair(a='R3', b='R5', correlation=0.5, rows=(2, 3)),)
     """
-    from scipy.stats import rankdata
-
-    ranks = {name: rankdata(values) for name, values in rewards.items()}
+    ranks = {}
+    for name, values in rewards.items():
+        # Ties share their mean rank; scipy.stats has this too, and takes longer to load than short files to score.
+        _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+        ranks[name] = (counts.cumsum() - (counts - 1) / 2)[place]
     pairs = []
     for (a, x), (b, y) in combinations(ranks.items(), 2):
         apart = np.abs(x - y)
