@@ -159,7 +159,6 @@ def ask_model(options: EvaluateOptions, model_path: str, images: Dataset, reward
                 Sampling(samples, temperature, options.max_new_tokens, asked.skip_special_tokens),
                 batch_size=options.batch_size,
                 seed=options.seed,
-                backend=backend,
                 overwrite=options.overwrite,
                 share=share,
                 join=options.join,

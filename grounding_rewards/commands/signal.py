@@ -249,7 +249,6 @@ def ask(
                     replace(sampling, temperature=temperature),
                     batch_size=batch_size,
                     seed=seed,
-                    backend=asked.backend,
                     on_progress=on_progress if asked.state.is_main_process else None,
                 )
             rows += [{**row, "temperature": temperature} for row in asked.rows]

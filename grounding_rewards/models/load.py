@@ -1,8 +1,14 @@
-"""Load a checkpoint, or an adapter with its base model, with transformers or vLLM."""
+"""Load a checkpoint, or an adapter with its base model, with transformers or vLLM.
+
+What lies at a path, and whether it is the same model again, is known before anything is loaded.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +19,6 @@ from typing import Any
 
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.shipped import find_shipped
-from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -22,6 +27,18 @@ _SMALL_MODEL = 20_000_000
 # How long a process waits for one that has more to generate; the default of some minutes is too short.
 _PATIENCE = timedelta(days=7)
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+
+CONFIG = "config.json"
+"""The file that makes a folder a checkpoint."""
+
+ADAPTER = "adapter_config.json"
+"""The file that makes a folder an adapter that PEFT saved."""
+
+# Weights as transformers and PEFT wrote them before safetensors, and what is read in their place where it is there.
+_PICKLED = {"pytorch_model*.bin": "*.safetensors", "adapter_model.bin": "adapter_model.safetensors"}
+# How many places of each weight are looked at, and how many bytes are read there.
+_PLACES, _BYTES = 4, 64
+_NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass
@@ -40,8 +57,112 @@ class UnloadedModel:
     def load(self) -> Any:
         """The model, in this process; it is loaded once."""
         if self._loaded is None:
-            self._loaded, _ = load_model(self.path, backend=self.backend)
+            adapter = adapter_config(self.path)
+            with _in_plain_words(self.path, adapter):
+                if self.backend == "vllm":
+                    from grounding_rewards.models.vllm_backend import load_vllm
+
+                    self._loaded = load_vllm(self.path)
+                else:
+                    self._loaded = _load_with_transformers(self.path, adapter)
         return self._loaded
+
+
+def check_place(path: str | Path, argument: str = "path") -> None:
+    """Refuse a path that is no folder with a model and no name on the hub, in plainer words than the libraries.
+
+    Args:
+        path: folder, or name on the hub.
+        argument: the name of the argument, for the message.
+
+    Raises:
+        ValueError: it is neither a folder with a model nor a name that the hub could know, or its weights are pickled.
+
+    Example:
+        >>> check_place("Qwen/Qwen2.5-VL-3B-Instruct")
+        >>> check_place("no/such/folder")
+        Traceback (most recent call last):
+        ValueError: Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `path`, got \
+'no/such/folder', which is neither. Check the path.
+    """
+    folder = Path(path)
+    if folder.is_dir():
+        if not any(Path(folder, name).is_file() for name in (CONFIG, ADAPTER)):
+            raise ValueError(
+                f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
+                "Give the folder that the weights were saved in, such as run/checkpoint."
+            )
+        pickled = [
+            file.name
+            for name, instead in _PICKLED.items()
+            if not any(folder.glob(instead))
+            for file in sorted(folder.glob(name))
+        ]
+        if pickled:
+            raise ValueError(
+                f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0]}, which may hold a program. "
+                "Where you trust it, load it with transformers and save_pretrained it again."
+            )
+    elif not _NAME_ON_HUB.fullmatch(str(path)):
+        raise ValueError(
+            f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `{argument}`, got "
+            f"{str(path)!r}, which is neither. Check the path."
+        )
+
+
+def adapter_config(path: str | Path) -> dict[str, Any] | None:
+    """The configuration that PEFT wrote beside an adapter; None for a checkpoint.
+
+    Args:
+        path: folder, or name on the hub.
+    """
+    from transformers.utils import find_adapter_config_file
+
+    # A checkpoint may carry an adapter that transformers loads with it.
+    if Path(path, CONFIG).is_file():
+        return None
+    file = find_adapter_config_file(str(path))
+    return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
+
+
+def digest_of_weights(path: str | Path) -> str:
+    """A digest by which a model is known again without loading it: of some values of each of its weights.
+
+    Of an adapter it is made of the adapter's weights and settings, and of the model under it; of a name on the hub, of
+    the version that is asked for there. Where the files lie, and when they were written, does not matter.
+
+    Args:
+        path: folder, or name on the hub, that :func:`check_place` lets pass.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    adapter = adapter_config(path)
+    if adapter is not None:
+        digest.update(json.dumps(adapter, sort_keys=True).encode())
+        if base := adapter.get("base_model_name_or_path"):
+            digest.update(digest_of_weights(base).encode())
+    if not Path(path).is_dir():
+        from transformers.utils import cached_file
+
+        # .../snapshots/VERSION/config.json
+        version = Path(cached_file(str(path), CONFIG if adapter is None else ADAPTER)).parent.name
+        digest.update(f"{path} {version}".encode())
+    for file in sorted(Path(path).glob("*.safetensors")):
+        with file.open("rb") as content:
+            # The format: the length of the header, the header in JSON, the weights.
+            header = content.read(int.from_bytes(content.read(8), "little"))
+            begin = content.tell()
+            digest.update(header)
+            weights = [one["data_offsets"] for name, one in json.loads(header).items() if name != "__metadata__"]
+            for start, end in sorted(weights):
+                read = min(_BYTES, end - start)
+                for place in range(_PLACES):
+                    # From the beginning of the weight to its end.
+                    content.seek(begin + start + (end - start - read) * place // (_PLACES - 1))
+                    digest.update(content.read(read))
+    return digest.hexdigest()[:16]
 
 
 def choose_backend(backend: str) -> str:
@@ -83,24 +204,8 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
             says, vLLM is to load an adapter or to run in several processes, or it is not installed.
         OSError: there is no model of this name on the hub.
     """
-    path = find_shipped(path)
-    check_place(path)
-    adapter = adapter_config(path)
-    if choose_backend(backend) == "vllm":
-        from grounding_rewards.models.vllm_backend import load_vllm
-
-        _check_for_vllm(path, adapter)
-        with _without_code_of_its_own(path):
-            return load_vllm(str(path)), _processor(path, path)
-    import torch
-
-    gpu = torch.cuda.is_available()
-    model, processor = _load_with_transformers(path, adapter, torch.bfloat16 if gpu else torch.float32)
-    if not gpu and model.num_parameters() < _SMALL_MODEL:
-        # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
-        torch.set_num_threads(1)
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
-    return model.to(device), processor
+    model, processor = load_later(path, backend=backend)
+    return model.load(), processor
 
 
 def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[UnloadedModel, Any]:
@@ -118,9 +223,25 @@ def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[Unlo
     check_place(path)
     adapter = adapter_config(path)
     backend = choose_backend(backend)
-    if backend == "vllm":
-        _check_for_vllm(path, adapter)
-    processor = _processor(path, path if adapter is None else _base_of(path, adapter))
+    if backend == "vllm" and adapter is not None:
+        raise ValueError(
+            f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
+            "`load_model(path)[0].save_pretrained(folder)`, or use transformers."
+        )
+    if backend == "vllm" and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(
+            f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
+            "Start it without a launcher, or use transformers."
+        )
+    from transformers import AutoProcessor
+    from transformers.utils import has_file
+
+    place = _under(path, adapter)
+    # Trainers save the processor beside the adapter; PEFT alone does not.
+    if adapter is not None and any(has_file(path, name) for name in _PROCESSORS):
+        place = str(path)
+    with _in_plain_words(path, adapter):
+        processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
     return UnloadedModel(str(path), backend), processor
 
 
@@ -136,9 +257,8 @@ def model_type_of(path: str | Path) -> str:
     path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
-    place = path if adapter is None else _base_of(path, adapter)
-    with _without_code_of_its_own(place):
-        return AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
+    with _in_plain_words(path, adapter):
+        return AutoConfig.from_pretrained(_under(path, adapter), trust_remote_code=False).model_type
 
 
 def process_state() -> Any:
@@ -164,35 +284,38 @@ def process_state() -> Any:
 
 
 @contextmanager
-def _without_code_of_its_own(path: str | Path) -> Iterator[None]:
-    """transformers' advice, where a model brings its code, is an argument that no command has; left out, it asks."""
+def _in_plain_words(path: str | Path, adapter: dict[str, Any] | None) -> Iterator[None]:
+    """What a user can mend, where the libraries' own errors name neither an option nor the place to look."""
     try:
         yield
     except ValueError as error:
+        # transformers' advice is an argument that no command has; left out, it asks.
         if "trust_remote_code" not in str(error):
             raise
         raise ValueError(
             f"Expected a model that transformers itself has for {str(path)!r}, got one that brings its own code, which "
             "is not run. Take one that transformers has, or log its answers yourself and give --completions."
         ) from error
-
-
-def _load_with_transformers(path: str | Path, adapter: dict[str, Any] | None, dtype: Any) -> tuple[Any, Any]:
-    from transformers import AutoModelForImageTextToText
-
-    place = path if adapter is None else _base_of(path, adapter)
-    try:
-        with _without_code_of_its_own(place):
-            model = AutoModelForImageTextToText.from_pretrained(
-                place, dtype=dtype, use_safetensors=True, trust_remote_code=False
-            )
     except OSError as error:
         if adapter is None:
             raise
         raise ValueError(
-            f"Expected the model under the adapter {str(path)!r} at {place!r}, got none. Put it there, or correct "
-            f"`base_model_name_or_path` in {ADAPTER}."
+            f"Expected the model under the adapter {str(path)!r} at {_under(path, adapter)!r}, got none. Put it there, "
+            f"or correct `base_model_name_or_path` in {ADAPTER}."
         ) from error
+
+
+def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    gpu = torch.cuda.is_available()
+    model = AutoModelForImageTextToText.from_pretrained(
+        _under(path, adapter),
+        dtype=torch.bfloat16 if gpu else torch.float32,
+        use_safetensors=True,
+        trust_remote_code=False,
+    )
     if adapter is not None:
         from peft import PeftModel
 
@@ -200,34 +323,16 @@ def _load_with_transformers(path: str | Path, adapter: dict[str, Any] | None, dt
         # Prompt tuning and the like change no weights and cannot be merged.
         if hasattr(model.base_model, "merge_and_unload"):
             model = model.merge_and_unload()
-    return model, _processor(path, place)
+    if not gpu and model.num_parameters() < _SMALL_MODEL:
+        # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
+        torch.set_num_threads(1)
+    return model.to(torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu"))
 
 
-def _processor(path: str | Path, base: str | Path) -> Any:
-    from transformers import AutoProcessor
-    from transformers.utils import has_file
-
-    # Trainers save the processor beside the adapter; PEFT alone does not.
-    own = path == base or any(has_file(path, name) for name in _PROCESSORS)
-    place = path if own else base
-    with _without_code_of_its_own(place):
-        return AutoProcessor.from_pretrained(place, trust_remote_code=False)
-
-
-def _check_for_vllm(path: str | Path, adapter: dict[str, Any] | None) -> None:
-    if adapter is not None:
-        raise ValueError(
-            f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
-            "`load_model(path)[0].save_pretrained(folder)`, or use transformers."
-        )
-    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise ValueError(
-            f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
-            "Start it without a launcher, or use transformers."
-        )
-
-
-def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:
+def _under(path: str | Path, adapter: dict[str, Any] | None) -> str:
+    """Where the weights lie: at the path itself, or where its adapter says."""
+    if adapter is None:
+        return str(path)
     base = adapter.get("base_model_name_or_path")
     if not base:
         raise ValueError(

@@ -29,8 +29,7 @@ from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
-from grounding_rewards.models.load import UnloadedModel, choose_backend, process_state
-from grounding_rewards.models.place import digest_of_weights
+from grounding_rewards.models.load import UnloadedModel, digest_of_weights, process_state
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
@@ -40,12 +39,10 @@ _CARRIED = (
 )
 # Settings that are digests: an error can say only that they differ.
 _DIGESTS = ("model", "dataset")
-# How many values of each weight enter the fingerprint.
-_PROBE = 16
 
 
 def generate_to_file(
-    model: Any,
+    model: UnloadedModel,
     processor: Any,
     dataset: Any,
     path: Path,
@@ -53,7 +50,6 @@ def generate_to_file(
     *,
     batch_size: int = 256,
     seed: int = 0,
-    backend: str = "transformers",
     overwrite: bool = False,
     share: Share | None = None,
     join: bool = False,
@@ -66,16 +62,13 @@ def generate_to_file(
     read.
 
     Args:
-        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend, or
-            :func:`grounding_rewards.models.load.load_later`, which is loaded where answers are missing. Answers that
-            were begun with the one do not go on with the other.
+        model: from :func:`grounding_rewards.models.load.load_later`; it is loaded where answers are missing.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
         sampling: how the answers are decoded, and how many there are per image.
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
-        backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
         overwrite: drop answers that were generated with other settings; they are refused without it.
         share: of the batches, that are answered and left as a part beside the file; None for all.
         join: whether to answer nothing, but to merge what shares left.
@@ -90,10 +83,15 @@ def generate_to_file(
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     samples = sampling.samples
-    backend = _backend_of(model, backend)
     rows = rows_without_images(dataset)
     files = _Files(Path(path), _image_ids(rows), samples)
-    settings = {"model": _fingerprint(model), "dataset": _digest(rows), "backend": backend, **asdict(sampling)}
+    content = "".join(json.dumps(row, sort_keys=True, default=str) for row in rows)
+    settings = {
+        "model": digest_of_weights(model.path),
+        "dataset": hashlib.sha256(content.encode()).hexdigest()[:16],
+        "backend": model.backend,
+        **asdict(sampling),
+    }
     if sampling.temperature > 0:
         # Greedy answers do not depend on these.
         settings |= {"seed": seed, "batch_size": batch_size}
@@ -118,9 +116,8 @@ def generate_to_file(
         files.refuse_missing(batches, left)
     unfinished = bool(left) or (share is None and files.are_parts())
     mine = left[state.process_index :: state.num_processes]
-    if mine and isinstance(model, UnloadedModel):
-        # Before anything is written: one that cannot be loaded has begun nothing.
-        model = model.load()
+    # Before anything is written: a model that cannot be loaded has begun nothing.
+    loaded: Any = model.load() if mine else None
     # No process may write before all have read.
     state.wait_for_everyone()
     if unfinished:
@@ -128,14 +125,14 @@ def generate_to_file(
             files.write_settings(settings, share)
         state.wait_for_everyone()
         images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        ask = vllm_backend.generate_with_vllm if backend == "vllm" else generate_batch
+        ask = vllm_backend.generate_with_vllm if model.backend == "vllm" else generate_batch
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
             name.append(str(state.process_index))
         with files.part("-".join(name)) as part:
             for batch in mine:
                 asked = [dataset[i] for i in batch.rows]
-                answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
+                answers = ask(loaded, processor, asked, sampling, seed=batch.seed(seed))
                 owners = [rows[i] for i in batch.rows for _ in range(samples)]
                 written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
@@ -148,7 +145,7 @@ def generate_to_file(
             files.merge()
         state.wait_for_everyone()
         done = files.read()
-    return [[_completion(done[key]) for key in files.keys_of([i])] for batch in own for i in batch.rows]
+    return [[json.loads(done[key])["completion"] for key in files.keys_of([i])] for batch in own for i in batch.rows]
 
 
 class _Batch(NamedTuple):
@@ -294,23 +291,6 @@ def _line(row: Mapping[str, Any], key: _Key, text: str) -> str:
     return json.dumps({"id": key[0], "sample": key[1], "completion": text, **carried}) + "\n"
 
 
-def _completion(line: str) -> str:
-    return json.loads(line)["completion"]
-
-
-def _backend_of(model: Any, backend: str) -> str:
-    chosen = choose_backend(backend)
-    runs_on_vllm = (
-        model.backend == "vllm" if isinstance(model, UnloadedModel) else isinstance(model, vllm_backend.VllmModel)
-    )
-    if (chosen == "vllm") != runs_on_vllm:
-        raise ValueError(
-            f"Expected a model that load_model(path, backend={backend!r}) gave, got {type(model).__name__}. "
-            "Load it for the backend that is to generate."
-        )
-    return chosen
-
-
 def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     ids = [str(row.get("id", i)) for i, row in enumerate(rows)]
     seen: dict[str, int] = {}
@@ -321,22 +301,3 @@ def _image_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
                 "Answers are kept by it: add what tells the rows apart."
             )
     return ids
-
-
-def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
-    digest = hashlib.sha256()
-    for row in rows:
-        digest.update(json.dumps(row, sort_keys=True, default=str).encode())
-    return digest.hexdigest()[:16]
-
-
-def _fingerprint(model: Any) -> str:
-    """A digest of a few values of each weight, in the files where they are not read here."""
-    if isinstance(model, vllm_backend.VllmModel | UnloadedModel):
-        return digest_of_weights(model.path)
-    digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        values = weight.detach().flatten()
-        probe = values[:: max(1, len(values) // _PROBE)]
-        digest.update(f"{name} {tuple(weight.shape)} {probe.float().tolist()}".encode())
-    return digest.hexdigest()[:16]

@@ -19,13 +19,11 @@ class VllmModel:
     """A model in vLLM, with the same configurations as a transformers model.
 
     Attributes:
-        path: folder or name on the hub.
         llm: the ``vllm.LLM``.
         config: the model's configuration.
         generation_config: which tokens end an answer.
     """
 
-    path: str
     llm: Any
     config: Any
     generation_config: Any
@@ -41,7 +39,7 @@ def load_vllm(path: str) -> VllmModel:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:
         generation = GenerationConfig.from_model_config(config)
-    return VllmModel(path, LLM(model=path, limit_mm_per_prompt={"image": 1}), config, generation)
+    return VllmModel(LLM(model=path, limit_mm_per_prompt={"image": 1}), config, generation)
 
 
 def generate_with_vllm(

@@ -401,7 +401,7 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def fingerprint_of_start(start: InitialCheckpoint) -> str:
     """A digest of the weights that are given, or of the recipe that makes them; of a name on the hub, the name."""
-    from grounding_rewards.models.place import digest_of_weights
+    from grounding_rewards.models.load import digest_of_weights
 
     place = find_shipped(start.model)
     weights = digest_of_weights(place) if Path(place).is_dir() else start.model

@@ -21,7 +21,7 @@ from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.common.config_files import check_known
-from grounding_rewards.models.place import adapter_config, check_place
+from grounding_rewards.models.load import adapter_config, check_place
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.training.arguments import ModelArguments
 

@@ -106,8 +106,10 @@ def pixel_scale(pixel_values: Tensor, processor: Any) -> PixelScale:
 
     image_processor = getattr(processor, "image_processor", processor)
     normalised = getattr(image_processor, "do_normalize", True)
-    mean = _per_channel(getattr(image_processor, "image_mean", None) if normalised else None, 0.0)
-    std = _per_channel(getattr(image_processor, "image_std", None) if normalised else None, 1.0)
+    mean, std = (
+        np.broadcast_to(np.float64(getattr(image_processor, name, default) if normalised else default), _CHANNELS)
+        for name, default in (("image_mean", 0.0), ("image_std", 1.0))
+    )
     # value = (intensity · 255 · rescale_factor - mean) / std
     rescaled = getattr(image_processor, "do_rescale", True)
     white = 255 * (getattr(image_processor, "rescale_factor", 1 / 255) if rescaled else 1.0)
@@ -122,10 +124,6 @@ def pixel_scale(pixel_values: Tensor, processor: Any) -> PixelScale:
         for values in (-mean / std, white / std)
     )
     return PixelScale(shape, low, span, repeated)
-
-
-def _per_channel(values: float | Sequence[float] | None, default: float) -> np.ndarray:
-    return np.broadcast_to(np.asarray(default if values is None else values, dtype=np.float64), _CHANNELS)
 
 
 def _layout(

@@ -170,7 +170,7 @@ def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, An
 def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
     model, processor, images = shipped
     with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
-        robustness(VllmModel("a", None, model.config, None), processor, images, get_reward("R3"))
+        robustness(VllmModel(None, model.config, None), processor, images, get_reward("R3"))
 
 
 @pytest.mark.parametrize(
