@@ -233,10 +233,13 @@ def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[Unlo
             f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
             "Start it without a launcher, or use transformers."
         )
-    from transformers import AutoProcessor
+    from transformers import AutoConfig, AutoProcessor
     from transformers.utils import has_file
 
     place = _under(path, adapter)
+    with _in_plain_words(path, adapter):
+        # A model that brings its own code is refused for that, whatever its processor lacks.
+        AutoConfig.from_pretrained(place, trust_remote_code=False)
     # Trainers save the processor beside the adapter; PEFT alone does not.
     if adapter is not None and any(has_file(path, name) for name in _PROCESSORS):
         place = str(path)
