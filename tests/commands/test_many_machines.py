@@ -112,7 +112,7 @@ def test_answering_in_shards(
     assert main([*command, "--shard", "1/2"]) == 0
     parts = b"".join(path.read_bytes() for path in sorted(out.glob("completions.part-*")))
     # Nobody is asked any more, and no model is loaded for it.
-    monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
+    monkeypatch.setattr(load, "_load_with_transformers", lambda *_: pytest.fail("the model was loaded"))
     assert main([*command, "--join"]) == 0
     # In the order of the dataset, as one machine writes them.
     assert (out / "completions.jsonl").read_bytes() == parts
