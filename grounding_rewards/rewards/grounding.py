@@ -239,6 +239,7 @@ class GroundingReward:
         step: Any = None,
         max_steps: Any = None,
         pace: Pace | None = None,
+        on_scored: Callable[[ScoredBatch], None] | None = None,
         **columns: Any,
     ) -> list[float]:
         """Score one batch: TRL's protocol for reward functions.
@@ -254,6 +255,7 @@ class GroundingReward:
             step: in other trainers, how many steps are over, together with
             max_steps: how many there are.
             pace: holds the values of self-paced parameters, see :class:`grounding_rewards.rewards.schedules.Pace`.
+            on_scored: called with all that was read and matched, for those who log more of it than this does.
             **columns: the dataset's columns, one entry per completion: ``boxes`` in original pixels, ``width`` and
                 ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
                 ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
@@ -297,6 +299,8 @@ class GroundingReward:
         self._notice_wrong_reading(batch)
         if pace is not None:
             pace.note(batch.outcomes.tp, batch.outcomes.m)
+        if on_scored is not None:
+            on_scored(batch)
         if log_metric is not None:
             for key, value in (metrics_of(batch) | values).items():
                 log_metric(f"{self.name}/{key}", value)

@@ -28,8 +28,9 @@ from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.curriculum import read_curriculum
-from grounding_rewards.training.look_closer import read_look_closer
+from grounding_rewards.training.curriculum import Curriculum
+from grounding_rewards.training.extras import read_extra
+from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.option_values import (
     AUGMENTATION,
     GRPO_CHOICES,
@@ -130,72 +131,58 @@ class _Parser(TrlParser):
         raise ValueError(f"{message[:1].upper()}{message[1:]}. --help lists the options and their values.")
 
 
+def _option(default: Any, text: str) -> Any:
+    """A field of a dataclass with a text for `--help`."""
+    return field(default=default, metadata={"help": text})
+
+
 @dataclass
 class _RewardArguments:
     reward: list[str] = field(
         default_factory=lambda: ["R4"],
         metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
     )
-    reward_kwargs: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "Parameters of the reward, in YAML a mapping, on the command line JSON: "
-            "'{\"beta\": 1.5}'. For several rewards a list with one mapping each. In the place of a number may stand "
-            'a schedule: \'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.'
-        },
+    reward_kwargs: dict | str | None = _option(
+        None,
+        "Parameters of the reward, in YAML a mapping, on the command line JSON: '{\"beta\": 1.5}'. For several rewards "
+        "a list with one mapping each. In the place of a number may stand a schedule: "
+        '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
     )
 
 
 @dataclass
 class _ImageArguments:
-    dataset: str = field(
-        default="synthetic",
-        metadata={
-            "help": "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that "
-            "`save_to_disk` wrote, "
-            "or the name of a dataset on the hub. Where it holds no image out, patients are drawn for train, "
-            "validation "
-            "and test."
-        },
+    dataset: str = _option(
+        "synthetic",
+        "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, or the "
+        "name of a dataset on the hub. Where it holds no image out, patients are drawn for train, validation and "
+        "test.",
     )
-    train_split: str = field(default="train", metadata={"help": "Split to train on."})
-    eval_split: str = field(
-        default="validation",
-        metadata={
-            "help": "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
-        },
+    train_split: str = _option("train", "Split to train on.")
+    eval_split: str = _option(
+        "validation", "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
     )
-    train_images: int | None = field(
-        default=None,
-        metadata={"help": "Train on the first so many images; all (of drawn images, 1024) when left out."},
+    train_images: int | None = _option(
+        None, "Train on the first so many images; all (of drawn images, 1024) when left out."
     )
-    eval_images: int | None = field(default=None, metadata={"help": "Evaluate on the first so many images."})
-    bad_rows: str = field(
-        default="refuse",
-        metadata={
-            "help": "What is done with rows that cannot be learned from, such as one with a box outside its image: "
-            "`refuse` names them all and ends, `drop` goes on without them and says how many went and which."
-        },
+    eval_images: int | None = _option(None, "Evaluate on the first so many images.")
+    bad_rows: str = _option(
+        "refuse",
+        "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
+        "names them all and ends, `drop` goes on without them and says how many went and which.",
     )
-    box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
-    allow_outside: bool = field(default=False, metadata={"help": ALLOW_OUTSIDE_HELP})
-    max_image_pixels: int | None = field(
-        default=None,
-        metadata={
-            "help": "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. "
-            "Saved in "
-            "the processor, so that every later command feeds images of the same size. Left out, the processor's own."
-        },
+    box_format: dict | str | None = _option(None, BOX_FORMAT_HELP)
+    allow_outside: bool = _option(False, ALLOW_OUTSIDE_HELP)
+    max_image_pixels: int | None = _option(
+        None,
+        "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. Saved in the "
+        "processor, so that every later command feeds images of the same size. Left out, the processor's own.",
     )
-    overwrite: bool = field(
-        default=False, metadata={"help": "Remove the run that `output_dir` holds, and start another one there."}
-    )
-    early_stopping_patience: int | None = field(
-        default=None,
-        metadata={
-            "help": "Stop after so many evaluations in a row that were not better than the best, by "
-            "`metric_for_best_model`; needs `load_best_model_at_end`."
-        },
+    overwrite: bool = _option(False, "Remove the run that `output_dir` holds, and start another one there.")
+    early_stopping_patience: int | None = _option(
+        None,
+        "Stop after so many evaluations in a row that were not better than the best, by `metric_for_best_model`; "
+        "needs `load_best_model_at_end`.",
     )
 
     def _check(self) -> None:
@@ -217,40 +204,30 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
 
     _argument_group_name: ClassVar[str] = "reward and images"
 
-    curriculum: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": 'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. '
-            "`by` is boxes (their number), area (of the smallest box) or pass_rate "
-            "(a column, or with `file` JSON lines with id and pass_rate)."
-        },
+    curriculum: dict | str | None = _option(
+        None,
+        'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. `by` is '
+        "boxes (their number), area (of the smallest box) or pass_rate (a column, or with `file` JSON lines with id "
+        "and pass_rate).",
     )
-    look_closer: dict | str | None = field(
-        default=None,
-        metadata={
-            "help": "Let the model zoom into the image and set its grey window before it answers: in YAML a "
-            "mapping, on "
-            'the command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part '
-            "below `min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools."
-        },
+    look_closer: dict | str | None = _option(
+        None,
+        "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on the "
+        'command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part below '
+        "`min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools.",
     )
-    parity_check: bool = field(
-        default=True,
-        metadata={
-            "help": "Check before the first step that the trainer sees what the model saw. Off where the check itself "
-            "does not suit a set-up."
-        },
+    parity_check: bool = _option(
+        True,
+        "Check before the first step that the trainer sees what the model saw. Off where the check itself does not "
+        "suit a set-up.",
     )
-    show_images: int | None = field(
-        default=None,
-        metadata={
-            "help": "Show the first so many images of `eval_split` with the boxes that the model draws, in the "
-            "trackers "
-            "of `report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
-            "out, no image is shown."
-        },
+    show_images: int | None = _option(
+        None,
+        "Show the first so many images of `eval_split` with the boxes that the model draws, in the trackers of "
+        "`report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
+        "out, no image is shown.",
     )
-    show_images_every: int = field(default=50, metadata={"help": "Steps between two showings of `show_images`."})
+    show_images_every: int = _option(50, "Steps between two showings of `show_images`.")
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
@@ -259,13 +236,12 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
             self.reward_kwargs = _from_json("reward_kwargs", self.reward_kwargs, '{"beta": 1.5}')
         if isinstance(self.curriculum, str):
             self.curriculum = _from_json("curriculum", self.curriculum, '{"by": "boxes"}')
-        if self.curriculum is not None:
-            read_curriculum(self.curriculum)
         if isinstance(self.look_closer, str):
             self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
-        read_look_closer(self.look_closer)
+        extras = read_extra(Curriculum, self.curriculum), read_extra(LookCloser, self.look_closer)
         self._check()
-        # Built here, once: no field, so that it is in no saved configuration.
+        # Built here, once: no fields, so that they are in no saved configuration.
+        self.extras = [one for one in extras if one is not None]
         self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
         if self.show_images is not None and not any(isinstance(one, GroundingReward) for one in self.rewards):
             raise ValueError(
@@ -284,26 +260,18 @@ class SupervisedArguments(_ImageArguments):
 
     _argument_group_name: ClassVar[str] = "images and augmentation"
 
-    crop: float = field(
-        default=0.0, metadata={"help": "Cut up to this fraction off each side at random; the boxes move along."}
+    crop: float = _option(0.0, "Cut up to this fraction off each side at random; the boxes move along.")
+    contrast: float = _option(0.0, "Scale contrast and mean brightness at random by up to this fraction.")
+    box_margin: float = _option(
+        0.0, "Widen boxes on each side by this fraction of their size: boxes as they are drawn loosely."
     )
-    contrast: float = field(
-        default=0.0, metadata={"help": "Scale contrast and mean brightness at random by up to this fraction."}
+    box_noise: float = _option(
+        0.0,
+        "Move each side of a box by a normal error of this fraction of the box's own size, anew each time: boxes as "
+        "several less careful readers draw them.",
     )
-    box_margin: float = field(
-        default=0.0,
-        metadata={"help": "Widen boxes on each side by this fraction of their size: boxes as they are drawn loosely."},
-    )
-    box_noise: float = field(
-        default=0.0,
-        metadata={
-            "help": "Move each side of a box by a normal error of this fraction of the box's own size, anew each time: "
-            "boxes as several less careful readers draw them."
-        },
-    )
-    save_dtype: str | None = field(
-        default=None,
-        metadata={"help": f"Type of the saved weights: {', '.join(_SAVE_DTYPES)}. Left out, that of training."},
+    save_dtype: str | None = _option(
+        None, f"Type of the saved weights: {', '.join(_SAVE_DTYPES)}. Left out, that of training."
     )
 
     def __post_init__(self) -> None:
@@ -317,9 +285,7 @@ class GRPOArguments(GRPOConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
-    log_multimodal: bool = field(
-        default=False, metadata={"help": "Log the images beside the completions. Images of patients stay out of logs."}
-    )
+    log_multimodal: bool = _option(False, "Log the images beside the completions. Images of patients stay out of logs.")
 
     def __post_init__(self) -> None:
         check_options(self, GRPO_NUMBERS, GRPO_CHOICES)
@@ -335,11 +301,8 @@ class SupervisedConfig(SFTConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
-    max_length: int | None = field(
-        default=None,
-        metadata={
-            "help": "Refuse images whose prompt and answer have more tokens than this; TRL would cut the answer."
-        },
+    max_length: int | None = _option(
+        None, "Refuse images whose prompt and answer have more tokens than this; TRL would cut the answer."
     )
     remove_unused_columns: bool = False
 

@@ -7,8 +7,6 @@ draws from all images, as a training without a curriculum does.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,21 +15,23 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
+from transformers import TrainerCallback
 
 from grounding_rewards.columns import read_references, with_ground_truth
-from grounding_rewards.common.legal import SHARE, check_keys, check_word
+from grounding_rewards.common.legal import SHARE, check_word
 from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.checks import rows_with_sizes
+from grounding_rewards.training.extras import Extra, Setup
+from grounding_rewards.training.training_images import batches_of_draw, draws_of_training, images_of_draw
 
 _BY = ("boxes", "area", "pass_rate")
 _PASS_RATE = "pass_rate"
 # How many images an error names.
 _SHOWN = 3
-_EXAMPLE = "Write it like curriculum: {by: boxes, stages: 3}."
 
 
 @dataclass(frozen=True, kw_only=True)
-class Curriculum:
+class Curriculum(Extra):
     """What makes an image difficult, and how many stages there are.
 
     Attributes:
@@ -45,6 +45,9 @@ class Curriculum:
         ValueError: a value is not legal, or belongs to another kind.
     """
 
+    name = "curriculum"
+    example = "{by: boxes, stages: 3}"
+
     by: str
     stages: int = 3
     column: str = _PASS_RATE
@@ -54,7 +57,8 @@ class Curriculum:
         check_word("by of curriculum", self.by, _BY)
         if not isinstance(self.stages, int) or isinstance(self.stages, bool) or self.stages < 2:
             raise ValueError(
-                f"Expected a whole number from 2 up for `stages` of curriculum, got {self.stages!r}. {_EXAMPLE}"
+                f"Expected a whole number from 2 up for `stages` of curriculum, got {self.stages!r}. "
+                f"Write it like curriculum: {self.example}."
             )
         for name, value in (("column", self.column), ("file", self.file)):
             if value is not None and (not isinstance(value, str) or not value):
@@ -69,23 +73,33 @@ class Curriculum:
                 'Each line is like {"id": "image 1", "pass_rate": 0.25}.'
             )
 
+    def begin(self, setup: Setup) -> None:
+        """Draw images by stages, and log the stage of each step.
 
-def read_curriculum(given: Any) -> Curriculum:
-    """The curriculum that a mapping describes.
+        Raises:
+            ValueError: the first stage has too few images, or as :func:`entering_stages`.
+        """
+        images, args = setup.train_dataset, setup.args
+        if images is None:
+            return
+        stages = Stages(
+            entering_stages(images, self, args.seed),
+            self.stages,
+            images_of_draw(args),
+            draws_of_training(args, images.num_rows),
+            args.seed if args.shuffle_dataset else None,
+        )
+        setup.drawn = stages.drawn
+        setup.afterwards.append(lambda trainer: trainer.add_callback(_LogsStage(trainer, stages)))
 
-    Raises:
-        ValueError: it is no mapping, has an unknown key or lacks ``by``, or as :class:`Curriculum`.
 
-    >>> read_curriculum({"by": "area"}).stages
-    3
-    """
-    legal = [one.name for one in dataclasses.fields(Curriculum)]
-    if not isinstance(given, Mapping):
-        raise ValueError(f"Expected a mapping for curriculum, got {given!r:.200}. {_EXAMPLE}")
-    check_keys("curriculum", given, legal, _EXAMPLE)
-    if "by" not in given:
-        raise ValueError(f"Expected by: {', '.join(_BY)} in curriculum, got none of them. {_EXAMPLE}")
-    return Curriculum(**given)
+class _LogsStage(TrainerCallback):
+    def __init__(self, trainer: Any, stages: Stages) -> None:
+        self.trainer, self.stages = trainer, stages
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        stage = self.stages.stage(state.global_step * args.gradient_accumulation_steps // batches_of_draw(args))
+        self.trainer._metrics["train"]["curriculum/stage"].append(float(stage + 1))
 
 
 def entering_stages(dataset: Dataset, curriculum: Curriculum, seed: int) -> NDArray[np.int64]:
@@ -223,16 +237,3 @@ class Stages:
         if self.seed is not None:
             pool = np.random.default_rng((self.seed, stage, number)).permutation(pool)
         return pool[place * self.images :][: self.images].tolist()
-
-
-def draws_of_training(args: Any, per_epoch: int, repeated: int) -> int:
-    """How often a training generates: each draw serves `repeated` batches.
-
-    Args:
-        args: TRL's configuration.
-        per_epoch: draws of an epoch.
-        repeated: how many batches one draw serves.
-    """
-    if args.max_steps > 0:
-        return max(math.ceil(args.max_steps * args.gradient_accumulation_steps / repeated), 1)
-    return max(math.ceil(args.num_train_epochs * per_epoch), 1)

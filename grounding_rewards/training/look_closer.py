@@ -25,15 +25,16 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.common.legal import Interval, check_keys, check_number
+from grounding_rewards.common.legal import Interval, check_number
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.judging import ScoredCompletion
+from grounding_rewards.training.extras import Extra, Setup
+from grounding_rewards.training.rewards import StepReward
 
-_EXAMPLE = "Write it like look_closer: {looks: 3, cost: 0.02, bonus: 0.1}."
 _COUNT = Interval(1)
 _TOOLS = ("zoom", "window")
 # A side that is a whole number of pixels but for rounding stays that number.
@@ -43,7 +44,7 @@ _RATIO = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class LookCloser:
+class LookCloser(Extra):
     """How closely a model may look, and what a look costs.
 
     Attributes:
@@ -65,6 +66,10 @@ class LookCloser:
 {looks: 3, cost: 0.02, bonus: 0.1}.
     """
 
+    name = "look_closer"
+    example = "{looks: 3, cost: 0.02, bonus: 0.1}"
+    full_images = True
+
     looks: int = 3
     min_side: int = 28
     max_pixels: int = 512 * 512
@@ -72,53 +77,46 @@ class LookCloser:
     bonus: float = 0.0
 
     def __post_init__(self) -> None:
+        remedy = f"Write it like look_closer: {self.example}."
         for one in dataclasses.fields(self):
             value, whole = getattr(self, one.name), one.type == "int"
-            check_number(f"{one.name} of look_closer", value, _COUNT if whole else Interval(), _EXAMPLE)
+            check_number(f"{one.name} of look_closer", value, _COUNT if whole else Interval(), remedy)
             if whole and not isinstance(value, int):
-                raise ValueError(f"Expected a whole number for `{one.name} of look_closer`, got {value!r}. {_EXAMPLE}")
+                raise ValueError(f"Expected a whole number for `{one.name} of look_closer`, got {value!r}. {remedy}")
         if self.max_pixels < self.min_side**2:
             raise ValueError(
                 f"Expected at least {self.min_side**2} for `max_pixels of look_closer`, the smallest part that is "
                 f"shown, got {self.max_pixels}. Raise it, or lower min_side."
             )
 
+    def begin(self, setup: Setup) -> None:
+        """Give the model its tools, and pay for looking.
 
-def read_look_closer(given: Any) -> LookCloser | None:
-    """The settings that a mapping describes; an empty one, or true, takes what :class:`LookCloser` has.
+        Raises:
+            ValueError: the chat template renders no tools: TRL would say so after the weights are loaded.
+        """
+        if not supports_tool_calling(setup.processor):
+            raise ValueError(
+                "Expected a model whose chat template renders tools for look_closer, got one that leaves them out. "
+                "Take a model that was trained on tools, such as Qwen3-VL, or give its processor a template with tools "
+                "and a response_template, see docs/training.md#look-closer."
+            )
+        read = [one.reward for one in setup.rewards if isinstance(one, StepReward)]
+        judging = (one for one in setup.rewards if isinstance(one, StepReward) and one.reward.judges_boxes)
+        setup.rewards.append(LookReward(self, next(judging, None)))
+        if setup.args.reward_weights is not None:
+            setup.args.reward_weights = [*setup.args.reward_weights, 1.0]
+        if setup.args.max_tool_calling_iterations is None:
+            # One more, for the model that is told that there are no more pictures.
+            setup.args.max_tool_calling_iterations = self.looks + 1
+        box_format = read[0].box_format if read else None
+        setup.options["environment_factory"] = functools.partial(LookEnvironment, self, setup.processor, box_format)
+        setup.afterwards.append(_without_videos)
 
-    None and false are a model that does not look closer.
 
-    Raises:
-        ValueError: it is no mapping, has an unknown key, or as :class:`LookCloser`.
-
-    Example:
-        >>> read_look_closer({"looks": 2}).looks
-        2
-    """
-    legal = [one.name for one in dataclasses.fields(LookCloser)]
-    if given is None or given is False:
-        return None
-    if given is True:
-        return LookCloser()
-    if not isinstance(given, Mapping):
-        raise ValueError(f"Expected a mapping, true or false for look_closer, got {given!r:.200}. {_EXAMPLE}")
-    check_keys("look_closer", given, legal, _EXAMPLE)
-    return LookCloser(**given)
-
-
-def check_tools(processor: Any) -> None:
-    """Refuse a model that could not call a tool: TRL would, after its weights are loaded.
-
-    Raises:
-        ValueError: the chat template renders no tools.
-    """
-    if not supports_tool_calling(processor):
-        raise ValueError(
-            "Expected a model whose chat template renders tools for look_closer, got one that leaves them out. Take a "
-            "model that was trained on tools, such as Qwen3-VL, or give its processor a template with tools and a "
-            "response_template, see docs/training.md#look-closer."
-        )
+def _without_videos(trainer: Any) -> None:
+    """There are none: where a model writes their token, TRL would look for one, and the run would end."""
+    trainer._video_pad_token_id = None
 
 
 @dataclass(frozen=True)
@@ -428,7 +426,7 @@ class LookReward:
     """
 
     settings: LookCloser
-    reward: GroundingReward | None = None
+    reward: GroundingReward | StepReward | None = None
     __name__ = "looks"
 
     def __post_init__(self) -> None:

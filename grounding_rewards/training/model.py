@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
 import torch
+from datasets import Dataset
 from transformers import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AutoConfig,
@@ -20,9 +22,9 @@ from transformers import (
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
-from grounding_rewards.common.config_files import check_known
 from grounding_rewards.models.load import adapter_config, check_place
-from grounding_rewards.parsing import box_format_for_model_type
+from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
 
 
@@ -135,8 +137,12 @@ def check_optimization(config: Any, empty: Any) -> None:
             f"{config.learning_rate:g} and the options beside them, got {type(error).__name__}: {_short(error)}. "
             "Correct the option that it names."
         ) from error
-    if given := getattr(config, "generation_kwargs", None):
-        check_known(given, vars(GenerationConfig()), "train", "generation_kwargs")
+    given = getattr(config, "generation_kwargs", None) or {}
+    if unknown := [name for name in given if name not in vars(GenerationConfig())]:
+        raise ValueError(
+            f"Expected options of transformers' GenerationConfig in generation_kwargs, got {', '.join(unknown)}. "
+            "Correct the spelling, or leave them out."
+        )
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:
@@ -196,6 +202,25 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
     """
     config = AutoConfig.from_pretrained(model, **loading) if isinstance(model, str) else model.config
     return box_format_for_model_type(config.model_type)
+
+
+def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any, loading: Mapping[str, Any]) -> None:
+    """Warn of a box format that means or writes its numbers in another way than the model's own."""
+    try:
+        own = get_box_format(model_format(model, loading))
+    except ValueError:
+        return
+    column = dataset["box_format"] if "box_format" in dataset.column_names else ()
+    for reward in rewards:
+        for one in box_formats_of(reward.box_format, column) if isinstance(reward, GroundingReward) else ():
+            if (one.space, one.order, one.syntax) != (own.space, own.order, own.syntax):
+                warnings.warn(
+                    f"box_format {one.name} is not the one that models of this model_type write, {own.name}: unless "
+                    "this model was taught it, its boxes are misread. Leave box_format out, or begin with "
+                    "`grounding-rewards sft` in this format.",
+                    stacklevel=4,
+                )
+                return
 
 
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:

@@ -1,16 +1,28 @@
-"""The rewards of a run from its configuration: ours by name, others by dotted path."""
+"""The rewards of a run from its configuration, ours by name and others by dotted path; and as its steps call them."""
 
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.parsing import BoxFormat, get_box_format
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+
+from grounding_rewards.boxes import as_box_array
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.counts import ImageGroups
+from grounding_rewards.metrics.signal import Groups
+from grounding_rewards.parsing import STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
 from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
-from grounding_rewards.rewards.schedules import schedule_lines
+from grounding_rewards.rewards.schedules import Pace, is_self_paced, schedule_lines
+from grounding_rewards.training.training_images import draws_of_training
 
 Reward = str | Callable[..., list[float]]
 
@@ -77,6 +89,121 @@ def reward_with_parameters(reward: Any) -> str:
     if isinstance(reward, GroundingReward):
         return "; ".join([f"{reward.name}: {reward.box_reward!r}", *schedule_lines(reward.schedules)])
     return reward_name(reward)
+
+
+class StepReward:
+    """A grounding reward as a trainer calls it: once for each draw of completions, on every process.
+
+    Scheduled parameters follow the steps, or what all processes have found together. In an evaluation they have their
+    final values, so that evaluations can be compared. What the last call found is kept for the metrics of the step.
+
+    Args:
+        reward: which.
+        trainer: TRL's, of which only the mode and the processes are asked.
+
+    Attributes:
+        reward: as it is called in training.
+        final: as it is called in an evaluation.
+        pace: where its self-paced parameters stand, if there are any.
+    """
+
+    def __init__(self, reward: GroundingReward, trainer: Any) -> None:
+        self.reward, self._trainer = reward, trainer
+        self.pace = Pace(reward) if is_self_paced(reward.schedules) else None
+        self._scored: ScoredBatch | None = None
+        self.tell()
+
+    @property
+    def __name__(self) -> str:
+        return self.reward.name
+
+    def tell(self, **known: Any) -> None:
+        """Set what only the trainer knows, such as the tokenizer."""
+        self.reward = replace(self.reward, **known)
+        self.final = self.reward.final() if self.reward.schedules else self.reward
+
+    def __call__(self, completions: Sequence[Any], **columns: Any) -> list[float]:
+        """As :class:`GroundingReward`."""
+        if not self._trainer.model.training:
+            return self.final(completions, on_scored=self._keep, **columns)
+        return self.reward(completions, on_scored=self._keep, pace=self.pace, **columns)
+
+    def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
+        """As :class:`GroundingReward`."""
+        return self.final.details(completions, **columns)
+
+    def _keep(self, scored: ScoredBatch) -> None:
+        self._scored = scored
+
+    def end_step(self) -> None:
+        """Move self-paced parameters by what all processes have found."""
+        if self.pace is not None:
+            # The same list in the same order on every process.
+            noted = gather_object([self.pace.noted])
+            self.pace.update([one for of_process in noted for one in of_process])
+
+    def answered(self, rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
+        """Rows of the last call with the boxes read in their answers; several readers' boxes are nobody's."""
+        assert self._scored is not None
+        pred = self._scored.pred
+        return [
+            _answered(row, pred.flat[end - n : end])
+            for row, n, end in zip(rows, pred.counts, np.cumsum(pred.counts), strict=True)
+        ]
+
+    def metrics(
+        self, rows: Sequence[Mapping[str, Any]], rewards: torch.Tensor, size: int, images: ImageGroups
+    ) -> dict[str, float]:
+        """What the last call says of all processes together: no process sees whole groups of completions.
+
+        Args:
+            rows: of this process.
+            rewards: of all processes, as TRL has gathered them.
+            size: of a group of completions, which may span two processes.
+            images: of which source and with which label images are; a metric without an image is NaN.
+        """
+        assert self._scored is not None
+        accelerator, scored = self._trainer.accelerator, self._scored
+        said = [[STATUSES.index(raw.status) for raw in scored.raws], scored.outcomes.n, scored.outcomes.m]
+        gathered = accelerator.gather(torch.tensor(np.array(said).T, device=rewards.device).contiguous())
+        earned = rewards.double().cpu().numpy()
+        groups = Groups(np.full(len(earned) // size, size), earned, *gathered.T.cpu().numpy())
+        found = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
+        if images.keys:
+            first = accelerator.process_index * len(rows)
+            sums = images.sums(self.answered(rows), earned[first : first + len(rows)])
+            local = torch.tensor(sums, dtype=torch.float32, device=rewards.device)[None]
+            totals = accelerator.gather(local).sum(dim=0).cpu().tolist()
+            for key, (total, n) in zip(images.keys, totals, strict=True):
+                found[f"{self.reward.name}/{key}"] = total / n if n else math.nan
+        return found
+
+
+def warn_of_slow_paces(paces: Mapping[str, Pace], args: Any, images: int) -> None:
+    """Warn of self-paced parameters that the training is too short for, even if everything is hit."""
+    draws = draws_of_training(args, images)
+    for name, pace in paces.items():
+        # After the last draw nothing is scored any more.
+        for parameter, (far, to) in pace.furthest(draws - 1, args.generation_batch_size).items():
+            warnings.warn(
+                f"{name}: {parameter} comes to {far:g} at most, not to {to:g}, because the training has {draws} draws "
+                f"of {args.generation_batch_size} completions. Train longer, or lower window, or raise by.",
+                stacklevel=4,
+            )
+
+
+def _answered(row: Mapping[str, Any], pred: Any) -> AnsweredImage:
+    boxes = as_box_array(row.get("boxes") or [], "boxes")
+    labels = row.get("labels") or [None] * len(boxes)
+    return AnsweredImage(
+        str(row.get("id", "")),
+        row.get("width") or 1,
+        row.get("height") or 1,
+        gt=boxes,
+        gt_labels=tuple(label or UNNAMED for label in labels) if len(boxes) else (),
+        pred=pred,
+        source=row.get("source"),
+    )
 
 
 def _named(name: str, parameters: Mapping[str, Any]) -> Any:

@@ -107,8 +107,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
             processing_class=processor,
             box_format=arguments.box_format,
             bad_rows=arguments.bad_rows,
-            curriculum=arguments.curriculum,
-            look_closer=arguments.look_closer,
+            extras=arguments.extras,
             **adapter_and_quantisation(model),
         )
     if not arguments.parity_check:

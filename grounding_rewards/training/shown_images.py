@@ -23,7 +23,6 @@ from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_each
 from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
-from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Trackers that show images.
 TRACKERS = ("tensorboard", "trackio", "wandb")
@@ -90,7 +89,7 @@ class ShownImages(TrainerCallback):
 
     def __init__(self, trainer: Any, images: Dataset, every: int) -> None:
         self.trainer, self.images, self.every = trainer, images, every
-        self.reward = next(one for one in trainer.reward_funcs if isinstance(one, GroundingReward)).final()
+        self.reward = trainer.step_rewards[0].final
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Show what the model answers before it is trained; a resumed run has shown it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -83,6 +85,52 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
     """
     column = images["box_format"] if "box_format" in images.column_names else ()
     return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
+
+
+def draws_of_training(args: Any, images: int) -> int:
+    """How often a training generates completions.
+
+    Args:
+        args: TRL's GRPO configuration.
+        images: of the training split.
+    """
+    if args.max_steps > 0:
+        return max(math.ceil(args.max_steps * args.gradient_accumulation_steps / batches_of_draw(args)), 1)
+    return max(math.ceil(args.num_train_epochs * (images // images_of_draw(args))), 1)
+
+
+def images_of_draw(args: Any) -> int:
+    """To how many images completions are generated at a time."""
+    return args.generation_batch_size // args.num_generations
+
+
+def batches_of_draw(args: Any) -> int:
+    """How many batches one draw of completions serves."""
+    return args.num_iterations * args.steps_per_generation
+
+
+def refuse_no_step(dataset: Dataset, args: Any) -> None:
+    """Refuse too few images: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
+    if dataset.num_rows < (needed := images_of_draw(args)):
+        raise ValueError(
+            f"Expected at least {needed} images for train_dataset, as many as one step generates answers to, got "
+            f"{dataset.num_rows}. Add images, or lower per_device_train_batch_size, gradient_accumulation_steps or "
+            "generation_batch_size."
+        )
+
+
+def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, limit: int | None) -> None:
+    """Warn of right answers that would be cut off: they earn less, and teach the model to write less."""
+    box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
+    if limit is None or (box_format is None and "box_format" not in dataset.column_names):
+        return
+    lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
+    if too_long := int((lengths > limit).sum()):
+        warnings.warn(
+            f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
+            f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
+            stacklevel=4,
+        )
 
 
 def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:

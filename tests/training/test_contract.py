@@ -6,11 +6,13 @@ version that fails there is too low.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
+from argparse import ArgumentParser
 
 import pytest
-from transformers import Trainer
+from transformers import PretrainedConfig, Trainer
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from trl.chat_template_utils import supports_tool_calling
 from trl.data_utils import prepare_multimodal_messages
@@ -27,28 +29,30 @@ from tests.conftest import REPOSITORY
 pytestmark = pytest.mark.training
 
 
-@pytest.mark.parametrize(
-    ("function", "parameters"),
-    [
-        # overridden in training/grpo.py
-        (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
-        (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
-        (GRPOTrainer.log, ["self", "logs", "start_time"]),
-        # called in models/parity.py
-        (GRPOTrainer._prepare_inputs, ["self", "generation_batch"]),
-        (GRPOTrainer._get_per_token_logps_and_entropies, ["self", "model"]),
-        # and in training/resume.py
-        (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
-        (Trainer._load_best_model, ["self"]),
-        (Trainer._save_rng_state, ["self", "output_dir"]),
-        # called by position
-        (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
-        (unwrap_model_for_generation, ["model", "accelerator"]),
-        (supports_tool_calling, ["processing_class"]),
-        (Trainer.get_optimizer_cls_and_kwargs, ["args", "model"]),
-        (prepare_multimodal_messages, ["messages", "images"]),
-    ],
-)
+OVERRIDDEN_OR_CALLED = [
+    # overridden in training/grpo.py
+    (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+    (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
+    (GRPOTrainer.log, ["self", "logs", "start_time"]),
+    # called in models/parity.py
+    (GRPOTrainer._prepare_inputs, ["self", "generation_batch"]),
+    (GRPOTrainer._get_per_token_logps_and_entropies, ["self", "model"]),
+    # and in training/resume.py
+    (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
+    (Trainer._load_best_model, ["self"]),
+    (Trainer._save_rng_state, ["self", "output_dir"]),
+    # called by position
+    (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
+    (unwrap_model_for_generation, ["model", "accelerator"]),
+    (supports_tool_calling, ["processing_class"]),
+    (Trainer.get_optimizer_cls_and_kwargs, ["args", "model"]),
+    (prepare_multimodal_messages, ["messages", "images"]),
+    # overridden in training/arguments.py
+    (ArgumentParser._get_values, ["self", "action", "arg_strings"]),
+]
+
+
+@pytest.mark.parametrize(("function", "parameters"), OVERRIDDEN_OR_CALLED)
 def test_what_is_overridden_or_called_takes_these(function, parameters):
     assert [*inspect.signature(function).parameters][: len(parameters)] == parameters
 
@@ -65,20 +69,24 @@ def test_every_option_that_is_checked_exists(config, names):
     assert {name for name in names if name not in config.__dataclass_fields__} == set()
 
 
-@pytest.mark.parametrize(
-    ("owner", "names"),
-    [
-        # training/grpo.py and training/resume.py: what is bought, logged and decoded, and how far a run has come
-        (GRPOTrainer, ["_buffered_inputs", "_step", "_metrics", "_tokenizer", "_logs", "_pending_extra_logs"]),
-        # assigned to: TRL would go on without a word if it read another name
-        (GRPOTrainer, ["log_multimodal", "_total_train_tokens"]),
-        # set on a copy by models/parity.py, which is what keeps its check cheap and out of the log
-        (GRPOTrainer, ["_buffered_inputs", "_step", "beta", "num_iterations", "num_generations", "use_vllm"]),
-        (GRPOTrainer, ["_pending_metrics", "generation_kwargs", "mask_truncated_completions", "eos_token_ids"]),
-        (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
-        (SFTTrainer, ["_metrics", "_total_train_tokens"]),
-    ],
-)
+READ_OR_ASSIGNED = [
+    # training/grpo.py and training/resume.py: what is bought, logged and decoded, and how far a run has come
+    (GRPOTrainer, ["_buffered_inputs", "_step", "_metrics", "_tokenizer", "_logs", "_pending_extra_logs"]),
+    # assigned to: TRL would go on without a word if it read another name
+    (GRPOTrainer, ["log_multimodal", "_total_train_tokens"]),
+    # set on a copy by models/parity.py, which is what keeps its check cheap and out of the log
+    (GRPOTrainer, ["_buffered_inputs", "_step", "beta", "num_iterations", "num_generations", "use_vllm"]),
+    (GRPOTrainer, ["_pending_metrics", "generation_kwargs", "mask_truncated_completions", "eos_token_ids"]),
+    (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
+    (SFTTrainer, ["_metrics", "_total_train_tokens"]),
+    (PretrainedConfig, ["_name_or_path"]),
+    (ArgumentParser, ["_option_string_actions", "_actions"]),
+    # by training/look_closer.py: there are no videos
+    (GRPOTrainer, ["_video_pad_token_id"]),
+]
+
+
+@pytest.mark.parametrize(("owner", "names"), READ_OR_ASSIGNED)
 def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
     source = inspect.getsource(owner)
     assert [name for name in names if f"self.{name}" not in source] == []
@@ -91,9 +99,22 @@ def test_what_trl_hands_to_the_model_is_what_the_parity_check_hands_to_it():
     assert set(handed) == set(FORWARDED)
 
 
-def test_the_token_of_a_video_has_no_other_name():
-    source = inspect.getsource(GRPOTrainer)
-    assert "self._video_pad_token_id" in source or "video_pad" not in source
+def test_every_private_name_of_others_that_is_used_is_in_these_lists():
+    ours, used = {"__name__", "__init__", "__iter__", "__post_init__", "_sampler"}, set()
+    for path in (REPOSITORY / "grounding_rewards" / "training").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                fields = [one.target for one in node.body if isinstance(one, ast.AnnAssign)]
+                ours |= {one.id for one in fields}
+            elif isinstance(node, ast.FunctionDef):
+                ours.add(node.name)
+                own = ast.walk(node) if node.name in ("__init__", "reset") else ()
+                ours |= {one.attr for one in own if isinstance(one, ast.Attribute) and type(one.ctx) is ast.Store}
+            elif isinstance(node, ast.Attribute) and node.attr.startswith("_"):
+                used.add(node.attr)
+    listed = {function.__name__ for function, _ in OVERRIDDEN_OR_CALLED}
+    listed |= {name for _, names in READ_OR_ASSIGNED for name in names} | {"_tag_names"}
+    assert used - ours - listed == set()
 
 
 def test_cards_name_the_method():

@@ -318,8 +318,8 @@ def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, images, tm
     trainer = GroundingGRPOTrainer(
         str(tiny_vlm), "R4", config(tmp_path, chat_template_kwargs=kwargs), images, processing_class=processor
     )
-    assert trainer.reward_funcs[0].prompt_opens_thinking is opened
-    scored = trainer.reward_funcs[0](["[]"], boxes=[[]], width=[112], height=[112], box_format=["qwen3-vl"])
+    assert trainer.step_rewards[0].reward.prompt_opens_thinking is opened
+    scored = trainer.step_rewards[0].reward(["[]"], boxes=[[]], width=[112], height=[112], box_format=["qwen3-vl"])
     assert scored == [0.0 if opened else 0.2]
 
 
@@ -330,8 +330,8 @@ def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, 
     end, further = processor.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|vision_end|>"])
     model.generation_config.eos_token_id = [end, further]
     trainer = GroundingGRPOTrainer(model, ["R4", token_reward()], config(tmp_path), images, processing_class=processor)
-    assert trainer.reward_funcs[0].tokenizer is processor.tokenizer
-    assert trainer.reward_funcs[0].stop_ids == {end, further}
+    assert trainer.step_rewards[0].reward.tokenizer is processor.tokenizer
+    assert trainer.step_rewards[0].reward.stop_ids == {end, further}
     assert trainer.reward_funcs[1] is token_reward()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pandas
@@ -12,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from transformers import AutoProcessor, Qwen2VLImageProcessor
+from transformers import Qwen2VLImageProcessor
 from transformers.utils.chat_template_utils import get_json_schema
 from trl.chat_template_utils import qwen3_vl_chat_template
 
@@ -23,7 +24,8 @@ from grounding_rewards.models.tiny_vlm import build_model, build_processor, buil
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.arguments import parse_grpo_arguments
-from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View, read_look_closer
+from grounding_rewards.training.extras import read_extra
+from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from tests.test_scripts import script
 from tests.training.forks import two_processes
 from tests.training.test_grpo import config, logged
@@ -218,12 +220,12 @@ class TestReward:
         ({"looks": 2.5}, "whole number for `looks of look_closer`"),
         ({"cost": -1}, "a number from 0 up for `cost of look_closer`"),
         ({"max_pixels": 10}, "at least 784"),
-        ([3], "a mapping, true or false"),
+        ([3], "a mapping for look_closer"),
     ],
 )
 def test_settings_are_checked(given, message):
     with pytest.raises(ValueError, match=message):
-        read_look_closer(given)
+        read_extra(LookCloser, given)
 
 
 def test_from_the_command_line():
@@ -234,7 +236,7 @@ def test_from_the_command_line():
 
 @pytest.mark.parametrize("off", [None, False])
 def test_without_looks_there_are_no_settings(off):
-    assert read_look_closer(off) is None
+    assert read_extra(LookCloser, off) is None
 
 
 def test_schemas_are_those_that_a_template_renders():
@@ -288,7 +290,7 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
         "R4",
         config(tmp_path, max_steps=2, max_completion_length=700, learning_rate=1e-3),
         synthetic_dataset("train", 8),
-        look_closer={"looks": 1, "cost": 0.5},
+        extras=[LookCloser(looks=1, cost=0.5)],
     )
     trainer.seen = []
     before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
@@ -309,7 +311,7 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
 def test_calls_of_any_type_fit_into_the_table_of_completions(tools_vlm, tmp_path, capsys):
     """x1 is a number in one call and a word in another; one tool shows a picture, another says why not."""
     args = config(tmp_path, max_completion_length=700, log_completions=True, num_completions_to_print=0)
-    trainer = FirstTurnsAreWritten(tools_vlm, "R4", args, synthetic_dataset("train", 8), look_closer={"looks": 1})
+    trainer = FirstTurnsAreWritten(tools_vlm, "R4", args, synthetic_dataset("train", 8), extras=[LookCloser(looks=1)])
     trainer.seen = []
     trainer.train()
     (table,) = (tmp_path / "completions").iterdir()
@@ -333,7 +335,7 @@ class VideoIsWritten(FirstTurnsAreWritten):
 
 def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path):
     made = config(tmp_path, max_completion_length=700)
-    trainer = VideoIsWritten(tools_vlm, "R4", made, synthetic_dataset("train", 8), look_closer={"looks": 1})
+    trainer = VideoIsWritten(tools_vlm, "R4", made, synthetic_dataset("train", 8), extras=[LookCloser(looks=1)])
     trainer.seen = []
     trainer.train()
     assert trainer.state.global_step == 1
@@ -350,7 +352,7 @@ def look_in_two_processes(folder, model):
         args,
         synthetic_dataset("train", 8),
         eval_dataset=synthetic_dataset("validation", 4),
-        look_closer={"looks": 1, "cost": 0.5, "bonus": 0.1},
+        extras=[LookCloser(looks=1, cost=0.5, bonus=0.1)],
     )
     trainer.calls = trainer.calls[::-1] if rank else trainer.calls
     trainer.seen = []
@@ -381,13 +383,6 @@ def test_two_processes_look_each_at_their_own_images(tools_vlm, tmp_path):
 
 
 def test_a_template_without_tools_is_refused_before_the_weights(tiny_vlm, tmp_path):
-    processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
+    model = shutil.copytree(tiny_vlm, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
     with pytest.raises(ValueError, match="a model whose chat template renders tools"):
-        GroundingGRPOTrainer(
-            "no-model",
-            "R4",
-            config(tmp_path),
-            synthetic_dataset("train", 8),
-            processing_class=processor,
-            look_closer=True,
-        )
+        GroundingGRPOTrainer(str(model), "R4", config(tmp_path), synthetic_dataset("train", 8), extras=[LookCloser()])

@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
-from grounding_rewards.training.grpo import EpochSampler
-from grounding_rewards.training.resume import ExactResume, load_weights
+from grounding_rewards.training.resume import EpochSampler, ExactResume, load_weights
 from grounding_rewards.training.run_folder import last_complete_checkpoint
 from tests.training.forks import command, started, two_processes, wait_until
 from tests.training.runs import (

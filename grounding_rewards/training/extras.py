@@ -1,0 +1,81 @@
+"""What a GRPO training may have besides: each extra is a module of its own, which the trainer does not know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from datasets import Dataset
+from trl import GRPOConfig
+
+from grounding_rewards.common.legal import check_keys
+
+
+@dataclass
+class Setup:
+    """What a trainer is made of, checked and before its model is loaded.
+
+    Attributes:
+        args: TRL's configuration, a copy.
+        rewards: the reward functions, of which those on boxes have `details`.
+        processor: the model's.
+        train_dataset: prepared.
+        options: further arguments of TRL's trainer.
+        drawn: the images of each draw of completions, by its number; None takes TRL's order.
+        afterwards: called with the trainer when it is made.
+    """
+
+    args: GRPOConfig
+    rewards: list[Any]
+    processor: Any
+    train_dataset: Dataset | None
+    options: dict[str, Any]
+    drawn: Callable[[int], Sequence[int]] | None = None
+    afterwards: list[Callable[[Any], None]] = field(default_factory=list)
+
+
+class Extra:
+    """One of these: a dataclass of settings that changes the set-up of a trainer.
+
+    Attributes:
+        name: its option, for messages.
+        example: how it is written in YAML, for messages.
+        full_images: whether rows keep the image at full resolution too, in the column `full_image`.
+    """
+
+    name: ClassVar[str]
+    example: ClassVar[str]
+    full_images: ClassVar[bool] = False
+
+    def begin(self, setup: Setup) -> None:
+        """Refuse what cannot work before the model is loaded, and change the set-up."""
+        raise NotImplementedError
+
+
+_Kind = TypeVar("_Kind", bound=Extra)
+
+
+def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
+    """The extra that an option describes: a mapping of its settings, or true for its defaults; None and false are none.
+
+    Raises:
+        ValueError: it is no mapping, has an unknown key or lacks one, or a value is not legal.
+
+    Example:
+        >>> from grounding_rewards.training.curriculum import Curriculum
+        >>> read_extra(Curriculum, {"by": "area"}).stages
+        3
+    """
+    if given is None or given is False:
+        return None
+    given = {} if given is True else given
+    remedy = f"Write it like {kind.name}: {kind.example}."
+    if not isinstance(given, Mapping):
+        raise ValueError(f"Expected a mapping for {kind.name}, got {given!r:.200}. {remedy}")
+    settings = dataclasses.fields(kind)  # type: ignore[arg-type]
+    check_keys(kind.name, given, [one.name for one in settings], remedy)
+    if missing := [one.name for one in settings if one.default is dataclasses.MISSING and one.name not in given]:
+        raise ValueError(f"Expected {', '.join(missing)} in {kind.name}, got {dict(given)!r:.200}. {remedy}")
+    return kind(**given)
