@@ -18,16 +18,15 @@ from numpy.typing import NDArray
 from transformers import TrainerCallback
 
 from grounding_rewards.columns import read_references, with_ground_truth
-from grounding_rewards.common.legal import SHARE, check_word
+from grounding_rewards.common.legal import SHARE, Interval
 from grounding_rewards.common.texts import parse_json, text_lines
-from grounding_rewards.data.checks import rows_with_sizes
+from grounding_rewards.data.checks import bad_rows_error, rows_with_sizes
 from grounding_rewards.training.extras import Extra, Setup
+from grounding_rewards.training.option_values import check_options
 from grounding_rewards.training.training_images import batches_of_draw, draws_of_training, images_of_draw
 
 _BY = ("boxes", "area", "pass_rate")
 _PASS_RATE = "pass_rate"
-# How many images an error names.
-_SHOWN = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,19 +53,11 @@ class Curriculum(Extra):
     file: str | None = None
 
     def __post_init__(self) -> None:
-        check_word("by of curriculum", self.by, _BY)
-        if not isinstance(self.stages, int) or isinstance(self.stages, bool) or self.stages < 2:
+        check_options(self, {"stages": Interval(2)}, {"by": _BY}, self.name)
+        if self.by != _PASS_RATE and (self.column, self.file) != (_PASS_RATE, None):
             raise ValueError(
-                f"Expected a whole number from 2 up for `stages` of curriculum, got {self.stages!r}. "
-                f"Write it like curriculum: {self.example}."
+                f"Expected by: {_PASS_RATE} beside column and file of curriculum, got by: {self.by}. Leave them out."
             )
-        for name, value in (("column", self.column), ("file", self.file)):
-            if value is not None and (not isinstance(value, str) or not value):
-                raise ValueError(f"Expected a text for `{name}` of curriculum, got {value!r}. Name one.")
-            if self.by != _PASS_RATE and value != getattr(type(self), name):
-                raise ValueError(
-                    f"Expected by: {_PASS_RATE} beside `{name}` of curriculum, got by: {self.by}. Leave `{name}` out."
-                )
         if self.file is not None and not Path(self.file).is_file():
             raise ValueError(
                 f"Expected a file of JSON lines for `file` of curriculum, got {self.file!r}, which is none. "
@@ -160,20 +151,14 @@ def _pass_rates(rows: Sequence[Mapping[str, Any]], curriculum: Curriculum) -> ND
     column = curriculum.column
     if curriculum.file is None:
         found = [row.get(column) for row in rows]
-        remedy = f"Add the column {column}, or name a file with it: file: rates.jsonl."
+        remedy = f"Add the column {column}, or name a file with it: file: rates.jsonl"
     else:
         known = _rates_of_file(Path(curriculum.file), column)
         found = [known.get(str(row.get("id"))) for row in rows]
-        remedy = (
-            f"Measure these images too, or leave them out of the dataset; images are found in {curriculum.file} by id."
-        )
-    wrong = [k for k, rate in enumerate(found) if rate not in SHARE]
-    if wrong:
-        listed = ", ".join(f"{found[k]!r} in row {k} (id {rows[k].get('id', '-')})" for k in wrong[:_SHOWN])
-        raise ValueError(
-            f"Expected a share from 0 to 1 for {column} of every image of train_dataset, got {listed}"
-            f"{' …' if len(wrong) > _SHOWN else ''}, {len(wrong)} of {len(rows)} images in all. {remedy}"
-        )
+        remedy = f"Measure these images too, or leave them out; images are found in {curriculum.file} by id"
+    if wrong := {k: [f"{column} {rate!r}"] for k, rate in enumerate(found) if rate not in SHARE}:
+        ids = [row.get("id", "-") for row in rows]
+        raise bad_rows_error(wrong, ids, f"a share from 0 to 1 as {column}", "train_dataset", remedy)
     return np.array(found, dtype=np.float64)
 
 

@@ -11,7 +11,6 @@ Source: the contract of `environment_factory`, TRL 1.16, `GRPOTrainer`.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 import json
@@ -25,17 +24,16 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.common.legal import Interval
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.rewards.judging import ScoredCompletion
 from grounding_rewards.training.extras import Extra, Setup
+from grounding_rewards.training.option_values import check_options
 from grounding_rewards.training.rewards import StepReward
 
-_COUNT = Interval(1)
 _TOOLS = ("zoom", "window")
 # A side that is a whole number of pixels but for rounding stays that number.
 _SLACK = 1e-6
@@ -62,8 +60,7 @@ class LookCloser(Extra):
     Example:
         >>> LookCloser(looks=0)
         Traceback (most recent call last):
-        ValueError: Expected a number from 1 up for `looks of look_closer`, got 0. Write it like look_closer: \
-{looks: 3, cost: 0.02, bonus: 0.1}.
+        ValueError: Expected a number from 1 up for looks of look_closer, got 0. Choose one of these.
     """
 
     name = "look_closer"
@@ -77,15 +74,11 @@ class LookCloser(Extra):
     bonus: float = 0.0
 
     def __post_init__(self) -> None:
-        remedy = f"Write it like look_closer: {self.example}."
-        for one in dataclasses.fields(self):
-            value, whole = getattr(self, one.name), one.type == "int"
-            check_number(f"{one.name} of look_closer", value, _COUNT if whole else Interval(), remedy)
-            if whole and not isinstance(value, int):
-                raise ValueError(f"Expected a whole number for `{one.name} of look_closer`, got {value!r}. {remedy}")
+        counts = dict.fromkeys(("looks", "min_side", "max_pixels"), Interval(1))
+        check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, where=self.name)
         if self.max_pixels < self.min_side**2:
             raise ValueError(
-                f"Expected at least {self.min_side**2} for `max_pixels of look_closer`, the smallest part that is "
+                f"Expected at least {self.min_side**2} for max_pixels of look_closer, the smallest part that is "
                 f"shown, got {self.max_pixels}. Raise it, or lower min_side."
             )
 
@@ -179,7 +172,8 @@ def _tool(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def called(self: LookEnvironment, *args: Any, **arguments: Any) -> Any:
         try:
-            self._refuse_more()
+            if sum(self.called.values()) >= self.settings.looks:
+                raise _CannotError("all looks are used")
             try:
                 bound = signature.bind(self, *args, **arguments)
             except TypeError:
@@ -358,10 +352,6 @@ class LookEnvironment:
         text = f"Image {len(self.views)} shows {where} of image 1.{words} Answer with boxes on image 1. {self._left(1)}"
         return [{"type": "image", "image": picture}, {"type": "text", "text": text}]
 
-    def _refuse_more(self) -> None:
-        if sum(self.called.values()) >= self.settings.looks:
-            raise _CannotError("all looks are used")
-
     def _left(self, now: int = 0) -> str:
         left = self.settings.looks - sum(self.called.values()) - now
         return "No more pictures: answer now." if left <= 0 else f"{left} more {'look' if left == 1 else 'looks'}."
@@ -461,8 +451,13 @@ class LookReward:
         shown = np.array([sum(one.called.values()) for one in environments], dtype=np.int64)
         values = 0.0 - self.settings.cost * shown
         if self.settings.bonus and self.reward is not None:
-            right = np.array([_is_right(one) for one in self.reward.details(completions, **columns)], dtype=bool)
-            values = values + self.settings.bonus * (right & (shown > 0))
+            scored = self.reward.details(completions, **columns)
+            right = [
+                one.explanation.fp == one.explanation.fn == 0
+                and (one.explanation.tp > 0 or one.parsed.status == "empty")
+                for one in scored
+            ]
+            values = values + self.settings.bonus * (np.array(right, dtype=bool) & (shown > 0))
         if log_metric is not None:
             n = max(len(environments), 1)
             for name in _TOOLS:
@@ -470,14 +465,8 @@ class LookReward:
             log_metric("looks/refused", sum(one.refused for one in environments) / n)
             log_metric("looks/looked", int((shown > 0).sum()) / n)
         if log_extra is not None:
-            log_extra("looks/at", [_looked_at(one) for one in environments])
+            seen = (
+                [[one.x, one.y, one.x + one.width, one.y + one.height] for one in of.views[1:]] for of in environments
+            )
+            log_extra("looks/at", [json.dumps(parts) for parts in seen])
         return values.tolist()
-
-
-def _is_right(scored: ScoredCompletion) -> bool:
-    made = scored.explanation
-    return made.fp == made.fn == 0 and (made.tp > 0 or scored.parsed.status == "empty")
-
-
-def _looked_at(environment: LookEnvironment) -> str:
-    return json.dumps([[one.x, one.y, one.x + one.width, one.y + one.height] for one in environment.views[1:]])

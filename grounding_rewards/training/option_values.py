@@ -124,7 +124,10 @@ MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
 
 
 def check_options(
-    owner: Any, numbers: Mapping[str, Interval], choices: Mapping[str, Iterable[object]] = types.MappingProxyType({})
+    owner: Any,
+    numbers: Mapping[str, Interval],
+    choices: Mapping[str, Iterable[object]] = types.MappingProxyType({}),
+    where: str = "",
 ) -> None:
     """Refuse fields of a dataclass whose value is not legal; None counts as left out.
 
@@ -134,30 +137,29 @@ def check_options(
         owner: the dataclass.
         numbers: the legal range of each field by name; a field that it does not have is passed over.
         choices: the legal values of each field by name, whatever its type.
+        where: the option that holds the fields, for messages.
 
     Raises:
         ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
     """
-    for name, words in choices.items():
-        value = getattr(owner, name)
-        if value is not None and value not in words:
-            listed = ", ".join(word for word in words if isinstance(word, str))
-            raise ValueError(f"Expected one of {listed} for {name}, got {value!r}. Choose one of these.")
     hints = typing.get_type_hints(type(owner))
-    values = {one.name: getattr(owner, one.name) for one in fields(owner)}
-    for name, value in values.items():
-        if value is not None and name not in choices and not _fits(value, hints[name]):
-            raise ValueError(f"Expected {_words(hints[name])} for {name}, got {value!r}. Correct the value's type.")
-    for name, value in values.items():
-        legal = numbers.get(name)
-        if legal is not None and value is not None and value not in legal:
-            raise ValueError(f"Expected {legal} for {name}, got {value!r}. Choose one of these.")
-        if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
-            raise ValueError(f"Expected finite numbers for {name}, got {value!r}. Correct the value.")
-
-
-def _numbers(value: object) -> Iterable[object]:
-    return value if isinstance(value, list) else (value,)
+    for name in (one.name for one in fields(owner)):
+        value = getattr(owner, name)
+        if value is None:
+            continue
+        if name in choices:
+            listed = ", ".join(word for word in choices[name] if isinstance(word, str))
+            right, expected, remedy = value in choices[name], f"one of {listed}", "Choose one of these."
+        elif not _fits(value, hints[name]):
+            right, expected, remedy = False, _words(hints[name]), "Correct the value's type."
+        elif name in numbers:
+            right, expected, remedy = value in numbers[name], str(numbers[name]), "Choose one of these."
+        else:
+            given = value if isinstance(value, list) else [value]
+            right = all(math.isfinite(number) for number in given if isinstance(number, float))
+            expected, remedy = "finite numbers", "Correct the value."
+        if not right:
+            raise ValueError(f"Expected {expected} for {name}{where and f' of {where}'}, got {value!r}. {remedy}")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -20,7 +20,6 @@ from trl.models.utils import unwrap_model_for_generation
 
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_each
 from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
 
@@ -102,36 +101,27 @@ class ShownImages(TrainerCallback):
             self._show(state)
 
     def _show(self, state: Any) -> None:
-        # Of several processes all answer: where weights are shared between them, one alone would wait for ever.
-        annotated_images = self._answered()
-        if state.is_world_process_zero:
-            matching = getattr(self.reward.box_reward, "label_matching", "ignore")
-            images = [self.images[k]["image"] for k in range(len(annotated_images))]
-            self._to_trackers(annotated_images, images, matching, state.global_step)
-
-    def _answered(self) -> list[AnsweredImage]:
         trainer = self.trainer
         keeps_tokens = reads_special_tokens(self.images, self.reward, trainer._tokenizer)
         limit = trainer.max_completion_length or _MOST_TOKENS
         sampling = Sampling(max_new_tokens=limit, skip_special_tokens=not keeps_tokens)
+        # Of several processes all answer: where weights are shared between them, one alone would wait for ever.
         with unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator) as model:
             texts = generate(model, trainer.processing_class, self.images, sampling, batch_size=len(self.images))
-        return read_each(rows_without_images(self.images), [answers[0] for answers in texts], self.reward)
-
-    def _to_trackers(
-        self, annotated_images: Sequence[AnsweredImage], images: Sequence[Any], matching: str, step: int
-    ) -> None:
-        names = [f"images/{k:02d}" for k in range(1, len(annotated_images) + 1)]
-        callbacks = self.trainer.callback_handler.callbacks
-        boards = [one.tb_writer for one in callbacks if isinstance(one, TensorBoardCallback) and one.tb_writer]
-        asked = self.trainer.args.report_to
-        pictures = [answer_picture(*one, matching) for one in zip(annotated_images, images, strict=True)]
-        for board in boards:
-            for name, picture in zip(names, pictures, strict=True):
-                board.add_image(name, picture, step, dataformats="HWC")
-            board.flush()
-        for name in ("trackio", "wandb"):
-            if name in asked:
-                tracker = import_module(name)
-                shown = [tracker.Image(picture) for picture in pictures]
-                tracker.log({"train/global_step": step, **dict(zip(names, shown, strict=True))})
+        if not state.is_world_process_zero:
+            return
+        answered = read_each(rows_without_images(self.images), [answers[0] for answers in texts], self.reward)
+        matching = getattr(self.reward.box_reward, "label_matching", "ignore")
+        pictures = {
+            f"images/{k:02d}": answer_picture(one, row["image"], matching)
+            for k, (one, row) in enumerate(zip(answered, self.images, strict=True), start=1)
+        }
+        for callback in trainer.callback_handler.callbacks:
+            if isinstance(callback, TensorBoardCallback) and callback.tb_writer:
+                for name, picture in pictures.items():
+                    callback.tb_writer.add_image(name, picture, state.global_step, dataformats="HWC")
+                callback.tb_writer.flush()
+        for name in {"trackio", "wandb"}.intersection(trainer.args.report_to):
+            tracker = import_module(name)
+            shown = {key: tracker.Image(picture) for key, picture in pictures.items()}
+            tracker.log({"train/global_step": state.global_step, **shown})

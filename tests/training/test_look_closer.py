@@ -217,8 +217,8 @@ class TestReward:
     ("given", "message"),
     [
         ({"look": 3}, "looks, min_side, max_pixels, cost, bonus"),
-        ({"looks": 2.5}, "whole number for `looks of look_closer`"),
-        ({"cost": -1}, "a number from 0 up for `cost of look_closer`"),
+        ({"looks": 2.5}, "int for looks of look_closer, got 2.5"),
+        ({"cost": -1}, "a number from 0 up for cost of look_closer"),
         ({"max_pixels": 10}, "at least 784"),
         ([3], "a mapping for look_closer"),
     ],
