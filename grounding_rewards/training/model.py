@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
@@ -139,9 +140,10 @@ def check_optimization(config: Any, empty: Any) -> None:
         ) from error
     given = getattr(config, "generation_kwargs", None) or {}
     if unknown := [name for name in given if name not in vars(GenerationConfig())]:
+        near = get_close_matches(unknown[0], vars(GenerationConfig()), n=1)
+        remedy = f"Did you mean {near[0]}?" if near else "Leave them out."
         raise ValueError(
-            f"Expected options of transformers' GenerationConfig in generation_kwargs, got {', '.join(unknown)}. "
-            "Correct the spelling, or leave them out."
+            f"Expected options of GenerationConfig in generation_kwargs, got {', '.join(unknown)}. {remedy}"
         )
 
 
