@@ -43,6 +43,12 @@ from grounding_rewards.training.option_values import (
 )
 from grounding_rewards.training.rewards import build_rewards
 
+_FILES = """\
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
+off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
+folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
+holds another run is refused without --overwrite."""
+
 _GRPO_DESCRIPTION = """\
 Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
 
@@ -53,10 +59,7 @@ Train a vision-language model to point at findings, with GRPO and a reward on it
   grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
 
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
-off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
-folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
-holds another run is refused without --overwrite.
+{files}
 
 rewards and their parameters, for `reward` and `reward_kwargs`:
 {rewards}
@@ -74,11 +77,8 @@ Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm st
   grounding-rewards sft --config run.yaml --dry-run    # every value of the run, and no run
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
 
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
-off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
-folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
-holds another run is refused without --overwrite. With LoRA checkpoint/ holds the model with the adapter merged into it,
-and adapter/ the adapter.
+{files} With LoRA checkpoint/ holds the model with the adapter merged
+into it, and adapter/ the adapter.
 """
 
 BOX_FORMAT_HELP = (
@@ -364,7 +364,7 @@ def parse_grpo_arguments(
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
-    description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
+    description = _GRPO_DESCRIPTION.format(files=_FILES, rewards=describe_rewards())
     types = (GroundingArguments, GRPOArguments, ModelArguments)
     arguments, config, model = _parse(types, "train", description, args, options)
     _check_weights(arguments, config)
@@ -377,7 +377,7 @@ def parse_sft_arguments(
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
     """As :func:`parse_grpo_arguments`."""
     types = (SupervisedArguments, SupervisedConfig, ModelArguments)
-    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args, options)
+    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION.format(files=_FILES), args, options)
     _check_evaluation(arguments, config)
     return arguments, config, model
 

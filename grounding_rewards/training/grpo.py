@@ -115,6 +115,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             processing_class = AutoProcessor.from_pretrained(
                 path, truncation_side="left", padding_side="left", **loading
             )
+        # What is wrong with the images is said before the model is loaded.
         full_images = any(one.full_images for one in extras)
 
         def prepare(dataset: Dataset, name: str) -> Dataset:
@@ -157,6 +158,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         if type(self.args) is GRPOConfig:
             # TRL's default would give patients' images to trackers; nobody asked for that here.
             self.log_multimodal = False
+        # What only the loaded model and TRL's trainer know.
         self.step_rewards = [one for one in functions if isinstance(one, StepReward)]
         opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
         for one in self.step_rewards:

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.curriculum import Curriculum, Stages, entering_stages
 from grounding_rewards.training.extras import read_extra
-from grounding_rewards.training.resume import EpochSampler, ExactResume
+from grounding_rewards.training.resume import EpochSampler
 from grounding_rewards.training.run import train_grpo
-from tests.training.forks import two_processes
 from tests.training.runs import GRPO, history, same_weights, stopped_copy, weights, words
 
 pytestmark = pytest.mark.training
@@ -185,26 +184,6 @@ class TestRealRuns:
         with pytest.raises(ValueError, match=r"a share from 0 to 1 as pass_rate in every row for train_dataset"):
             train(tmp_path / "run", {"by": "pass_rate"})
         assert not (tmp_path / "run" / "config.yaml").exists()
-
-
-def train_in_two_processes(folder):
-    ExactResume.end = lambda self: None
-    values = {"train_images": 16, "max_steps": 6}
-    whole = train(folder / "run", {"by": "boxes"}, **values)
-    moved, first = weights(whole), whole.is_world_process_zero()
-    if first:
-        stopped_copy(folder / "run", 3)
-    whole.accelerator.wait_for_everyone()
-    resumed = train(folder / "run-stopped", {"by": "boxes"}, resume_from_checkpoint="last", **values)
-    assert same_weights(weights(resumed), moved)
-    if first:
-        assert history(folder / "run-stopped") == history(folder / "run")
-        (folder / "done").touch()
-
-
-def test_two_processes(tmp_path):
-    two_processes(train_in_two_processes, tmp_path)
-    assert (tmp_path / "done").is_file()
 
 
 @pytest.mark.parametrize(

@@ -99,15 +99,7 @@ def test_another_size_than_the_model_was_saved_with_is_said(large_images, tmp_pa
 
 
 def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_images, tmp_path, capsys):
-    evaluate = [
-        "evaluate",
-        "--model",
-        str(ASSET),
-        "--dataset",
-        str(large_images),
-        "--out",
-        str(tmp_path / "evaluation"),
-    ]
+    evaluate = ["evaluate", "--model", str(ASSET), "--dataset", str(large_images), "--out", str(tmp_path / "out")]
     evaluate += ["--max-new-tokens", "4", "--resamples", "20"]
     assert main([*evaluate, "--max-image-pixels", str(LIMIT)]) == 0
     assert main(evaluate) == 2

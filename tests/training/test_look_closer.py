@@ -23,7 +23,6 @@ from grounding_rewards.cli import main
 from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from tests.test_scripts import script
@@ -226,12 +225,6 @@ class TestReward:
 def test_settings_are_checked(given, message):
     with pytest.raises(ValueError, match=message):
         read_extra(LookCloser, given)
-
-
-def test_from_the_command_line():
-    given = ["--model_name_or_path", "m", "--use_cpu", "true", "--bf16", "false", "--look_closer", '{"looks": 2}']
-    arguments, _, _ = parse_grpo_arguments(given)
-    assert arguments.look_closer == {"looks": 2}
 
 
 @pytest.mark.parametrize("off", [None, False])

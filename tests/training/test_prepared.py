@@ -9,8 +9,7 @@ from PIL import Image
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.training.arguments import parse_grpo_arguments
-from grounding_rewards.training.run import train_grpo
+from tests.training.runs import grpo
 
 pytestmark = pytest.mark.training
 
@@ -26,23 +25,8 @@ def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
         records.append(AnnotatedImage(f"image-{k}", f"{k}.png", boxes, ["mass"] * len(boxes), split="train"))
     settings = PrepareSettings("jsonl", "qwen2.5-vl", side=112, model=str(tiny_vlm))
     prepare_images(lambda: records, tmp_path, tmp_path / "out", settings)
-    options = {
-        "model_name_or_path": tiny_vlm,
-        "output_dir": tmp_path / "run",
-        "dataset": tmp_path / "out",
-        "per_device_train_batch_size": 4,
-        "num_generations": 2,
-        "max_completion_length": 8,
-        "max_steps": 2,
-        "logging_steps": 1,
-        "report_to": "none",
-        "use_cpu": "true",
-        "bf16": "false",
-        "gradient_checkpointing": "false",
-        "disable_tqdm": "true",
-    }
-    trainer = train_grpo(
-        *parse_grpo_arguments([word for name, value in options.items() for word in (f"--{name}", str(value))])
+    trainer = grpo(
+        tmp_path / "run", model_name_or_path=tiny_vlm, dataset=tmp_path / "out", max_steps=2, save_strategy="no"
     )
     assert trainer.state.global_step == 2
     row = trainer.train_dataset[1]

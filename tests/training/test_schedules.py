@@ -10,8 +10,7 @@ import yaml
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.run import train_grpo
-from grounding_rewards.training.run_folder import last_complete_checkpoint
-from tests.training.forks import command, started, two_processes, wait_until
+from tests.training.forks import two_processes
 from tests.training.runs import GRPO, history, same_weights, stopped_copy, weights, words
 
 pytestmark = pytest.mark.training
@@ -82,19 +81,6 @@ class TestSelfPaced:
         resumed = train(stopped, {"iou_threshold": PACED}, max_steps=9, resume_from_checkpoint="last")
         assert history(stopped) == history(folder)
         assert resumed.paces["R3"].state() == whole.paces["R3"].state()
-        assert same_weights(weights(resumed), weights(whole))
-
-    def test_killed(self, paced, tmp_path):
-        """kill -9 at any moment: the same command with `last` goes on with the same values."""
-        folder, whole = paced
-        killed_folder, options, output = tmp_path / "killed", {"max_steps": 9}, tmp_path / "output.txt"
-        words = line(killed_folder, {"iou_threshold": PACED}, **options)
-        with started(command, "train", *words, output=output) as (run,):
-            wait_until(lambda: last_complete_checkpoint(killed_folder) is not None, [run], output)
-            run.kill()
-            run.join()
-        resumed = train(killed_folder, {"iou_threshold": PACED}, **options, resume_from_checkpoint="last")
-        assert history(killed_folder) == history(folder)
         assert same_weights(weights(resumed), weights(whole))
 
     def test_another_number_of_processes_keeps_it(self, paced, tmp_path):
