@@ -145,7 +145,12 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     _refuse_part(checkpoint)
     if checkpoint.resolve().parent != folder.resolve():
         _refuse_held(folder, "or resume where the checkpoint lies")
-    notes = [*_compare(checkpoint.parent, config), *_compare_processes(checkpoint, processes)]
+    notes = _compare(checkpoint.parent, config)
+    before = len(list(checkpoint.glob("rng_state*.pth")))
+    if before not in (0, processes):
+        notes.append(
+            f"Goes on in {processes} processes instead of {before}: samples are others than in a run never stopped."
+        )
     return Start(checkpoint, notes + _compare_later(folder, checkpoint))
 
 
@@ -204,7 +209,8 @@ def told_of_full_disk(folder: Path, *written: Path) -> Iterator[None]:
         if (reason := _full(error)) is None:
             raise
         last = last_complete_checkpoint(folder)
-        for path in [*_unfinished(folder), *written]:
+        unfinished = [path for path in _checkpoints(folder) if not _readable(path / _WHOLE[0])]
+        for path in [*unfinished, *written]:
             shutil.rmtree(path, ignore_errors=True)
         resumed = "begins anew: no checkpoint was written" if last is None else f"goes on from {last.name}"
         raise OSError(
@@ -268,11 +274,6 @@ def _checkpoints(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("checkpoint-*") if _step(path) >= 0), key=_step)
 
 
-def _unfinished(folder: Path) -> list[Path]:
-    """Checkpoints that were not written to their end."""
-    return [path for path in _checkpoints(folder) if not _readable(path / _WHOLE[0])]
-
-
 def _step(path: Path) -> int:
     match = re.fullmatch(r"checkpoint-(\d+)", path.name)
     return int(match[1]) if match else -1
@@ -321,13 +322,6 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
     notes = [f"Goes on with {changed[name]}." for name in changed if name in before and name not in ignored]
     return notes + [f"Goes on with {name} {have[name]} instead of {had.get(name)}." for name in updated]
-
-
-def _compare_processes(checkpoint: Path, processes: int) -> list[str]:
-    before = len(list(checkpoint.glob("rng_state*.pth")))
-    if before in (0, processes):
-        return []
-    return [f"Goes on in {processes} processes instead of {before}: samples are others than in a run never stopped."]
 
 
 def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
