@@ -86,6 +86,8 @@ def reward_with_parameters(reward: Any) -> str:
     >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
     'R3: MeanIoUReward(no_box_bonus='
     """
+    if isinstance(reward, StepReward):
+        reward = reward.reward
     if isinstance(reward, GroundingReward):
         return "; ".join([f"{reward.name}: {reward.box_reward!r}", *schedule_lines(reward.schedules)])
     return reward_name(reward)
