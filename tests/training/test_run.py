@@ -20,25 +20,11 @@ from tests.training.runs import GRPO, REPOSITORY, grpo, history, sft, weights, w
 
 pytestmark = pytest.mark.training
 
-SMALL = {
-    "train_images": 8,
-    "per_device_train_batch_size": 4,
-    "num_generations": 2,
-    "max_completion_length": 8,
-    "max_steps": 2,
-    "logging_steps": 1,
-    "save_steps": 1,
-    "save_total_limit": 10,
-    "report_to": "none",
-    "use_cpu": "true",
-    "bf16": "false",
-    "gradient_checkpointing": "false",
-    "disable_tqdm": "true",
-}
+SMALL = {**GRPO, "max_completion_length": 8, "max_steps": 2}
 
 
 def options(**values):
-    return [word for name, value in {**SMALL, **values}.items() for word in (f"--{name}", str(value))]
+    return words({**SMALL, **values})
 
 
 def test_the_parity_check_can_be_left_out(tiny_vlm, tmp_path, monkeypatch):
@@ -199,12 +185,12 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
         images = images.add_column(name, [value] * 4)
     (tmp_path / "images").mkdir()
     images.to_parquet(str(tmp_path / "images" / "train.parquet"))
-    small = {name: value for name, value in SMALL.items() if name not in ("train_images", "disable_tqdm")}
+    ours = ("model_name_or_path", "train_images", "disable_tqdm")
     to_the_end(
         *(program, "trl.cli", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "images"),
         *("--reward_funcs", "grounding_rewards.rewards.R4", "grounding_rewards.rewards.R1"),
         *("--output_dir", tmp_path / "run"),
-        *[word for name, value in small.items() for word in (f"--{name}", str(value))],
+        *words({name: value for name, value in SMALL.items() if name not in ours}),
         output=tmp_path / "output.txt",
     )
     state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
