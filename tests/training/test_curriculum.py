@@ -191,6 +191,7 @@ class TestRealRuns:
     [
         ("boxes", ["a mapping for curriculum, got 'boxes'"]),
         ({}, ["by in curriculum, got {}"]),
+        (True, ["by in curriculum, got {}"]),
         ({"by": "size"}, ["one of boxes, area, pass_rate for by of curriculum, got 'size'"]),
         ({"by": "boxes", "steps": 3}, ["some of by, stages, column, file in curriculum, got 'steps'"]),
         ({"by": "boxes", "stages": 1}, ["a number from 2 up for stages of curriculum, got 1"]),
