@@ -45,7 +45,7 @@ If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 lea
 lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; nothing ran at 3B.
 
 Trainings with GRPO that differ in the reward alone: the same initial checkpoint, images, steps and settings, several
-seeds each, and controls that nobody expects to teach. [All tables and plots](study_tables.md) of the three studies, and
+seeds each, and controls that nobody expects to teach. [Tables and plots](study_tables.md) of the three studies, and
 this page, are written by a script from the results in `docs/study/`:
 
     python scripts/write_study.py
