@@ -29,6 +29,15 @@ of `grounding_rewards`, `[eval]`, `[dicom]`, `[tensorboard]` and `[train]` that 
 another package, on Linux. What is used only to develop, test and release is left out. The licences are those that the
 packages state themselves. Written by `python scripts/write_licences.py`.
 """
+_TAIL = """\
+## Radiographs and reference boxes
+
+- `pictures/nih_findings.jpg` and `study/nih_findings/`: NIH ChestX-ray14, provided by the NIH Clinical Center
+  ([download](https://nihcc.app.box.com/v/ChestXray-NIHCC)); Wang et al., ChestX-ray8, CVPR 2017. The NIH puts no
+  restrictions on the use of the images. They were scaled, and the boxes with them.
+- `study/lungs/` and `study/placed_lungs/`: lung boxes by General Blockchain Inc. and V7 Labs, CC BY 4.0
+  ([sources](study.md)).
+"""
 _EXTRAS = ("eval", "dicom", "tensorboard", "train")
 _LONGEST = 70
 
@@ -92,7 +101,7 @@ def write() -> str:
         if found:
             rows = "\n".join(f"| {name} | {stated} |" for name, stated in sorted(found.items()))
             lines.append(f"## {title}\n\n| package | licence |\n|---|---|\n{rows}\n")
-    return "\n".join(lines)
+    return "\n".join([*lines, _TAIL])
 
 
 def _plain(name: str) -> str:

@@ -36,7 +36,7 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
-        *("write_published_rewards.py", "place_images.py"),
+        *("write_published_rewards.py", "place_images.py", "ask_findings.py", "draw_before_after.py"),
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
         *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
     ],
@@ -326,3 +326,42 @@ class TestPlacedImages:
         shown, blank = (list(made.placed_squares(root, tmp_path / str(b), 50, 2, b)) for b in (False, True))
         assert shown == blank
         assert all(np.ptp(np.asarray(Image.open(tmp_path / "True" / line["file"]))) == 0 for line in blank)
+
+
+class TestQuestionsAboutFindings:
+    """scripts/ask_findings.py: what is asked is where it was drawn, however the image was moved."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        """NIH's own layout: a white finding on grey in each image, and a second one whose box lies elsewhere."""
+        from PIL import Image
+
+        (tmp_path / "nih" / "images").mkdir(parents=True)
+        rows = ["Image Index,Finding Label,Bbox [x,y,w,h],,,"]
+        for number in range(12):
+            pixels = np.full((1024, 1024), 90, np.uint8)
+            pixels[300:500, 200:320] = 255
+            pixels[0, 0] = 0
+            name = f"{number:08d}_000.png"
+            Image.fromarray(pixels).save(tmp_path / "nih" / "images" / name)
+            rows += [f"{name},Infiltrate,200,300,120,200,,", f"{name},Effusion,600,600,300,300,,"]
+        (tmp_path / "nih" / "BBox_List_2017.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+        return tmp_path / "nih"
+
+    def test_boxes_move_along_and_no_name_leads_back_to_a_patient(self, root: Path, tmp_path: Path) -> None:
+        from PIL import Image
+
+        lines = list(script("ask_findings").asked(root, tmp_path / "out", 128, 4))
+        assert {line["labels"][0] for line in lines} == {"infiltration", "pleural effusion"}
+        seen = [line for line in lines if line["labels"] == ["infiltration"]]
+        for line in seen:
+            ys, xs = np.nonzero(np.asarray(Image.open(tmp_path / "out" / line["file"])) > 200)
+            shown = [xs.min(), ys.min(), xs.max() + 1, ys.max() + 1]
+            assert line["boxes"][0] == pytest.approx(shown, abs=1.5)
+        assert len({tuple(line["boxes"][0]) for line in seen if line["split"] == "train"}) > 12
+        splits: dict[str, set[str]] = {}
+        for line in lines:
+            splits.setdefault(line["patient_id"], set()).add(line["split"])
+            assert "0000" not in line["file"] + line["id"]
+        assert len(splits) == 12
+        assert all(len(one) == 1 for one in splits.values())
