@@ -17,7 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from grounding_rewards.sources.vindr_cxr import read_vindr_cxr
+from grounding_rewards.sources.vindr import read_vindr_cxr
 
 LABELS = ("Aortic enlargement", "Cardiomegaly", "Pleural thickening", "Pulmonary fibrosis", "Nodule/Mass", "ILD")
 NORMAL = 0.7

@@ -15,6 +15,7 @@ from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_
 from grounding_rewards.report.tables import metric_cell, plain_table
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.source_options import source_options
+from grounding_rewards.sources.source_splits import split_name
 
 EXAMPLES = """\
 examples:
@@ -42,7 +43,7 @@ def run(
         iou: thresholds from which two boxes agree
     """
     read = get_source(dataset).read
-    images = read(root, split=split, **source_options(read, option))
+    images = read(root, split=split and split_name(split), **source_options(read, option))
     agreement = measure_agreement(images, iou_thresholds=iou)
     if json is not None:
         write_json(json, agreement.to_dict())

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -32,6 +34,7 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.source_options import describe_options, source_options
+from grounding_rewards.sources.source_splits import split_name
 
 EXAMPLES = """\
 examples:
@@ -192,6 +195,7 @@ class PrepareOptions:
         given: dict[str, Any] = {one.name: getattr(self, one.name, None) for one in fields(PrepareSettings)}
         given |= {
             "dataset": dataset,
+            "split": self.split and split_name(self.split),
             "box_format": box_format_from_option(self.box_format),
             "negatives": _negatives(self.negatives),
             "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
@@ -292,8 +296,8 @@ def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
 def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None) -> None:
     settings = options.settings(name)
     read, root = get_source(name).read, options.root or Path()
-    read = functools.partial(read, str(root), split=options.split, **source_options(read, options.option))
-    with stage_progress() as progress:
+    read = functools.partial(read, str(root), split=settings.split, **source_options(read, options.option))
+    with stage_progress() as progress, _plain_warnings():
         how: dict[str, Any] = {
             "processes": options.processes,
             "allow_outside": options.allow_outside,
@@ -317,6 +321,21 @@ def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None)
         say(f"{part}: {images} images of shard {share}; when all are there, give --join instead")
     else:
         _print_summary(out, found)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print each warning once, although tables are read several times, and without a line of code."""
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        if (text := str(message)) not in said:
+            said.add(text)
+            say(f"warning: {text}", error=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _read_as(read: Callable[[str], _Read], option: str, form: str, text: str, example: str) -> _Read:

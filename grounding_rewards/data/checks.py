@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from numbers import Real
@@ -176,8 +176,11 @@ def without_bad_rows(
         return dataset
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
-        or_drop = "or go on without them by bad_rows: drop"
-        raise bad_rows_error(problems, ids, expected, name, f"{remedy}, {or_drop}")
+        rows = "row" if len(problems) == 1 else "rows"
+        raise ValueError(
+            f"Expected {expected} in every row for {name}, got {len(problems)} bad {rows} of {len(ids)}. {remedy}, or "
+            "go on without them by bad_rows: drop:\n" + "\n".join(_named(problems, ids))
+        )
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
@@ -221,52 +224,52 @@ def _patients(images: Dataset) -> set[str]:
     return {patient for row in plain if (patient := patient_of_row(row)) is not None}
 
 
-def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
-    """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
+ROW_PARTS = ("sizes", "lists", "labels", "boxes", "format")
+"""What `row_problems` looks at; all but lists only where the columns of boxes are lists."""
+
+
+def row_problems(
+    row: Mapping[str, Any], reward: GroundingReward | None = None, about: Collection[str] = ROW_PARTS
+) -> Iterator[str]:
+    """Why a row cannot be right, one sentence each; nothing for a sound row.
+
+    Training, evaluation, `prepare`, the doctor and logs ask this function, so that none takes what another refuses.
 
     Args:
         row: one row; `image_size` holds the size of its image where the dataset has images.
         reward: decides the box format where the row does not; None leaves the box format aside.
+        about: of :data:`ROW_PARTS`: sizes of the image; columns of boxes that are no lists; labels that are not one for
+            each box; boxes that cannot be reference boxes, of any image where no size is known; the box format.
 
     Example:
         >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
         ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
+        >>> list(row_problems({"boxes": "none", "reader_boxes": [[], None]}, about=["lists"]))
+        ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
+        >>> list(row_problems({"boxes": [], "reader_labels": [["mass"]]}, about=["labels"]))
+        ['reader_labels without reader_boxes']
     """
-    yield from _size_problems(row)
-    if broken := list(list_problems(row)):
-        yield from broken
+    if "sizes" in about:
+        yield from _size_problems(row)
+    if broken := list(_list_problems(row)):
+        yield from broken if "lists" in about else ()
         return
-    yield from label_count_problems(row)
-    yield from box_problems(row)
-    if reward is not None:
+    if "labels" in about:
+        yield from _label_count_problems(row)
+    if "boxes" in about:
+        drawings = [("", row.get("boxes") or ()), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
+        drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
+        for prefix, boxes in drawings:
+            for index, box in enumerate(boxes):
+                if problem := _box_problem(box, row.get("width"), row.get("height")):
+                    yield f"{prefix}box {index} {problem}"
+    if reward is not None and "format" in about:
         yield from _format_problems(row, reward)
         if reward.compares_labels:
             yield from _label_problems(row)
 
 
-def box_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Boxes that cannot be reference boxes of their image, one sentence each; where no size is known, of any image.
-
-    Args:
-        row: its columns of boxes are lists, see :func:`list_problems`.
-
-    >>> list(box_problems({"boxes": [[5, 5, 50, 9]], "width": 40, "height": 60}))
-    ['box 0 is [5, 5, 50, 9], outside the image of 40 x 60']
-    """
-    drawings = [("", row.get("boxes") or ()), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
-    drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
-    for prefix, boxes in drawings:
-        for index, box in enumerate(boxes):
-            if problem := _box_problem(box, row.get("width"), row.get("height")):
-                yield f"{prefix}box {index} {problem}"
-
-
-def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Columns of boxes that are no lists, one sentence each.
-
-    >>> list(list_problems({"boxes": "none", "reader_boxes": [[], None]}))
-    ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
-    """
+def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
     readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
     # As the reward takes it: where each reader drew there need be no other boxes.
     stated = row.get("boxes") is not None or not (_is_list(readers) and readers)
@@ -285,12 +288,7 @@ def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"ignore_boxes is {ignored!r:.200}, not a list"
 
 
-def label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Labels that are not one for each box, one sentence each, in a row without :func:`list_problems`.
-
-    >>> list(label_count_problems({"boxes": [[0, 0, 9, 9]], "labels": [], "reader_labels": [["mass"]]}))
-    ['0 labels for 1 boxes', 'reader_labels without reader_boxes']
-    """
+def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
     readers, of_readers = row.get("reader_boxes"), row.get("reader_labels")
     pairs = [] if row.get("labels") is None else [("", row["labels"], row.get("boxes") or ())]
     if of_readers is not None and readers is not None:
@@ -323,33 +321,6 @@ def is_size(value: Any) -> TypeGuard[float]:
     (True, False, False)
     """
     return is_number(value) and value > 0
-
-
-def bad_rows_error(
-    problems: Mapping[int, Sequence[str]],
-    ids: Sequence[Any],
-    expected: str,
-    name: str,
-    remedy: str = "Correct them",
-) -> ValueError:
-    """The error that names every bad row of a dataset.
-
-    Args:
-        problems: by number of the row, one sentence each.
-        ids: of all rows.
-        expected: what a good row has.
-        name: what to call the dataset.
-        remedy: what to do about them.
-
-    Example:
-        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
-        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct them:
-        row 1 (id b): width is missing
-    """
-    return ValueError(
-        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
-        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(_named(problems, ids))
-    )
 
 
 class _Reference(NamedTuple):

@@ -17,6 +17,8 @@ ALL = "all"
 FEWEST_PATIENTS = 20
 """Of fewer patients none is held out: a tenth of them may be nobody."""
 
+_SHOWN = 5
+
 
 class SplitRule(NamedTuple):
     """How images come to their splits.
@@ -107,6 +109,45 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     return next(split for split, share in reversed(list(shares.items())) if share)
 
 
+class PatientSplits:
+    """Collects a source's own splits of its patients, and finds patients in several.
+
+    Attributes:
+        known: The first split of each patient.
+        several: The splits of each patient who is in several.
+
+    >>> splits = PatientSplits()
+    >>> splits.add("7", "train")
+    >>> splits.add("7", "test")
+    >>> splits.check()
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the splits \
+anew with splits_from="hash" (--splits-from hash).
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self.several: dict[str, dict[str, None]] = {}
+
+    def add(self, patient: str | None, split: str | None) -> None:
+        """Add one image; None stands for an unknown patient and for no split."""
+        if patient is not None and split is not None:
+            first = self.known.setdefault(patient, split)
+            if first != split:
+                self.several.setdefault(patient, {first: None})[split] = None
+
+    def check(self) -> None:
+        """Raise an error that names patients in several splits."""
+        if self.several:
+            names = [f"{patient} ({', '.join(splits)})" for patient, splits in self.several.items()]
+            raise ValueError(
+                f"Expected every patient in one split of the dataset, got {len(names)} in several: "
+                f"{', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}. "
+                'Draw the splits anew with splits_from="hash" (--splits-from hash).'
+            )
+
+
 class Assigned(NamedTuple):
     """The split of each image, and what has to be said about them.
 
@@ -149,28 +190,26 @@ def assign_splits(images: Iterable[tuple[str | None, str | None, str]], name: st
         'images holds no image out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
     """
     listed = list(images)
-    known: dict[str, str] = {}
-    several: dict[str, set[str]] = {}
+    own = PatientSplits()
     for split, patient, _ in listed:
-        if split is not None and patient is not None:
-            first = known.setdefault(patient, split)
-            if first != split:
-                several.setdefault(patient, {first}).add(split)
+        own.add(patient, split)
     alone = sum(patient is None for _, patient, _ in listed)
-    patients = len({patient for _, patient, _ in listed if patient is not None}) + alone
-    rule = split_rule({split for split, _, _ in listed if split is not None}, patients)
-    splits = [image_split(split, patient or image, known.get(patient or ""), rule) for split, patient, image in listed]
+    count = len({patient for _, patient, _ in listed if patient is not None}) + alone
+    rule = split_rule({split for split, _, _ in listed if split is not None}, count)
+    splits = [
+        image_split(split, patient or image, own.known.get(patient or ""), rule) for split, patient, image in listed
+    ]
     if not rule.own:
         return Assigned(splits, True, drawn_sentence(name, rule.shares, len(listed), alone))
-    if not several:
+    if not own.several:
         return Assigned(splits, False, "")
-    patient, found = next(iter(several.items()))
-    return Assigned(
-        splits,
-        False,
-        f"{len(several)} {'patient' if len(several) == 1 else 'patients'} of {name} are in several splits, such as "
-        f"{patient} ({', '.join(in_usual_order(found))}): metrics on held-out images will be too good.",
+    patient, found = next(iter(own.several.items()))
+    patients = f"{len(own.several)} {'patient' if len(own.several) == 1 else 'patients'}"
+    said = (
+        f"{patients} of {name} are in several splits, such as {patient} ({', '.join(in_usual_order(found))}): metrics "
+        "on held-out images will be too good."
     )
+    return Assigned(splits, False, said)
 
 
 def drawn_sentence(name: str, shares: Mapping[str, float], images: int, alone: int) -> str:

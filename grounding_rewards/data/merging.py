@@ -1,22 +1,21 @@
 """Merge several readers' boxes on one image into one reference.
 
-Conventions, the same for all policies:
+Conventions, the same for all strategies:
 
 * Boxes are compared within one label and one phrase only. Bring the labels to one spelling first.
 * Two boxes agree from the IoU threshold up (``>=``), but boxes that do not overlap never agree.
 * The order of the readers and of their boxes changes only the order of what is kept.
-* An image that one person read is taken as it is under every policy. Where fewer people read an image than must agree,
-all
-  of them must.
+* An image that one person read is taken as it is under every strategy. Where fewer people read an image than must
+  agree, all of them must.
 * Who read the image is `read_by`, those who drew nothing included; where the dataset doesn't say, those who drew.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import fsum
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,65 +27,42 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import most_hits_match
 from grounding_rewards.overlap import pairwise_iou
 
-
-class Reference(NamedTuple):
-    """What a model's answer on an image is compared with.
-
-    boxes: xyxy in pixels of the original image.
-    labels, phrases: one per box; phrases are empty where the image has none.
-    ignore_boxes: regions in which a prediction is neither hit nor false positive.
-    reader_boxes, reader_labels: under `any-of` one list per reader, in the order of :func:`image_readers`; empty
-        otherwise.
-    """
-
-    boxes: list[list[float]]
-    labels: list[str]
-    phrases: list[str]
-    ignore_boxes: list[list[float]]
-    reader_boxes: list[list[list[float]]]
-    reader_labels: list[list[str]]
-
-
-class _Drawn(NamedTuple):
-    box: list[float]
-    label: str
-    phrase: str | None
-
-    @property
-    def kind(self) -> tuple[str, str | None]:
-        """Boxes are compared only if they have this in common."""
-        return self.label, self.phrase
+# Label and phrase: boxes are compared only where both are the same.
+_Kind = tuple[str, str | None]
+_Drawn = tuple[list[float], _Kind]
 
 
 def reference_boxes(
-    record: AnnotatedImage, policy: str, *, iou_threshold: float = 0.5, min_readers: int | None = None
-) -> Reference:
-    """Turn what several readers drew on an image into one reference.
+    image: AnnotatedImage, strategy: str, *, iou_threshold: float = 0.5, min_readers: int | None = None
+) -> dict[str, Any]:
+    """The columns of an example that say what several readers drew on its image.
 
     ========== ========================================================================================================
-    policy     reference
+    strategy   columns
     ========== ========================================================================================================
     union      every box of every reader.
     majority   of each group of boxes on which at least `min_readers` readers agree, the drawn box that overlaps best,
                on average, with the boxes of the others; see :func:`agreed_boxes`.
     consensus  weighted box fusion: each group of boxes becomes its mean; see :func:`fused_boxes`.
-    any-of     the set of each reader, of which a reward takes the best. `boxes` is the set of the reader who agrees
-               best with the others, by F1 at the threshold, so that a single answer can be written.
+    any-of     the set of each reader, in `reader_boxes` and `reader_labels`, in the order of :func:`image_readers`; a
+               reward takes the best. `boxes` is the set of the reader who agrees best with the others, by F1 at the
+               threshold, so that a single answer can be written.
     ignore     as `majority`; the boxes with which too few others agree become `ignore_boxes`.
     ========== ========================================================================================================
 
     Args:
-        record: an image; `readers` says who drew each box.
-        policy: a key of :data:`POLICIES`.
+        image: `readers` says who drew each box.
+        strategy: a key of :data:`STRATEGIES`.
         iou_threshold: τ, in [0, 1], from which two boxes agree.
         min_readers: how many readers must agree, the one who drew the box included; by default 2 for `majority` and
-            `ignore`, and 1, which keeps all, for `consensus`. The other policies have no use for it.
+            `ignore`, and 1, which keeps all, for `consensus`. The other strategies have no use for it.
 
     Returns:
-        A :class:`Reference`. `ignore_boxes` begins with the image's own.
+        `boxes`, `labels` and `ignore_boxes`, which begin with the image's own; of `any-of` the two others as well. All
+        boxes are in the pixels of the image.
 
     Raises:
-        ValueError: the policy is unknown, τ or the number is out of range, or `labels`, `phrases` or `readers` don't
+        ValueError: the strategy is unknown, τ or the number is out of range, or `labels`, `phrases` or `readers` don't
             fit the boxes.
 
     Example:
@@ -94,36 +70,36 @@ def reference_boxes(
         ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass"] * 3,
         ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
         ... )
-        >>> reference_boxes(image, "majority").boxes
+        >>> reference_boxes(image, "majority")["boxes"]
         [[0.0, 0.0, 10.0, 8.0]]
-        >>> reference_boxes(image, "consensus", min_readers=2).boxes
+        >>> reference_boxes(image, "consensus", min_readers=2)["boxes"]
         [[0.0, 0.0, 10.0, 9.0]]
-        >>> reference_boxes(image, "ignore").ignore_boxes
+        >>> reference_boxes(image, "ignore")["ignore_boxes"]
         [[50.0, 50.0, 60.0, 60.0]]
-        >>> reference_boxes(image, "any-of").reader_boxes
+        >>> reference_boxes(image, "any-of")["reader_boxes"]
         [[[0.0, 0.0, 10.0, 10.0]], [[0.0, 0.0, 10.0, 8.0], [50.0, 50.0, 60.0, 60.0]], []]
     """
-    check_word("policy", policy, POLICIES)
+    check_word("strategy", strategy, STRATEGIES)
     check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     if min_readers is not None and (not isinstance(min_readers, int) or min_readers < 1):
         raise ValueError(
             f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."
         )
-    check_readers(record)
-    return POLICIES[policy](record, float(iou_threshold), min_readers)
+    check_readers(image)
+    return STRATEGIES[strategy](image, float(iou_threshold), min_readers)
 
 
-def image_readers(record: AnnotatedImage) -> list[str]:
+def image_readers(image: AnnotatedImage) -> list[str]:
     """Who read the image: `read_by`, or where the dataset doesn't say those who drew a box.
 
     Example:
         >>> image_readers(AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R2",), read_by=("R1", "R2")))
         ['R1', 'R2']
     """
-    return list(record.read_by) or sorted(set(record.readers))
+    return list(image.read_by) or sorted(set(image.readers))
 
 
-def check_readers(record: AnnotatedImage) -> None:
+def check_readers(image: AnnotatedImage) -> None:
     """Refuse an image on which labels, phrases or readers do not fit the boxes.
 
     Raises:
@@ -132,24 +108,23 @@ def check_readers(record: AnnotatedImage) -> None:
     Example:
         >>> check_readers(AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",), read_by=("R1", "R2")))
     """
-    n = len(record.boxes)
+    n = len(image.boxes)
     for name in ("labels", "phrases", "readers"):
-        given = getattr(record, name)
+        given = getattr(image, name)
         if len(given) != n and (given or name == "labels"):
             raise ValueError(
-                f"Expected one of `{name}` per box on image {record.id}, got {len(given)} for {n} boxes. "
+                f"Expected one of `{name}` per box on image {image.id}, got {len(given)} for {n} boxes. "
                 "Give one for each box, in their order."
             )
-    if n and len(record.read_by) > 1 and not record.readers:
+    if n and len(image.read_by) > 1 and not image.readers:
         raise ValueError(
-            f"Expected who drew each box in `readers` on image {record.id}, got none although {len(record.read_by)} "
+            f"Expected who drew each box in `readers` on image {image.id}, got none although {len(image.read_by)} "
             "people read it. Name one of them for each box."
         )
-    unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
+    unknown = sorted(set(image.readers) - set(image.read_by)) if image.read_by else []
     if unknown:
         raise ValueError(
-            f"Expected `read_by` to name everybody who drew on image {record.id}, got a box of {unknown[0]!r}. "
-            f"Add them."
+            f"Expected `read_by` to name everybody who drew on image {image.id}, got a box of {unknown[0]!r}. Add them."
         )
 
 
@@ -251,57 +226,57 @@ def _closest_of_others(
     return [j for _, _, j in closest.values()]
 
 
-def _union(record: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> Reference:
-    return _reference(record, _rows(record))
+def _union(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
+    return _columns(image, _drawn(image))
 
 
-def _majority(record: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> Reference:
-    return _ignore(record, iou_threshold, min_readers)._replace(ignore_boxes=_own_ignored(record))
+def _majority(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
+    return _ignore(image, iou_threshold, min_readers) | {"ignore_boxes": _own_ignored(image)}
 
 
-def _ignore(record: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> Reference:
-    n = len(image_readers(record))
+def _ignore(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
+    n = len(image_readers(image))
     if n <= 1:
-        return _reference(record, _rows(record))
+        return _columns(image, _drawn(image))
     needed = min(n, 2 if min_readers is None else min_readers)
     chosen: list[_Drawn] = []
-    doubtful = _own_ignored(record)
-    for (label, phrase), boxes, readers in _by_kind(record):
+    doubtful = _own_ignored(image)
+    for kind, boxes, readers in _by_kind(image):
         kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
-        chosen += [_Drawn(boxes[i].tolist(), label, phrase) for i in kept]
+        chosen += [(boxes[i].tolist(), kind) for i in kept]
         doubtful += [boxes[i].tolist() for i in rest]
-    return _reference(record, chosen)._replace(ignore_boxes=doubtful)
+    return _columns(image, chosen) | {"ignore_boxes": doubtful}
 
 
-def _consensus(record: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> Reference:
-    n = len(image_readers(record))
+def _consensus(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
+    n = len(image_readers(image))
     if n <= 1:
-        return _reference(record, _rows(record))
+        return _columns(image, _drawn(image))
     needed = min(n, 1 if min_readers is None else min_readers)
     chosen = [
-        _Drawn(box, label, phrase)
-        for (label, phrase), boxes, readers in _by_kind(record)
+        (box, kind)
+        for kind, boxes, readers in _by_kind(image)
         for box in fused_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
     ]
-    return _reference(record, chosen)
+    return _columns(image, chosen)
 
 
-def _any_of(record: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> Reference:
-    names, rows = image_readers(record), _rows(record)
+def _any_of(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
+    names, drawn = image_readers(image), _drawn(image)
     if len(names) <= 1:
-        sets, best = [rows], 0
+        sets, best = [drawn], 0
     else:
-        sets = [[row for row, reader in zip(rows, record.readers, strict=True) if reader == name] for name in names]
+        sets = [[one for one, reader in zip(drawn, image.readers, strict=True) if reader == name] for name in names]
         agreement = [_mean_f1(one, sets[:i] + sets[i + 1 :], iou_threshold) for i, one in enumerate(sets)]
         # Ties go to the first reader by name, so that the order of the readers decides nothing.
         best = min(range(len(names)), key=lambda i: (-agreement[i], names[i]))
-    return _reference(record, sets[best])._replace(
-        reader_boxes=[[row.box for row in one] for one in sets],
-        reader_labels=[[row.label for row in one] for one in sets],
-    )
+    return _columns(image, sets[best]) | {
+        "reader_boxes": [[box for box, _ in one] for one in sets],
+        "reader_labels": [[label for _, (label, _) in one] for one in sets],
+    }
 
 
-POLICIES: dict[str, Callable[[AnnotatedImage, float, int | None], Reference]] = {
+STRATEGIES: dict[str, Callable[[AnnotatedImage, float, int | None], dict[str, Any]]] = {
     "union": _union,
     "majority": _majority,
     "consensus": _consensus,
@@ -315,43 +290,37 @@ def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float
     scores = []
     for other in others:
         hits = 0
-        for kind in {row.kind for row in one} & {row.kind for row in other}:
-            first, second = ([row.box for row in rows if row.kind == kind] for rows in (one, other))
+        for kind in {kind for _, kind in one} & {kind for _, kind in other}:
+            first, second = ([box for box, own in drawn if own == kind] for drawn in (one, other))
             hits += len(most_hits_match(pairwise_iou(first, second), iou_threshold))
         total = len(one) + len(other)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
 
 
-def _rows(record: AnnotatedImage) -> list[_Drawn]:
-    phrases: Iterable[str | None] = record.phrases or [None] * len(record.boxes)
-    return [
-        _Drawn([float(value) for value in box], label, phrase)
-        for box, label, phrase in zip(record.boxes, record.labels, phrases, strict=True)
-    ]
+def _drawn(image: AnnotatedImage) -> list[_Drawn]:
+    kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
+    return [([float(value) for value in box], kind) for box, kind in zip(image.boxes, kinds, strict=True)]
 
 
-def _reference(record: AnnotatedImage, rows: list[_Drawn]) -> Reference:
-    return Reference(
-        boxes=[row.box for row in rows],
-        labels=[row.label for row in rows],
-        phrases=[row.phrase for row in rows if row.phrase is not None],
-        ignore_boxes=_own_ignored(record),
-        reader_boxes=[],
-        reader_labels=[],
-    )
+def _columns(image: AnnotatedImage, drawn: list[_Drawn]) -> dict[str, Any]:
+    return {
+        "boxes": [box for box, _ in drawn],
+        "labels": [label for _, (label, _) in drawn],
+        "ignore_boxes": _own_ignored(image),
+    }
 
 
-def _own_ignored(record: AnnotatedImage) -> list[list[float]]:
-    return [[float(value) for value in box] for box in record.ignored]
+def _own_ignored(image: AnnotatedImage) -> list[list[float]]:
+    return [[float(value) for value in box] for box in image.ignored]
 
 
-def _by_kind(record: AnnotatedImage) -> list[tuple[tuple[str, str | None], Array, NDArray[np.int64]]]:
+def _by_kind(image: AnnotatedImage) -> list[tuple[_Kind, Array, NDArray[np.int64]]]:
     """For each label and phrase, sorted: ``(n, 4)`` boxes, and the number of the reader who drew each."""
-    number = {name: i for i, name in enumerate(sorted(image_readers(record)))}
-    grouped: dict[tuple[str, str | None], list[tuple[list[float], int]]] = defaultdict(list)
-    for row, reader in zip(_rows(record), record.readers, strict=True):
-        grouped[row.kind].append((row.box, number[reader]))
+    number = {name: i for i, name in enumerate(sorted(image_readers(image)))}
+    grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
+    for (box, kind), reader in zip(_drawn(image), image.readers, strict=True):
+        grouped[kind].append((box, number[reader]))
     return [
         (kind, as_box_array([box for box, _ in drawn]), np.array([reader for _, reader in drawn]))
         for kind, drawn in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or ""))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.common.workers import map_in_order, worker_pool
-from grounding_rewards.data.checks import list_problems
+from grounding_rewards.data.checks import row_problems
 from grounding_rewards.data.copies import image_signature
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import QUICK, Bucket, Case, Examiner
@@ -146,7 +146,7 @@ class RowExaminer(Examiner):
     checks = named("unfinished-folder", "unreadable-row")
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
-        if damage := row.damage or "; ".join(list_problems(row.columns)):
+        if damage := row.damage or "; ".join(row_problems(row.columns, about=["lists"])):
             yield Problem("unreadable-row", damage)
 
     def defects(self) -> Iterator[Defect]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from grounding_rewards.data.checks import is_blank, label_count_problems
+from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Examiner
 from grounding_rewards.doctor.defects import CHECKS, Defect, Example, Problem, named
@@ -50,7 +50,7 @@ class LabelExaminer(Examiner):
     )
 
     def look(self, row: ImageRow) -> Iterator[Problem]:
-        if wrong := list(label_count_problems(row.columns)):
+        if wrong := list(row_problems(row.columns, about=["labels"])):
             yield Problem("label-count", "; ".join(wrong))
         for drawing in row.drawings:
             for index, label in enumerate(drawing.labels):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import parse_json
-from grounding_rewards.data.checks import box_problems, list_problems
+from grounding_rewards.data.checks import row_problems
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 
 #: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
@@ -638,8 +638,8 @@ class LogDoubts:
 
 def _problems(row: dict[str, Any]) -> Iterator[str]:
     # Columns that are no lists are refused by what scores the row.
-    if row.get("boxes") is not None and not any(list_problems(row)):
-        yield from box_problems(with_numbers(row))
+    if row.get("boxes") is not None:
+        yield from row_problems(with_numbers(row), about=["boxes"])
 
 
 def _one_more(counted: tuple[int, str], place: str) -> tuple[int, str]:

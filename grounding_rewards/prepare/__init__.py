@@ -1,9 +1,9 @@
 """Writes the images of a source as a folder of parquet shards with prompts, images, boxes and a card.
 
-`pipeline` runs the steps in this order: `survey` (with `tasks`), `copied_images`,
-`planned_images`, `rows`, `shards`, `manifest` (with `card`). `settings` holds what the output depends
-on.
-`image_parts` is what the shares of several machines leave of it; `mix` joins such folders, `hub` uploads one.
+`pipeline` runs the steps: a source's annotated images are looked through (`survey`), copies found (`copied_images`),
+examples made of them (`tasks`, `examples`), files stored (`stored_images`) and all written (`shards`, `manifest`,
+`card`). `settings` holds what the output depends on. `image_parts` is what the shares of several machines leave of it;
+`mix` joins such folders, `upload` uploads one, `load` opens any dataset by its name.
 """
 
 from __future__ import annotations

@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.copies import find_copies, image_signature
+from grounding_rewards.data.copies import find_copies
 from grounding_rewards.data.patients import patient_of_image
-from grounding_rewards.images.decoding import open_image
-from grounding_rewards.images.image_paths import image_path
 
 _SHOWN = 5
 
@@ -31,14 +29,6 @@ class CopiedImages(NamedTuple):
     images: int = 0
 
 
-def signature_of_file(root: str, allow_outside: bool, file: str) -> bytes | None:
-    """The signature of an image; None where it cannot be read, which is said when it is to be stored."""
-    try:
-        return image_signature(open_image(image_path(root, file, allow_outside=allow_outside)))
-    except ValueError:
-        return None
-
-
 def join_copies(
     images: Iterable[tuple[AnnotatedImage, bytes | None]],
     patient_splits: Mapping[str, str],
@@ -49,7 +39,7 @@ def join_copies(
     """Join patients, and images whose patient is not known, that share an image.
 
     Args:
-        images: Records with the signatures of their images.
+        images: With the signatures of their files.
         patient_splits: The dataset's own split of each patient.
         own: Whether the dataset's own splits count.
         bad_rows: `drop` leaves out an image that has a copy in another split of the dataset's own; else it is an error.

@@ -7,8 +7,6 @@ line says becomes a column; an image without a prompt is asked about when the mo
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,20 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of, stated_name
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
 from grounding_rewards.data.merging import image_readers
 from grounding_rewards.data.patients import patient_of_row
-from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
-from grounding_rewards.images.decoding import image_size, open_image
+from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
+from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, image_record, image_row, row_faults
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import scaled_box
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -68,7 +64,7 @@ def load_images(
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root, allow_outside, bad_rows))
+    rows = list(folder_rows(root, allow_outside, bad_rows))
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
     splits = _splits(rows, root, split)
@@ -78,7 +74,7 @@ def load_images(
         carried.add(_unknown(row))
     columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
-        vocabulary = _vocabulary(rows, root)
+        vocabulary = vocabulary_of(rows, root)
         columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
     known_columns = {name for row in rows for name in KNOWN_KEYS if row.get(name) is not None}
     features = {name: kind for name, kind in _features().items() if name in {*known_columns, *_ALWAYS, *columns}}
@@ -128,7 +124,8 @@ def _unknown(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name not in KNOWN_KEYS}
 
 
-def _vocabulary(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
+def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
+    """Every label of a folder, in the order of prompts."""
     vocabulary = prompt_order(label for row in rows for label in image_record(row).labels)
     if not vocabulary:
         raise ValueError(
@@ -138,50 +135,8 @@ def _vocabulary(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
     return vocabulary
 
 
-def write_square_images(root: str | Path, output: str | Path, size: int) -> None:
-    """Copy a folder of images, resizing every image, and its boxes, to a square, for the small model.
-
-    A small model learns boxes faster on images of one shape. The IoU of two boxes does not change, because each axis is
-    scaled as a whole. An image without a prompt gets the one that the small model knows, `prompts.prompt_messages`.
-
-    Args:
-        root: the folder that holds `annotations.jsonl`.
-        output: the new folder; images become 8-bit grey PNG files, all other keys of an image are kept.
-        size: side in pixels.
-
-    Raises:
-        ValueError: as `load_images`.
-    """
-    from PIL.Image import Resampling
-
-    output = Path(output)
-    rows = list(_read(Path(root)))
-    prompt = prompt_messages(_vocabulary(rows, Path(root)))
-    lines = []
-    for row in rows:
-        # From the folder, whatever a line calls it: an absolute path would be written over the image itself.
-        within = os.path.relpath(os.path.realpath(Path(root, row["file"])), os.path.realpath(root))
-        file = Path("images", within).with_suffix(".png")
-        (output / file).parent.mkdir(parents=True, exist_ok=True)
-        image = open_image(Path(root) / row["file"]).convert("L")
-        image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
-        scale_x, scale_y = size / row["width"], size / row["height"]
-        moved: dict[str, Any] = {
-            name: [scaled_box(box, scale_x, scale_y) for box in row[name]]
-            for name in ("boxes", "ignore_boxes")
-            if row.get(name) is not None
-        }
-        if row.get("reader_boxes") is not None:
-            moved["reader_boxes"] = [
-                [scaled_box(box, scale_x, scale_y) for box in boxes] for boxes in row["reader_boxes"]
-            ]
-        placed = {"file": file.as_posix(), "width": size, "height": size, "prompt": row.get("prompt") or prompt}
-        lines.append(json.dumps({**row, **placed, **moved}))
-    write_whole(output / ANNOTATIONS, "\n".join(lines) + "\n")
-
-
-def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
-    """The rows of a folder whose images are there."""
+def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
+    """The rows of a folder with `annotations.jsonl` whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
         raise ValueError(
@@ -408,6 +363,10 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
 
     if split == ALL:
         return concatenate_datasets(list(parts.values()))
+    if split not in parts:
+        # `validation` is found where the dataset says `val`, unless it says both `valid` and `dev`.
+        alike = [own for own in parts if split_name(own) == split_name(split)]
+        split = alike[0] if len(alike) == 1 else split
     remedy = (
         "To choose yourself, save it with splits, the images of a patient in one of them: "
         'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'

@@ -26,6 +26,7 @@ from grounding_rewards.prepare.shards import (
 )
 from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.sources import source_of
+from grounding_rewards.sources.source_splits import split_name
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -189,6 +190,7 @@ def split_shards(folder: str | Path, split: str) -> list[str]:
             "command again: it goes on."
         )
     splits = manifest["splits"]
+    split = split if split in splits else split_name(split)
     check_split_exists(split, list(splits), str(folder), "Choose one of these.")
     chosen = splits if split == ALL else [split]
     return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]

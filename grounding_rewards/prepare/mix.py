@@ -13,12 +13,12 @@ from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
-from grounding_rewards.data.held_out import TRAIN, hash_fraction
+from grounding_rewards.data.held_out import TRAIN, PatientSplits, hash_fraction
+from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.prepare.copied_images import join_copies
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
 from grounding_rewards.prepare.shards import ShardWriter
-from grounding_rewards.prepare.survey import PatientSplits
 
 _MOST_BYTES = 256e6
 
@@ -72,7 +72,10 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     _check_formats(parts, manifests)
     features = _features(parts)
     images = list(_images(parts))
-    _check_patients(images)
+    splits_of = PatientSplits()
+    for image in images:
+        splits_of.add(patient_of_image(image.record), image.record.split)
+    splits_of.check()
     copied = join_copies(((image.record, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     skipped = [
         [str(image.record.split), image.record.id, copied.left_out[image.record.id]]
@@ -213,13 +216,6 @@ def _images(parts: Sequence[Part]) -> Iterator[_Image]:
             signature = image_signature(open_image({"bytes": data, "path": None}))
             record = AnnotatedImage(rows[0]["id"], "", [], [], patient_id=rows[0]["patient_id"], split=split)
             yield _Image(part, record, signature, tuple(row["id"] for row in rows))
-
-
-def _check_patients(images: Sequence[_Image]) -> None:
-    splits = PatientSplits()
-    for image in images:
-        splits.add(image.record)
-    splits.check()
 
 
 def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:

@@ -1,8 +1,7 @@
-"""Prepare a dataset: from the records of a reader to a folder of parquet shards."""
+"""Prepare a dataset: from the annotated images of a source, by examples, to a folder of parquet shards."""
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +13,20 @@ from grounding_rewards.common.job_shares import Share, parts_of
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.copies import image_signature
 from grounding_rewards.data.held_out import in_usual_order
+from grounding_rewards.images.decoding import open_image
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
-from grounding_rewards.prepare.copied_images import join_copies, signature_of_file
+from grounding_rewards.prepare.copied_images import join_copies
+from grounding_rewards.prepare.examples import (
+    completed_examples,
+    count_examples,
+    dataset_features,
+    planned_examples,
+    with_negatives,
+)
 from grounding_rewards.prepare.image_parts import (
     PART,
     MadeImage,
@@ -35,13 +43,11 @@ from grounding_rewards.prepare.manifest import (
     identity_of,
     survey_facts,
 )
-from grounding_rewards.prepare.planned_images import PlannedImage, count_images, planned_images, with_negatives
-from grounding_rewards.prepare.rows import dataset_features, examples_of
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
-from grounding_rewards.prepare.tasks import image_of_interest, without_small_boxes
+from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes
 from grounding_rewards.sources.base import SOURCES
 from grounding_rewards.sources.passed_over import passing_over
 
@@ -60,7 +66,7 @@ def prepare_images(
     join: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
-    """Write the images of a reader as parquet shards with a card.
+    """Write the images of a source as parquet shards with a card.
 
     The same images and settings give the same bytes, whatever the number of processes, machines and interruptions:
     finished shards are kept, the rest is written again. The images are read several times, first without their images.
@@ -70,7 +76,7 @@ def prepare_images(
         root: The folder that file names are relative to.
         out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
-        processes: That read, shrink and encode images, as `map_in_workers` of `data.workers` takes them.
+        processes: That read, shrink and encode images, as `map_in_workers` of `common.workers` takes them.
         allow_outside: Whether images may lie outside the root.
         join: Whether images are those that `prepare_share` left beside the folder; these parts are then removed.
         on_progress: Called after every image.
@@ -80,7 +86,7 @@ def prepare_images(
 
     Raises:
         ValueError: As `survey_images`; the folder holds something else; or an image cannot be used, because its file
-            cannot be read, its size contradicts the record, or its boxes do not fit (the image is named); or parts that
+            cannot be read, its size contradicts the table, or its boxes do not fit (the image is named); or parts that
             are to be joined are missing, or of another preparation.
 
     >>> import tempfile
@@ -93,7 +99,7 @@ def prepare_images(
     {'pacemaker': 1}
     """
     check_workers(processes)
-    work = _Work(read, root, Path(out), settings, processes, allow_outside, on_progress)
+    work = _Work(read, Path(out), settings, _Files(root, allow_outside, settings), processes, on_progress)
     with _passing_over(settings) as faults:
         return _prepare(work, faults, join=join)
 
@@ -130,7 +136,7 @@ def prepare_share(
         ValueError: As `prepare_images`, but for images whose boxes do not fit, which are found when parts are joined.
     """
     check_workers(processes)
-    work = _Work(read, root, Path(out), settings, processes, allow_outside, on_progress)
+    work = _Work(read, Path(out), settings, _Files(root, allow_outside, settings), processes, on_progress)
     with _passing_over(settings) as faults:
         return _prepare_share(work, share, faults)
 
@@ -162,43 +168,30 @@ def survey_only(
     {'pacemaker': 1}
     """
     with _passing_over(settings) as faults:
-        records = functools.partial(_records, read, settings)
-        survey = survey_images(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
-        survey = with_negatives(records, replace(survey, unreadable=tuple(faults)))
-        images = _counted(records(), lambda done: on_progress("counting rows", done, survey.images))
-        splits = count_images(images, survey)
+        work = _Work(read, Path(), settings, _Files("", False, settings), None, on_progress)
+        survey = with_negatives(work.images, work.surveyed(faults))
+        splits = count_examples(work.counted("counting rows", survey.images), survey)
     return {"splits": {split: splits[split].as_json() for split in in_usual_order(splits)}, **survey_facts(survey)}
 
 
 def _passing_over(settings: PrepareSettings) -> AbstractContextManager[Mapping[str, None]]:
-    """Within it, what the reader passes over, if it may."""
+    """Within it, what the source passes over, if it may."""
     return passing_over() if settings.bad_rows == "drop" else nullcontext({})
 
 
-class _Work(NamedTuple):
-    """The arguments of `prepare_images`, by which images are read and images are made."""
+class _Files(NamedTuple):
+    """How the files of images are read; what is sent to other processes."""
 
-    read: Callable[[], Iterable[AnnotatedImage]]
     root: str | Path
-    out: Path
-    settings: PrepareSettings
-    processes: int | None
     allow_outside: bool
-    on_progress: Progress
-
-    def records(self) -> Iterator[AnnotatedImage]:
-        return _records(self.read, self.settings)
-
-    def counted(self, stage: str, total: int | None = None) -> Iterator[AnnotatedImage]:
-        """The records; progress is told of every one."""
-        return _counted(self.records(), lambda done: self.on_progress(stage, done, total))
-
-    def surveyed(self, faults: Mapping[str, None]) -> Survey:
-        survey = survey_images(self.counted("reading tables"), self.settings)
-        return replace(survey, unreadable=tuple(faults))
+    settings: PrepareSettings
 
     def sign(self, file: str) -> bytes | None:
-        return signature_of_file(str(self.root), self.allow_outside, file)
+        """The signature of an image; None where it cannot be read, which is said when it is to be stored."""
+        try:
+            return image_signature(open_image(image_path(self.root, file, allow_outside=self.allow_outside)))
+        except ValueError:
+            return None
 
     def store(self, file: str) -> StoredImage | str:
         """The stored image, or why there is none."""
@@ -209,32 +202,61 @@ class _Work(NamedTuple):
         except ValueError as error:
             return str(error)
 
+    def make(self, asked: tuple[str, bool, bool]) -> tuple[bytes | None, StoredImage | str | None]:
+        """Signature and stored image of a file, each where it is asked for."""
+        file, is_signed, is_stored = asked
+        return self.sign(file) if is_signed else None, self.store(file) if is_stored else None
+
+
+class _Work(NamedTuple):
+    """What `prepare_images` and `prepare_share` are called with."""
+
+    read: Callable[[], Iterable[AnnotatedImage]]
+    out: Path
+    settings: PrepareSettings
+    files: _Files
+    processes: int | None
+    on_progress: Progress
+
+    def images(self) -> Iterator[AnnotatedImage]:
+        return _images(self.read, self.settings)
+
+    def counted(self, stage: str, total: int | None = None) -> Iterator[AnnotatedImage]:
+        """The images; progress is told of every one."""
+        return _counted(self.images(), lambda done: self.on_progress(stage, done, total))
+
+    def surveyed(self, faults: Mapping[str, None]) -> Survey:
+        survey = survey_images(self.counted("reading tables"), self.settings)
+        return replace(survey, unreadable=tuple(faults))
+
     def mapped(self, function: Callable[[Any], Any], items: Iterable[Any]) -> AbstractContextManager[Iterator[Any]]:
         return map_in_workers(function, items, processes=self.processes)
 
 
 def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str, Any]:
-    """As `prepare_images`; `faults` collects what the reader passes over."""
-    out, settings, records = work.out, work.settings, work.records
+    """As `prepare_images`; `faults` collects what the source passes over."""
+    out, settings = work.out, work.settings
     survey = work.surveyed(faults)
     if finished := find_finished(out, settings, survey):
         return finished
-    parts = _parts(work, survey) if join else None
-    survey = _with_copies(work, survey, parts)
-    survey = with_negatives(records, survey)
+    parts = []
+    if join:
+        parts = [part for _, part in parts_of(out, PART)]
+        for part in parts:
+            check_identity(part, read_identity(part), identity_of(settings, survey))
+    survey = with_negatives(work.images, _with_copies(work, survey, parts))
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     agreement = None
     if survey.has_several_readers:
-        images = work.counted("comparing readers", survey.images)
-        of_interest = (
-            without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings) for image in images
-        )
-        agreement = measure_agreement(of_interest).to_dict()
+        agreement = measure_agreement(
+            without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings)
+            for image in work.counted("comparing readers", survey.images)
+        ).to_dict()
     begin_folder(out, settings, survey)
     _write_shards(work, survey, processor, parts)
     manifest = finish_folder(out, settings, survey, agreement)
-    for part in parts or ():
+    for part in parts:
         part.unlink()
     return manifest
 
@@ -243,47 +265,25 @@ def _prepare_share(work: _Work, share: Share, faults: Mapping[str, None]) -> tup
     survey = work.surveyed(faults)
     find_finished(work.out, work.settings, survey)
     # As far as it is known without the copies: the few images that these change are stored when parts are joined.
-    planned = with_negatives(work.records, survey)
-    rows = share.of(survey.images)
-    making = functools.partial(_make, work._replace(read=_nothing, on_progress=_silent), _looks_for_copies(survey))
+    planned = with_negatives(work.images, survey)
+    rows, is_signed = share.of(survey.images), _looks_for_copies(survey)
 
     def own() -> Iterator[AnnotatedImage]:
-        return itertools.islice(work.records(), rows.start, rows.stop)
+        return itertools.islice(work.images(), rows.start, rows.stop)
 
-    asked = ((record.file, any(planned_images([record], planned))) for record in own())
+    asked = ((image.file, is_signed, any(planned_examples([image], planned))) for image in own())
 
-    def made(images: Iterable[tuple[bytes | None, StoredImage | str | None]]) -> Iterator[MadeImage]:
+    def made(found: Iterable[tuple[bytes | None, StoredImage | str | None]]) -> Iterator[MadeImage]:
         counted = _counted(own(), lambda done: work.on_progress("storing images", done, len(rows)))
-        for record, (signature, image) in zip(counted, images, strict=True):
-            if isinstance(image, str) and work.settings.bad_rows == "refuse":
-                raise _cannot_be_used(record, image)
-            yield MadeImage(record.id, signature, image)
+        for image, (signature, stored) in zip(counted, found, strict=True):
+            if isinstance(stored, str) and work.settings.bad_rows == "refuse":
+                raise _cannot_be_used(image, stored)
+            yield MadeImage(image.id, signature, stored)
 
     part = share.part(work.out, PART)
-    with work.mapped(making, asked) as images:
-        write_part(part, made(images), identity_of(work.settings, survey))
+    with work.mapped(work.files.make, asked) as found:
+        write_part(part, made(found), identity_of(work.settings, survey))
     return part, len(rows)
-
-
-def _make(work: _Work, signed: bool, asked: tuple[str, bool]) -> tuple[bytes | None, StoredImage | str | None]:
-    file, is_stored = asked
-    return work.sign(file) if signed else None, work.store(file) if is_stored else None
-
-
-def _nothing() -> Iterable[AnnotatedImage]:
-    return ()
-
-
-def _silent(stage: str, done: int, total: int | None) -> None:
-    pass
-
-
-def _parts(work: _Work, survey: Survey) -> list[Path]:
-    """The parts of all shares, in their order."""
-    parts = [part for _, part in parts_of(work.out, PART)]
-    for part in parts:
-        check_identity(part, read_identity(part), identity_of(work.settings, survey))
-    return parts
 
 
 def _looks_for_copies(survey: Survey) -> bool:
@@ -292,127 +292,121 @@ def _looks_for_copies(survey: Survey) -> bool:
     return len(survey.own_splits | drawn) > 1
 
 
-def _with_copies(work: _Work, survey: Survey, parts: Sequence[Path] | None) -> Survey:
+def _with_copies(work: _Work, survey: Survey, parts: Sequence[Path]) -> Survey:
     """The survey with the copies among the images; nothing is compared where all images go into one split."""
     if not _looks_for_copies(survey):
         return survey
-    sign = work._replace(read=_nothing, on_progress=_silent).sign
-    files = (record.file for record in work.records())
-    with nullcontext(read_signatures(parts)) if parts else work.mapped(sign, files) as signatures:
+    files = (image.file for image in work.images())
+    with nullcontext(read_signatures(parts)) if parts else work.mapped(work.files.sign, files) as signatures:
         pairs = zip(work.counted("comparing images", survey.images), signatures, strict=True)
         copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, bad_rows=work.settings.bad_rows)
     return replace(survey, copied=copied)
 
 
-def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[Path] | None) -> None:
+def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[Path]) -> None:
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
     jobs = _open_images(work.counted("writing images", survey.images), work.out, survey, features, writers)
-    ahead = _open_images(work.records(), work.out, survey, features, {})
-    store = work._replace(read=_nothing, on_progress=_silent).store
+    files = (image for image, _ in _open_images(work.images(), work.out, survey, features, {}))
     with (
-        nullcontext(_stored(ahead, parts, store))
+        nullcontext(_from_parts(files, parts, work.files.store))
         if parts
-        else work.mapped(store, (job.record.file for job in ahead)) as images
+        else work.mapped(work.files.store, (image.file for image in files)) as stored_images
     ):
-        for job, image in zip(jobs, images, strict=True):
-            if job.record.id in survey.copied.left_out:
-                writers[job.split].skip(job.record.id, survey.copied.left_out[job.record.id])
+        for (image, examples), stored in zip(jobs, stored_images, strict=True):
+            writer = writers[examples[0]["split"]]
+            if image.id in survey.copied.left_out:
+                writer.skip(image.id, survey.copied.left_out[image.id])
                 continue
-            if isinstance(image, StoredImage):
-                rows, problem = examples_of(job.record, job.rows, job.split, image, survey, processor)
+            if isinstance(stored, StoredImage):
+                completed, problem = completed_examples(image, examples, stored, survey, processor)
                 if not problem:
-                    writers[job.split].add(rows, len(image.data))
+                    writer.add(completed, len(stored.data))
                     continue
             else:
-                problem = image
+                problem = stored
             if work.settings.bad_rows == "refuse":
-                raise _cannot_be_used(job.record, problem)
-            writers[job.split].skip(job.record.id, problem)
-    _check_rows(list(writers.values()))
+                raise _cannot_be_used(image, problem)
+            writer.skip(image.id, problem)
+    if all(writer.is_empty for writer in writers.values()):
+        skipped = [image for writer in writers.values() for image in writer.skipped]
+        if not skipped:
+            raise ValueError("Expected an image that answers to the task, got none. Check the task and the labels.")
+        name, reason = skipped[0]
+        raise ValueError(
+            f"Expected at least one image that can be used, got {len(skipped)} that cannot; the first is {name}: "
+            f"{reason.rstrip('.')}. Check the root and the reader's options."
+        )
     for writer in writers.values():
         writer.close()
 
 
-def _stored(
-    jobs: Iterable[PlannedImage], parts: Sequence[Path], store: Callable[[str], StoredImage | str]
+def _from_parts(
+    images: Iterable[AnnotatedImage], parts: Sequence[Path], store: Callable[[str], StoredImage | str]
 ) -> Iterator[StoredImage | str]:
-    """The images from the parts, or stored now where shares did not know that they are needed."""
+    """The stored images from the parts, or stored now where shares did not know that they are needed."""
     made = read_images(parts)
-    for job in jobs:
-        image = next(image for name, image in made if name == job.record.id)
-        yield store(job.record.file) if image is None else image
+    for image in images:
+        stored = next(stored for name, stored in made if name == image.id)
+        yield store(image.file) if stored is None else stored
 
 
-def _cannot_be_used(record: AnnotatedImage, problem: str) -> ValueError:
+def _cannot_be_used(image: AnnotatedImage, problem: str) -> ValueError:
     return ValueError(
-        f"Expected an image that can be used, got {record.id} ({record.file}): {problem.rstrip('.')}. Correct "
+        f"Expected an image that can be used, got {image.id} ({image.file}): {problem.rstrip('.')}. Correct "
         'it, or leave out such images with bad_rows="drop" (--bad-rows drop). What is done is kept.'
-    )
-
-
-def _check_rows(writers: Sequence[ShardWriter]) -> None:
-    if not all(writer.is_empty for writer in writers):
-        return
-    skipped = [image for writer in writers for image in writer.skipped]
-    if not skipped:
-        raise ValueError("Expected an image that answers to the task, got none. Check the task and the labels.")
-    image, reason = skipped[0]
-    raise ValueError(
-        f"Expected at least one image that can be used, got {len(skipped)} that cannot; the first is {image}: "
-        f"{reason.rstrip('.')}. Check the root and the reader's options."
     )
 
 
 def _open_images(
     images: Iterable[AnnotatedImage], out: Path, survey: Survey, features: Any, writers: dict[str, ShardWriter]
-) -> Iterator[PlannedImage]:
-    """The images with rows that are not in a finished shard; adds missing writers."""
+) -> Iterator[tuple[AnnotatedImage, list[Example]]]:
+    """The images with examples that are not in a finished shard; adds missing writers."""
     finished: dict[str, int] = {}
-    for image in planned_images(images, survey):
-        split = image.split
+    for image, examples in planned_examples(images, survey):
+        split = examples[0]["split"]
         if split not in writers:
             writers[split] = ShardWriter(out, split, features, survey.plan.settings.shard_megabytes * 1e6)
             finished[split] = writers[split].images
         if finished[split]:
             finished[split] -= 1
         else:
-            yield image
+            yield image, examples
 
 
-def _records(read: Callable[[], Iterable[AnnotatedImage]], settings: PrepareSettings) -> Iterator[AnnotatedImage]:
+def _images(read: Callable[[], Iterable[AnnotatedImage]], settings: PrepareSettings) -> Iterator[AnnotatedImage]:
     origin = {"source": settings.source, "licence": settings.licence}
     source = SOURCES.get(settings.dataset)
     if source is not None and source.title:
         origin = {"source": settings.dataset, "licence": source.licence}
-    for record in read():
+    for image in read():
         # A row that names its own source or licence keeps it.
-        missing = {name: value for name, value in origin.items() if value and record.extra.get(name) is None}
-        told = record._replace(extra={**record.extra, **missing}) if missing else record
-        yield normalize_record(told, settings.dataset) if settings.normalize_labels else told
+        missing = {name: value for name, value in origin.items() if value and image.extra.get(name) is None}
+        told = image._replace(extra={**image.extra, **missing}) if missing else image
+        yield with_shared_labels(told, settings.dataset) if settings.normalize_labels else told
 
 
-def _counted(records: Iterable[AnnotatedImage], on_image: Callable[[int], None]) -> Iterator[AnnotatedImage]:
-    for number, record in enumerate(records, start=1):
-        yield record
+def _counted(images: Iterable[AnnotatedImage], on_image: Callable[[int], None]) -> Iterator[AnnotatedImage]:
+    for number, image in enumerate(images, start=1):
+        yield image
         on_image(number)
 
 
-def normalize_record(record: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:
+def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:
     """The image with labels of the shared vocabulary, sides included; unknown labels are put in lower case.
 
     In a label such as `effusion|atelectasis` each part is looked up.
 
     Args:
-        record: an image from a reader.
-        dataset: the reader's name, for words with a meaning of their own in this dataset.
+        image: from a source.
+        dataset: the name of the source, for words with a meaning of their own in this dataset.
 
     Example:
         >>> image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9], [0, 0, 5, 5]], ["Effusion", "Left Lung"])
-        >>> normalize_record(image, "nih-chestxray14").labels
+        >>> with_shared_labels(image, "nih-chestxray14").labels
         ['pleural effusion', 'left lung']
     """
     labels = [
-        SEVERAL.join(normalize_label(one, dataset).text for one in label.split(SEVERAL)) for label in record.labels
+        SEVERAL.join(normalize_label(one, dataset).text for one in label.split(SEVERAL)) for label in image.labels
     ]
-    return record._replace(labels=labels)
+    return image._replace(labels=labels)

@@ -11,7 +11,7 @@ from typing import Any
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.held_out import SHARES, TRAIN
-from grounding_rewards.data.merging import POLICIES
+from grounding_rewards.data.merging import STRATEGIES
 from grounding_rewards.data.prompts import TASKS, check_template
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.sources import SOURCES
@@ -39,7 +39,7 @@ class PrepareSettings:
         smallest_box: Boxes with a shorter side below this are left out, in pixels of the image that they were drawn on;
             None keeps all. An image, or a finding of it, that has no other box is not asked about.
         normalize_labels: Write the findings in the words of the shared vocabulary.
-        readers: How the boxes of several readers become one reference, of `POLICIES`; None where one person read.
+        readers: How the boxes of several readers become one reference, of `STRATEGIES`; None where one person read.
         split: The only split of the dataset's own that was read; None where all were.
         splits_from: `dataset` takes the dataset's own splits, unless it holds no image out: then, and with `hash`, all
             patients are drawn.
@@ -100,7 +100,7 @@ class PrepareSettings:
         check_word("image_format", self.image_format, IMAGE_FORMATS)
         check_word("bad_rows", self.bad_rows, BAD_ROWS)
         if self.readers is not None:
-            check_word("readers", self.readers, POLICIES)
+            check_word("readers", self.readers, STRATEGIES)
         if self.template is not None:
             check_template(self.template, self.task, self.box_format)
         self._check_negatives()

@@ -106,7 +106,7 @@ class ShardWriter:
 
 
 class ShardCounts:
-    """ShardCounts of a shard or of a split.
+    """What is counted in a shard or in a split.
 
     Attributes:
         images: Images with rows.

@@ -1,8 +1,4 @@
-"""The first pass over the images, without images: findings, patients, readers, and what makes a dataset unusable.
-
-`PatientSplits` are the splits that a dataset gives its patients, each in one of them; how others are drawn:
-`data.held_out`.
-"""
+"""The first pass, over tables alone: findings, patients, readers, and what makes a dataset unusable."""
 
 from __future__ import annotations
 
@@ -12,12 +8,21 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from math import isfinite
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
-from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
+from grounding_rewards.data.held_out import (
+    SHARES,
+    TRAIN,
+    PatientSplits,
+    SplitRule,
+    drawn_sentence,
+    holds_out,
+    split_rule,
+)
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.data.patients import patient_column, patient_of_image
 from grounding_rewards.data.prompts import prompt_order
@@ -25,24 +30,24 @@ from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.prepare.copied_images import CopiedImages
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
 from grounding_rewards.prepare.stored_images import StoredImage
-from grounding_rewards.prepare.tasks import TaskPlan, finding_row, is_present, without_small_boxes
+from grounding_rewards.prepare.tasks import TaskPlan, finding_example, is_present, without_small_boxes
 
 _KEY = "pixel_spacing"
 
 
-def may_have_spacing(record: AnnotatedImage) -> bool:
-    """Whether the record or its file may hold the size of a pixel.
+def may_have_spacing(image: AnnotatedImage) -> bool:
+    """Whether the image or its file may hold the size of a pixel.
 
     >>> may_have_spacing(AnnotatedImage("a", "a.dcm", [], [])), may_have_spacing(AnnotatedImage("a", "a.png", [], []))
     (True, False)
     """
-    return _KEY in record.extra or is_dicom(record.file)
+    return _KEY in image.extra or is_dicom(image.file)
 
 
-def stored_spacing(record: AnnotatedImage, image: StoredImage) -> list[float] | None:
+def stored_spacing(image: AnnotatedImage, stored: StoredImage) -> list[float] | None:
     """Millimetres per pixel of the stored image, in x and y; None if unknown.
 
-    The file's own spacing is preferred to the record's. The record's `extra` may hold `pixel_spacing`, one number or x
+    The file's own spacing is preferred to the image's. The image's `extra` may hold `pixel_spacing`, one number or x
     and y, for an image of `original_width` and `original_height` if `extra` has them, else for the image that its boxes
     were drawn on.
 
@@ -50,17 +55,17 @@ def stored_spacing(record: AnnotatedImage, image: StoredImage) -> list[float] | 
     >>> stored_spacing(image, StoredImage(b"", 50, 50, 100, 200))
     [0.4, 0.4]
     """
-    if image.original_spacing is not None:
-        spacing, size = image.original_spacing, (float(image.original_width), float(image.original_height))
+    if stored.original_spacing is not None:
+        spacing, size = stored.original_spacing, (float(stored.original_width), float(stored.original_height))
     else:
-        numbers = _numbers(record.extra, _KEY)
+        numbers = _numbers(image.extra, _KEY)
         if len(numbers) not in (1, 2):
             return None
-        drawn_on = (record.width or image.original_width, record.height or image.original_height)
-        own = _numbers(record.extra, "original_width"), _numbers(record.extra, "original_height")
+        drawn_on = (image.width or stored.original_width, image.height or stored.original_height)
+        own = _numbers(image.extra, "original_width"), _numbers(image.extra, "original_height")
         spacing = (numbers[0], numbers[-1])
         size = (own[0][0], own[1][0]) if all(own) else drawn_on
-    return [spacing[0] * size[0] / image.width, spacing[1] * size[1] / image.height]
+    return [spacing[0] * size[0] / stored.width, spacing[1] * size[1] / stored.height]
 
 
 def _numbers(extra: Mapping[str, Any], key: str) -> list[float]:
@@ -70,52 +75,6 @@ def _numbers(extra: Mapping[str, Any], key: str) -> list[float]:
     except ValueError:
         return []
     return numbers if all(isfinite(number) and number > 0 for number in numbers) else []
-
-
-_SHOWN = 5
-
-
-class PatientSplits:
-    """Collects a dataset's own splits of its patients, and finds patients in several.
-
-    >>> splits = PatientSplits()
-    >>> splits.add(AnnotatedImage("a", "a.png", [], [], patient_id="7", split="train"))
-    >>> splits.add(AnnotatedImage("b", "b.png", [], [], patient_id="7", split="test"))
-    >>> splits.check()
-    Traceback (most recent call last):
-    ...
-    ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the splits \
-anew with splits_from="hash" (--splits-from hash).
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[str, str] = {}
-        self._several: dict[str, dict[str, None]] = {}
-
-    def add(self, record: AnnotatedImage) -> None:
-        """Add one image."""
-        if record.split is None:
-            return
-        check_split_name(record.split)
-        patient = patient_of_image(record)
-        if patient is not None:
-            first = self.known.setdefault(patient, record.split)
-            if first != record.split:
-                self._several.setdefault(patient, {first: None})[record.split] = None
-
-    def check(self) -> None:
-        """Raise an error that names patients in several splits."""
-        if self._several:
-            raise ValueError(
-                "Expected every patient in one split of the dataset, got "
-                f"{len(self._several)} in several: {_named(self._several.items())}. "
-                'Draw the splits anew with splits_from="hash" (--splits-from hash).'
-            )
-
-
-def _named(several: Iterable[tuple[str, Mapping[str, None]]]) -> str:
-    names = [f"{patient} ({', '.join(splits)})" for patient, splits in several]
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 class SmallBoxes(NamedTuple):
@@ -133,12 +92,12 @@ class SmallBoxes(NamedTuple):
 
 @dataclass(frozen=True)
 class Survey:
-    """Facts about all images that the rows depend on.
+    """Facts about all images that the examples depend on.
 
     Attributes:
         images: Number of images.
-        digest: Hash of all records, so that a continued run notices other images.
-        boxes: Boxes of each label that are not too small, before policies for readers.
+        digest: Hash of all images, so that a continued run notices other images.
+        boxes: Boxes of each label that are not too small, before several readers' boxes are merged.
         small: The boxes that are.
         patient_splits: The dataset's own split of each patient, if any.
         rule: Whether the dataset's own splits hold, and the shares in which other images are drawn.
@@ -149,7 +108,7 @@ class Survey:
         has_spacing: Whether any image may hold the size of its pixels.
         has_several_readers: Whether any image was read by several people.
         carried: The columns that are not the package's own.
-        plan: For `tasks.task_rows`.
+        plan: For `tasks.task_examples`.
         own_splits: Names of the dataset's own splits.
         negatives_left_out: Images without findings that `negatives` leaves out of each split; empty until `pipeline`
             has counted them.
@@ -194,12 +153,12 @@ class Survey:
         return self.without_both if self.rule.own else self.without_patient
 
 
-def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:
+def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:
     """Collect the facts of all images in one pass. Memory grows by one number per image and one entry per patient.
 
     Raises:
-        ValueError: No images, an id twice, a patient in two splits, several readers and no policy, a finding that no
-            image has, or no phrases for the task `phrase`.
+        ValueError: No images, an id twice, a patient in two splits, several readers and no merging strategy, a finding
+            that no image has, no phrases for the task `phrase`, or boxes that all look like fractions.
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
@@ -207,42 +166,49 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
     carried, names, patients = CarriedColumns(), set[str](), set[str]()
     # Images with a finding, and other images that are no negatives for it. Images with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
-    without_patient = without_split = without_both = images = ignored = 0
-    small = SmallBoxes()
+    without_patient = without_split = without_both = count = ignored = 0
+    small, farthest = SmallBoxes(), 0.0
     has_phrases = has_spacing = has_several_readers = False
-    for record in records:
-        images += 1
-        digest.update(repr(record).encode("utf-8", "surrogatepass"))
-        _check_id(record, seen)
-        check_readers(record)
-        _check_policy(record, settings)
-        splits.add(record)
-        if record.split is not None:
-            names.add(record.split)
-        large = without_small_boxes(record, settings)
+    for image in images:
+        count += 1
+        digest.update(repr(image).encode("utf-8", "surrogatepass"))
+        _check_id(image, seen)
+        check_readers(image)
+        _check_strategy(image, settings)
+        patient = patient_of_image(image)
+        splits.add(patient, image.split)
+        if image.split is not None:
+            check_split_name(image.split)
+            names.add(image.split)
+        farthest = max((farthest, *chain.from_iterable(image.boxes)))
+        large = without_small_boxes(image, settings)
         boxes.update(large.labels)
-        small = _with_small(small, record, large, settings.labels)
-        carried.add(record.extra)
+        small = _with_small(small, image, large, settings.labels)
+        carried.add(image.extra)
         if settings.task == "finding":
-            for label in set(record.labels):
-                state = is_present(finding_row(record, label, settings))
+            for label in set(image.labels):
+                state = is_present(finding_example(image, label, settings))
                 present[label] += state is True
-                unclear[label] += (state is not False) - bool(record.ignored)
-        patient = patient_of_image(record)
+                unclear[label] += (state is not False) - bool(image.ignored)
         if patient is not None:
             patients.add(patient)
         elif meant is None:
-            meant = patient_column(record.extra)
+            meant = patient_column(image.extra)
         is_unknown = patient is None
         without_patient += is_unknown
-        without_split += record.split is None
-        without_both += is_unknown and record.split is None
-        ignored += bool(record.ignored)
-        has_spacing = has_spacing or may_have_spacing(record)
-        has_several_readers = has_several_readers or len(image_readers(record)) > 1
-        has_phrases = has_phrases or bool(record.phrases)
-    if not images:
+        without_split += image.split is None
+        without_both += is_unknown and image.split is None
+        ignored += bool(image.ignored)
+        has_spacing = has_spacing or may_have_spacing(image)
+        has_several_readers = has_several_readers or len(image_readers(image)) > 1
+        has_phrases = has_phrases or bool(image.phrases)
+    if not count:
         raise ValueError("Expected at least one image, got none. Check the root and the split.")
+    if 0 < farthest <= 1 and boxes:
+        raise ValueError(
+            f"Expected boxes in pixels in {settings.dataset}, got none beyond {farthest:g}: they look like fractions "
+            "of the image. Multiply them by width and height; for csv, give --option frame=fraction."
+        )
     if meant is not None:
         warnings.warn(
             f"The column {meant!r} of {settings.dataset} looks like the patient, but is not read: images of one "
@@ -257,15 +223,15 @@ def survey_images(records: Iterable[AnnotatedImage], settings: PrepareSettings) 
         )
     rule = _rule(names, len(patients) + without_patient, settings)
     if settings.splits_from == "dataset" and not rule.own:
-        said = drawn_sentence(settings.dataset, rule.shares, images, without_patient)
+        said = drawn_sentence(settings.dataset, rule.shares, count, without_patient)
         warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {}
     if settings.task == "finding":
         (share,) = settings.negative_shares.values()
-        keep = {label: _keep(present[label], images - ignored - unclear[label], share) for label in vocabulary}
+        keep = {label: _keep(present[label], count - ignored - unclear[label], share) for label in vocabulary}
     return Survey(
-        images=images,
+        images=count,
         digest=digest.hexdigest(),
         boxes=dict(sorted(boxes.items())),
         small=small,
@@ -302,12 +268,12 @@ def _undrawn(names: set[str]) -> str:
 
 
 def _with_small(
-    small: SmallBoxes, record: AnnotatedImage, large: AnnotatedImage, labels: tuple[str, ...] | None
+    small: SmallBoxes, image: AnnotatedImage, large: AnnotatedImage, labels: tuple[str, ...] | None
 ) -> SmallBoxes:
     """The count with one image more, given with all its boxes and with the large ones."""
-    if large is record:
+    if large is image:
         return small
-    here, left = (sum(labels is None or label in labels for label in image.labels) for image in (record, large))
+    here, left = (sum(labels is None or label in labels for label in one.labels) for one in (image, large))
     return SmallBoxes(
         small.boxes + here - left, small.images + (left < here), small.without_other + (left == 0 and here > 0)
     )
@@ -332,19 +298,19 @@ def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[st
     return tuple(dict.fromkeys(labels))
 
 
-def _check_id(record: AnnotatedImage, seen: set[int]) -> None:
+def _check_id(image: AnnotatedImage, seen: set[int]) -> None:
     # Hashes take a fraction of the memory of names.
-    number = hash(record.id)
+    number = hash(image.id)
     if number in seen:
-        raise ValueError(f"Expected one record per image, got a second one with the id {record.id!r}. Merge them.")
+        raise ValueError(f"Expected an id for every image, got a second one with the id {image.id!r}. Merge them.")
     seen.add(number)
 
 
-def _check_policy(record: AnnotatedImage, settings: PrepareSettings) -> None:
-    names = image_readers(record)
+def _check_strategy(image: AnnotatedImage, settings: PrepareSettings) -> None:
+    names = image_readers(image)
     if settings.readers is None and len(names) > 1:
         raise ValueError(
-            f"Expected a policy for readers, because {len(names)} people read image {record.id}, got none. Their boxes "
-            "side by side would count every finding several times: choose union, majority, consensus, any-of or ignore "
-            "(--readers)."
+            f"Expected a merging strategy for readers, because {len(names)} people read image {image.id}, got none. "
+            "Their boxes side by side would count every finding several times: choose union, majority, consensus, "
+            "any-of or ignore (--readers)."
         )

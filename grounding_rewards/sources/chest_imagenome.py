@@ -35,7 +35,9 @@ from grounding_rewards.sources.tables import (
     TableRow,
     check_split,
     find_file,
+    find_folder,
     grouped_rows,
+    optional_file,
     read_sizes,
     read_table,
 )
@@ -72,12 +74,7 @@ def read_chest_imagenome(
     known_sizes = {} if sizes is None else read_sizes(sizes, "dicom_id")
     if split == "gold":
         return _gold(root, known_sizes)
-    graphs = root / "silver_dataset" / "scene_graph"
-    if not graphs.is_dir():
-        raise ValueError(
-            f"Expected the folder silver_dataset/scene_graph in the folder for root, got {str(root)!r} without. "
-            "Unpack scene_graph.zip."
-        )
+    graphs = find_folder(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     names = [name for name in _SILVER if split in (None, split_name(name))]
     paths = {name: find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
     return chain.from_iterable([_silver(path, split_name(name), graphs, known_sizes) for name, path in paths.items()])
@@ -128,8 +125,8 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
 
 
 def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
-    path, avoided, known = find_file(root, _GOLD), root / _AVOIDED, {}
-    if avoided.is_file():
+    path, avoided, known = find_file(root, _GOLD), optional_file(root, _AVOIDED), {}
+    if avoided is not None:
         rows = read_table(avoided, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
         known = {image: cells for _, (image, *cells) in rows}
     groups = grouped_rows(path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))

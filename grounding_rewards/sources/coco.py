@@ -16,6 +16,7 @@ Source: https://cocodataset.org/#format-data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
@@ -24,6 +25,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.data.patients import patient_column
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
@@ -55,7 +57,7 @@ def read_coco(
             writes `{split}/_annotations.coco.json`.
         images: the folder of `file_name`, likewise; `.` is the root.
         patient_key: the key of an image entry that holds the patient, with dots into nested objects:
-            `metadata.patientid`.
+            `metadata.patientid`; by default `patient_id`, or what looks like it.
         missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
             nor false positive.
 
@@ -122,9 +124,10 @@ def coco_images(
     annotated_images: dict[str, _Image] = {}
     by_image: dict[int | str, _Image] = {}
     for image in document["images"]:
-        extra = _extra(image, patient_key, licences)
+        key_of_patient = patient_key or _patient_key(tuple(image))
+        extra = _extra(image, key_of_patient, licences)
         size = (pixels(image.get("width")), pixels(image.get("height")))
-        annotated = _Image(*size, _value(image, patient_key), extra, [], [], [], [])
+        annotated = _Image(*size, _value(image, key_of_patient), extra, [], [], [], [])
         first = annotated_images.setdefault(str(image.get("file_name")), annotated)
         key = _key(image.get("id"))
         problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
@@ -181,6 +184,11 @@ def coco_images(
         )
 
     yield from sound_images(record, annotated_images.items())
+
+
+@cache
+def _patient_key(keys: tuple[str, ...]) -> str | None:
+    return "patient_id" if "patient_id" in keys else patient_column(keys)
 
 
 def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:

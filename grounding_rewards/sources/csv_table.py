@@ -13,34 +13,46 @@ Columns, found by their names, whatever the case and the marks between words; `c
     label       label, class, class_name, category, finding, …
     others      width and height of the image, split, patient_id and what looks like it
 
-All other columns are left out. Negative: an image without numbers in the cells of its box.
+All other columns are left out. Lists may be JSON, as Python prints them, or four numbers alone.
+Negative: an image without numbers in the cells of its box: they are empty, or say `nan`, `NA` and the like.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.boxes import ORDERS
+from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.texts import text_lines
+from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_column
+from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import Place, TableRow, check_split, group_rows, header_size, scaled_box
+from grounding_rewards.sources.tables import (
+    Place,
+    TableRow,
+    check_split,
+    group_rows,
+    header_size,
+    read_whole_table,
+    scaled_box,
+)
 from grounding_rewards.sources.yolo import SUFFIXES
 
 _TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
+# What programs write into a cell that holds nothing.
+_EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 
 # Names in small letters without marks, the most telling first.
 _NAMES: dict[str, tuple[str, ...]] = {
@@ -107,11 +119,12 @@ def read_csv_table(
     check_word("frame", frame, _FRAMES)
     if order:
         check_word("order", order, tuple(_CELLS))
-    separator, header = _header(path)
+    separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
+    header, rows = read_whole_table(path, separator)
     found = _found(path, header, _given(columns), order)
     if split is not None:
         place = found.get("split")
-        check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in _rows(path, separator)})
+        check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
     return _images(path, separator, found, split, classes, frame)
 
 
@@ -126,12 +139,6 @@ def _table(root: Path, name: str) -> Path:
     return found[0]
 
 
-def _header(path: Path) -> tuple[str, list[str]]:
-    line = next(text_lines(path), "")
-    separator = max(_SEPARATORS, key=line.count)
-    return separator, next(csv.reader([line], delimiter=separator), [])
-
-
 def _given(columns: Sequence[str]) -> dict[str, str]:
     parts = (*_NAMES, "patient", *dict.fromkeys(cell for cells in _CELLS.values() for cell in cells))
     given = {}
@@ -142,13 +149,12 @@ def _given(columns: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _found(path: Path, header: Sequence[str], given: Mapping[str, str], order: str) -> dict[str, Any]:
+def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) -> dict[str, Any]:
     """The place of every part among the cells, and `box`, the order of the numbers with their places."""
     plain = [re.sub(r"[\W_]", "", name).casefold() for name in header]
-    stripped = [name.strip() for name in header]
     for name in given.values():
-        check_word(f"a column of {path.name}", name, stripped)
-    stated = {part: stripped.index(name) for part, name in given.items()}
+        check_word(f"a column of {path.name}", name, header)
+    stated = {part: header.index(name) for part, name in given.items()}
 
     def place(part: str, names: Sequence[str]) -> int | None:
         return stated.get(part, next((plain.index(name) for name in names if name in plain), None))
@@ -160,42 +166,33 @@ def _found(path: Path, header: Sequence[str], given: Mapping[str, str], order: s
     if file is None or (box is None and listed is None):
         raise ValueError(
             f"Expected a column for the file and four for the box, or a list of boxes, in {path}, got "
-            f"{', '.join(stripped)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
+            f"{', '.join(header)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
         )
     if box is None and not order:
         raise ValueError(
-            f"Expected the order of the four numbers of column {stripped[listed or 0]} of {path}, got none. Say it: "
+            f"Expected the order of the four numbers of column {header[listed or 0]} of {path}, got none. Say it: "
             f"--option order={', order='.join(_CELLS)}."
         )
     of_box = set(box[1]) if box else set()
     sizes = {part: at for part in ("width", "height") if (at := place(part, _NAMES[part])) not in (None, *of_box)}
-    column = patient_column(name for name in stripped if name != "patient_id")
-    patient = "patient_id" if "patient_id" in stripped else column
+    column = patient_column(name for name in header if name != "patient_id")
+    patient = "patient_id" if "patient_id" in header else column
     optional = {"label": place("label", _NAMES["label"]), "split": place("split", _NAMES["split"])}
-    optional["patient"] = stated.get("patient", None if patient is None else stripped.index(patient))
+    optional["patient"] = stated.get("patient", None if patient is None else header.index(patient))
     optional |= sizes if len(sizes) == 2 else {}
     boxes = {"box": box} if box else {"boxes": listed, "order": order}
     return {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
-
-
-def _rows(path: Path, separator: str) -> Iterator[TableRow]:
-    lines = csv.reader(text_lines(path), delimiter=separator)
-    width = len(next(lines))
-    for row in lines:
-        if any(map(str.strip, row)):
-            place = Place(path, lines.line_num, row[0])
-            if len(row) != width:
-                raise place.error(f"{width} cells, as in the header,", len(row), "Correct it.")
-            yield place, tuple(map(str.strip, row))
 
 
 def _images(
     path: Path, separator: str, found: Mapping[str, Any], split: str | None, classes: Sequence[str], frame: str
 ) -> Iterator[AnnotatedImage]:
     def rows() -> Iterator[TableRow]:
-        for place, cells in _rows(path, separator):
-            name = cells[found["file"]]
-            yield place._replace(image=name), (name, *cells)
+        for place, row in read_whole_table(path, separator)[1]:
+            cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
+            if any(cells):
+                name = cells[found["file"]]
+                yield place._replace(image=name), (name, *cells)
 
     def one(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
         """What the rows of an image say of it as one; None where they say nothing."""
@@ -215,10 +212,14 @@ def _images(
         boxes, labels = [], []
         for place, (_, *cells) in rows:
             order, drawn, called = _drawn(place, cells, found)
-            for four, label in zip(drawn, called, strict=True):
+            for four, label in zip(drawn, called, strict=True) if drawn else ():
                 box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
                 boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
-                labels.append(_label(place, label, classes))
+                labels.append(place.class_name(label, classes) if label else UNNAMED)
+                if _is_nothing(labels[-1]):
+                    raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
+            if not drawn:
+                unmarked.update((name, label) for label in called if label and not _is_nothing(label))
         return AnnotatedImage(
             id=name,
             file=file,
@@ -230,9 +231,22 @@ def _images(
             split=one(rows, "split", split_name),
         )
 
+    unmarked: dict[str, str] = {}
     locate, groups = _finder(path.parent), group_rows(rows(), rows())
     chosen = (group for group in groups if split is None or one(group[1], "split", split_name) == split)
     yield from sound_images(image, chosen)
+    if unmarked:
+        name, label = next(iter(unmarked.items()))
+        warnings.warn(
+            f"{len(unmarked)} images of {path.name} have a label without a box, such as {name} ({label}): they are "
+            "taken for images without it. Where the finding is there and was not marked, remove their rows.",
+            stacklevel=2,
+        )
+
+
+@cache
+def _is_nothing(label: str) -> bool:
+    return label == "0" or states_nothing(f"{label}.")
 
 
 def _drawn(place: Place, cells: Sequence[str], found: Mapping[str, Any]) -> tuple[str, list[Sequence[Any]], list[str]]:
@@ -241,20 +255,34 @@ def _drawn(place: Place, cells: Sequence[str], found: Mapping[str, Any]) -> tupl
     if "box" in found:
         order, places = found["box"]
         four = [cells[number] for number in places]
-        return order, [four] if any(four) else [], [label] if any(four) else []
-    text = cells[found["boxes"]] or "[]"
-    try:
-        drawn = json.loads(text)
-        # One box alone, as many tables have it.
-        drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
-        called = json.loads(label) if label.startswith("[") else [one.strip() for one in label.split("|")]
-        called = called * len(drawn) if len(called) == 1 else called
-        sound = len(called) == len(drawn) and all(len(four) == 4 for four in drawn)
-    except (ValueError, TypeError, KeyError):
-        sound = False
-    if not sound:
-        raise place.error("a JSON list of boxes with a label each", (text, label))
+        return order, [four] if any(four) else [], [label]
+    drawn = _listed(cells[found["boxes"]] or "[]")
+    # One box alone, as many tables have it.
+    drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
+    called = _listed(label) if label.startswith("[") else [one.strip() for one in label.split("|")]
+    called = called * len(drawn) if len(called) == 1 < len(drawn) else called
+    if not all(map(is_box, drawn)) or (drawn and len(called) != len(drawn)):
+        raise place.error("a list of boxes with a label each", (cells[found["boxes"]], label))
     return found["order"], drawn, list(map(str, called))
+
+
+def _listed(text: str) -> list[Any]:
+    """A list as JSON or as Python prints it, or numbers that spaces or commas part.
+
+    Example:
+        >>> _listed("[(1, 2, 30, 40)]"), _listed("['mass']"), _listed("[1. 2. 30. 40.]")
+        ([[1, 2, 30, 40]], ['mass'], [1.0, 2.0, 30.0, 40.0])
+    """
+    for spelling in (text, text.translate(str.maketrans("()'", '[]"'))):
+        try:
+            found = parse_json(spelling)
+        except ValueError:
+            continue
+        return found if isinstance(found, list) else [found]
+    try:
+        return [float(word) for word in re.split(r"[\s,;]+", text.strip("[]() "))]
+    except ValueError:
+        return [text]
 
 
 def _number(place: Place, cell: Any) -> float:
@@ -264,16 +292,6 @@ def _number(place: Place, cell: Any) -> float:
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
         raise place.error("four numbers for the box", cell) from None
-
-
-def _label(place: Place, label: str, classes: Sequence[str]) -> str:
-    if not classes or not label:
-        return label or UNNAMED
-    if label.removesuffix(".0").isdigit() and int(float(label)) < len(classes):
-        return classes[int(float(label))]
-    if label in classes:
-        return label
-    raise place.error(f"a class from 0 to {len(classes) - 1}", label, "Name it with the others.")
 
 
 def _finder(root: Path) -> Any:

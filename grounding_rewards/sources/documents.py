@@ -44,7 +44,7 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
     """
     path = Path(path)
     numbered: Iterable[tuple[int, Any, str]] = ()
-    if path.suffix != ".json":
+    if ".json" not in path.suffixes:
         numbered = json_lines(path)
     elif isinstance(rows := read_json(path), list):
         numbered = ((number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1))

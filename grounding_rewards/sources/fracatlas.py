@@ -27,12 +27,13 @@ from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.documents import read_xml
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import check_split, find_file, read_table
+from grounding_rewards.sources.tables import check_split, find_file, find_folder, optional_file, read_table
 from grounding_rewards.sources.voc import voc_image
 from grounding_rewards.sources.yolo import read_label_file, yolo_image
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
+_REMEDY = "Choose a format of annotations that is there."
 _SPLITS = ("train", "valid", "test")
 _EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 
@@ -89,7 +90,7 @@ def _coco(root: Path) -> Callable[[Path], AnnotatedImage | None]:
 
 
 def _voc(root: Path) -> Callable[[Path], AnnotatedImage | None]:
-    folder = _folder(root, "PASCAL VOC")
+    folder = find_folder(root, "Annotations/PASCAL VOC", remedy=_REMEDY)
 
     def found(path: Path) -> AnnotatedImage | None:
         xml = folder / f"{path.stem}.xml"
@@ -99,7 +100,7 @@ def _voc(root: Path) -> Callable[[Path], AnnotatedImage | None]:
 
 
 def _yolo(root: Path) -> Callable[[Path], AnnotatedImage | None]:
-    folder = _folder(root, "YOLO")
+    folder = find_folder(root, "Annotations/YOLO", remedy=_REMEDY)
 
     def found(path: Path) -> AnnotatedImage | None:
         labels, names = folder / f"{path.stem}.txt", ["fractured"]
@@ -108,30 +109,25 @@ def _yolo(root: Path) -> Callable[[Path], AnnotatedImage | None]:
     return found
 
 
-def _folder(root: Path, name: str) -> Path:
-    folder = root / "Annotations" / name
-    if not folder.is_dir():
-        raise ValueError(f"Expected the folder {folder} for annotations, got none. Choose a format that is there.")
-    return folder
-
-
 def _splits(root: Path) -> dict[str, str]:
     """Image to its split, by names without ending."""
-    paths = {name: root / "Utilities" / "Fracture Split" / f"{name}.csv" for name in _SPLITS}
+    paths = {name: optional_file(root, f"Utilities/Fracture Split/{name}.csv") for name in _SPLITS}
     return {
         Path(image).stem: split_name(name)
         for name, path in paths.items()
-        if path.is_file()
+        if path is not None
         for _, (image,) in read_table(path, ("image_id",))
     }
 
 
 def _marks(root: Path) -> dict[str, str]:
     """Image to the names of the columns of `dataset.csv` that are 1 for it, joined by `|`."""
-    path = root / "dataset.csv"
-    if not path.is_file():
-        return {}
-    return {
-        Path(image).stem: "|".join(name for name, cell in zip(_EXTRA, cells, strict=True) if cell == "1")
-        for _, (image, *cells) in read_table(path, ("image_id",), _EXTRA)
-    }
+    path = optional_file(root, "dataset.csv")
+    return (
+        {}
+        if path is None
+        else {
+            Path(image).stem: "|".join(name for name, cell in zip(_EXTRA, cells, strict=True) if cell == "1")
+            for _, (image, *cells) in read_table(path, ("image_id",), _EXTRA)
+        }
+    )

@@ -22,7 +22,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.tables import Place, check_split, find_file, image_files, read_table
+from grounding_rewards.sources.tables import Place, check_split, find_file, find_folder, image_files, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -57,12 +57,8 @@ def read_grazpedwri_dx(
         raise ValueError(f"Expected some of {', '.join(CLASSES)} for classes, got {classes!r}. Correct the names.")
     root = Path(root)
     path = find_file(root, "dataset.csv")
-    labels = next((root / name for name in _LABELS if (root / name).is_dir()), None)
-    if labels is None:
-        raise ValueError(
-            f"Expected {' or '.join(_LABELS)} in the folder for root, got {str(root)!r} without. Unpack the labels: an "
-            "image without a text file would count as a negative."
-        )
+    remedy = "Unpack the labels: an image without a text file would count as a negative."
+    labels = find_folder(root, *_LABELS, remedy=remedy)
     images = {
         name: f"{folder.name}/{file}"
         for folder in (root / "images", *sorted(root.glob("images_part*")))

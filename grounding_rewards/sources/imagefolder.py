@@ -13,7 +13,6 @@ Source: https://huggingface.co/docs/datasets/image_dataset.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,14 +21,13 @@ from typing import Any
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.texts import text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_column
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import Place, check_split, header_size
+from grounding_rewards.sources.tables import Place, check_split, header_size, read_whole_table
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
@@ -98,7 +96,7 @@ def read_imagefolder(
             id=file,
             file=file,
             boxes=[list(ORDERS[order].to_xyxy(*box)) for box in boxes],
-            labels=[_named(one, classes, place) for one in called],
+            labels=[place.class_name(one, classes) for one in called],
             width=width,
             height=height,
             split=own_split,
@@ -112,15 +110,7 @@ def _rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
     if path.suffix == ".jsonl":
         yield from read_json_rows(path, "file_name")
         return
-    table = csv.DictReader(text_lines(path))
-    for row in table:
-        yield Place(path, table.line_num, row.get("file_name") or "-"), row
-
-
-def _named(label: Any, classes: Sequence[str], place: Place) -> str:
-    if isinstance(label, str):
-        return label
-    if isinstance(label, int) and 0 <= label < len(classes):
-        return classes[label]
-    fix = "Name the categories in the order of their numbers: --option classes=mass,nodule."
-    raise place.error("a name, or the number of a class that is named,", label, fix)
+    header, rows = read_whole_table(path)
+    for place, cells in rows:
+        row = dict(zip(header, cells, strict=True))
+        yield place._replace(image=row.get("file_name") or "-"), row

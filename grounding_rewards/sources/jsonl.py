@@ -19,7 +19,7 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
+from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
@@ -131,7 +131,7 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "a text for file" + (f" (rename the key {meant})" if meant else ""), row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
-    if unlisted := list(list_problems(row)):
+    if unlisted := list(row_problems(row, about=["lists"])):
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
     else:
         drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
@@ -139,7 +139,7 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         for name, given in drawings:
             if not all(map(is_box, _listed(given))):
                 yield f"four numbers per box for {name}", given
-        if miscounted := list(label_count_problems(row)):
+        if miscounted := list(row_problems(row, about=["labels"])):
             yield "one text per box for labels", "; ".join(miscounted)
     if (problem := prompt_problem(row.get("prompt"))) is not None:
         yield "a text or messages for prompt", problem

@@ -33,7 +33,7 @@ from grounding_rewards.sources.base import CREDENTIALED, register_source
 from grounding_rewards.sources.documents import pixels, read_json
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.source_splits import split_name
-from grounding_rewards.sources.tables import Place, check_split, find_file, grouped_rows, read_rows, xywh_box
+from grounding_rewards.sources.tables import Place, check_split, find_file, grouped_rows, read_whole_table, xywh_box
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(
@@ -74,7 +74,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     """
     check_split(split, _SPLITS)
     path = find_file(root, *_NAMES)
-    groups = _csv_images(path) if path.suffix == ".csv" else _json_images(path)
+    groups = _csv_images(path) if ".csv" in path.suffixes else _json_images(path)
     if split is not None and not _has_splits(path):
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
     found = sound_images(lambda image, rows: _record(image, rows, images), groups)
@@ -102,8 +102,8 @@ def _record(image: str, rows: list[_Phrase], images: str | Path) -> AnnotatedIma
 
 
 def _has_splits(path: Path) -> bool:
-    if path.suffix == ".csv":
-        _, header = next(read_rows(path), (0, []))
+    if ".csv" in path.suffixes:
+        header, _ = read_whole_table(path)
         return "split" in header
     return any("split" in annotation for annotation in read_json(path)["annotations"])
 

@@ -31,7 +31,15 @@ from pathlib import Path
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.tables import Place, check_split, find_file, image_files, read_rows, xywh_box
+from grounding_rewards.sources.tables import (
+    Place,
+    check_split,
+    find_file,
+    image_files,
+    optional_file,
+    read_rows,
+    xywh_box,
+)
 
 _SIDE = 1024
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
@@ -69,10 +77,10 @@ def read_nih_chestxray14(
     splits = {
         name: one
         for one, file in _LISTS.items()
-        if split in (None, one) and (root / file).is_file()
-        for name in read_text(root / file).split()
+        if split in (None, one) and (path := optional_file(root, file)) is not None
+        for name in read_text(path).split()
     }
-    entries = next((root / name for name in _ENTRIES if (root / name).is_file()), None)
+    entries = optional_file(root, *_ENTRIES)
     files = image_files(root, (".png",))
 
     def image(name: str, extra: Mapping[str, str]) -> AnnotatedImage:

@@ -30,9 +30,10 @@ from grounding_rewards.sources.tables import (
     clipped_box,
     find_file,
     header_size,
+    optional_file,
     outline_box,
-    read_rows,
     read_table,
+    read_whole_table,
 )
 
 LABEL = "foreign object"
@@ -54,13 +55,13 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[A
     check_split(split, map(split_name, _NAMES))
     wanted = [name for name in _NAMES if split in (None, split_name(name))]
     find_file(root, *(f"{name}.csv" for name in wanted))
-    paths = {name: Path(root) / f"{name}.csv" for name in wanted}
-    return chain.from_iterable([_images(path, name) for name, path in paths.items() if path.is_file()])
+    paths = {name: optional_file(root, f"{name}.csv") for name in wanted}
+    return chain.from_iterable([_images(path, name) for name, path in paths.items() if path is not None])
 
 
 def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
-    _, header = next(read_rows(path), (0, []))
-    by_path = "image_path" in (column.strip() for column in header)
+    header, _ = read_whole_table(path)
+    by_path = "image_path" in header
     rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
 
     def image(place: Place, cells: tuple[str, ...]) -> AnnotatedImage:

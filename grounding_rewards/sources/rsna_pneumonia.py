@@ -33,6 +33,7 @@ from grounding_rewards.sources.tables import (
     find_file,
     grouped_rows,
     image_finder,
+    optional_file,
     read_table,
     xywh_box,
 )
@@ -55,9 +56,8 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
     groups = grouped_rows(path, ("patientId", "x", "y", "width", "height", "Target"))
-    classes_path = Path(root, "stage_2_detailed_class_info.csv")
     classes: dict[str, str] = {}
-    if classes_path.is_file():
+    if (classes_path := optional_file(root, "stage_2_detailed_class_info.csv")) is not None:
         # One string for each class, not for each image.
         names: dict[str, str] = {}
         for _, (number, name) in read_table(classes_path, ("patientId", "class")):

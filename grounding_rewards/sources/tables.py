@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.common.texts import text_lines
 from grounding_rewards.images.decoding import image_size
@@ -63,6 +63,21 @@ class Place(NamedTuple):
             raise self.error(f"one of {', '.join(names)}", name, "Correct the row.")
         return names[name]
 
+    def class_name(self, given: Any, classes: Sequence[str]) -> str:
+        """The name of a class that a row names, or numbers from 0 on.
+
+        Raises:
+            ValueError: a number without a name, or, where `classes` are given, a name that is none of them.
+        """
+        text = str(given)
+        number = text.removesuffix(".0")
+        if number.isdecimal() and int(number) < len(classes):
+            return classes[int(number)]
+        if isinstance(given, str) and not number.isdecimal() and (not classes or text in classes):
+            return text
+        expected = f"a class from 0 to {len(classes) - 1}" if classes else "the name of a class"
+        raise self.error(expected, given, "Name all classes in their order: --option classes=mass,nodule.")
+
 
 TableRow = tuple[Place, tuple[str, ...]]
 """Where the row is, and the cells of the columns that were asked for, in that order."""
@@ -75,7 +90,7 @@ _COPIES = (".png", ".jpg", ".jpeg")
 
 
 def find_file(root: str | Path, *names: str) -> Path:
-    """The first of several files that exists in a folder.
+    """The first of several files that exists in a folder, as it is or packed, with `.gz` behind its name.
 
     Args:
         root: the folder of the dataset.
@@ -91,13 +106,31 @@ def find_file(root: str | Path, *names: str) -> Path:
         ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
 Point to the folder that holds it.
     """
-    for name in names:
-        if (path := Path(root) / name).is_file():
-            return path
-    raise ValueError(
-        f"Expected {' or '.join(names)} in the folder for root, got {str(root)!r} without. "
-        "Point to the folder that holds it."
-    )
+    if (path := optional_file(root, *names)) is None:
+        raise _without(root, names)
+    return path
+
+
+def optional_file(root: str | Path, *names: str) -> Path | None:
+    """As :func:`find_file`, but None where there is none."""
+    places = (Path(root, name + ending) for name in names for ending in ("", ".gz"))
+    return next((path for path in places if path.is_file()), None)
+
+
+def find_folder(root: str | Path, *names: str, remedy: str = "Point to the folder that holds it.") -> Path:
+    """The first of several folders that exists in a folder.
+
+    Raises:
+        ValueError: none of them exists.
+    """
+    found = next((Path(root, name) for name in names if Path(root, name).is_dir()), None)
+    if found is None:
+        raise _without(root, names, remedy)
+    return found
+
+
+def _without(root: str | Path, names: Sequence[str], remedy: str = "Point to the folder that holds it.") -> ValueError:
+    return ValueError(f"Expected {' or '.join(names)} in the folder for root, got {str(root)!r} without. {remedy}")
 
 
 def check_split(split: str | None, known: Iterable[str]) -> None:
@@ -124,7 +157,7 @@ def chosen_splits(split: str | None, known: Collection[str]) -> list[str]:
     return [name for name in known if split in (None, name)]
 
 
-def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+def read_rows(path: str | Path, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
     """Every row of a CSV file that is not blank, the header included, with the number of its line.
 
     A byte order mark is taken off, all line endings are understood, and a file that ends in `.gz` is unpacked.
@@ -139,7 +172,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         ...     list(read_rows(Path(root, "a.csv")))
         [(1, ['image_id', 'x']), (3, ['a', '1'])]
     """
-    lines = csv.reader(_split_lines(path))
+    lines = csv.reader(_split_lines(path), delimiter=separator)
     try:
         for row in lines:
             if row:
@@ -148,6 +181,36 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(
             f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
         ) from error
+
+
+def read_whole_table(path: str | Path, separator: str = ",") -> tuple[list[str], Iterator[TableRow]]:
+    """The header of a CSV file, which is read at the call, and its rows with all their cells, stripped.
+
+    Raises:
+        ValueError: the file is empty; or, while iterating, a row has too few or too many cells.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.tsv").write_text("image_id\\t x\\na\\t1\\n")
+        ...     header, rows = read_whole_table(Path(root, "a.tsv"), "\\t")
+        ...     header, [cells for _, cells in rows]
+        (['image_id', 'x'], [('a', '1')])
+    """
+    rows = read_rows(path, separator)
+    _, header = next(rows, (0, None))
+    if header is None:
+        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
+    width = len(header)
+
+    def cells() -> Iterator[TableRow]:
+        for line, row in rows:
+            # Spreadsheets add empty cells behind a row, and rows of them behind the last one.
+            if len(row) != width and (len(row) < width or any(row[width:])):
+                raise Place(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
+            yield Place(path, line, row[0].strip()), tuple([cell.strip() for cell in row[:width]])
+
+    return [name.strip() for name in header], cells()
 
 
 def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
@@ -175,28 +238,21 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
         ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split"))]
         [('1', 'a', 'R1', '')]
     """
-    rows = read_rows(path)
-    _, header = next(rows, (0, None))
-    if header is None:
-        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
-    names = [name.strip().lower() for name in header]
-    width = len(names)
-    missing = [name for name in columns if name.lower() not in names]
-    if missing:
+    header, rows = read_whole_table(path)
+    names = [name.lower() for name in header]
+    if missing := [name for name in columns if name.lower() not in names]:
         raise ValueError(
             f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
             f"{', '.join(missing)}. Take the file as it was published."
         )
     # An empty cell is added to every row; missing columns point to it.
-    indices = [names.index(name.lower()) if name.lower() in names else width for name in (*columns, *optional)]
+    indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
 
     def cells() -> Iterator[TableRow]:
-        for line, row in rows:
-            if len(row) != width and (len(row) < width or any(row[width:])):
-                raise Place(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
-            row[width:] = ("",)
-            found = tuple([row[index].strip() for index in indices])
-            yield Place(path, line, found[0]), found
+        for place, row in rows:
+            row = (*row, "")
+            found = tuple([row[index] for index in indices])
+            yield place._replace(image=found[0]), found
 
     return cells()
 
@@ -323,8 +379,8 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"Expected a CSV file with the sizes of the images for sizes, got {str(path)!r}. Write it.")
-    _, header = next(read_rows(path), (0, []))
-    names = {name.strip().lower() for name in header}
+    header, _ = read_whole_table(path)
+    names = {name.lower() for name in header}
     columns = next((pair for pair in _SIZE_COLUMNS if names.issuperset(pair)), None)
     if columns is None:
         known = ", ".join(f"{width} and {height}" for width, height in _SIZE_COLUMNS)

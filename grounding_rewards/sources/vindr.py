@@ -1,104 +1,221 @@
-"""What the three VinDr datasets share: a table with a row per box and reader, "No finding" rows, no sizes of images.
+"""VinDr's three datasets, of PhysioNet and of Kaggle: a table with a row per box and reader, and no sizes of images.
 
-Where images are kept as PNG or JPEG copies, these are found by their ids, and a table of sizes is needed: boxes are in
-pixels of the DICOM file, and a copy may be smaller.
+Folder of VinDr-CXR, adult chest radiographs, 1.0.0 (on Kaggle: `train.csv` with the same columns and class_id, 14
+labels instead of 22)::
+
+    annotations/annotations_train.csv    image_id,rad_id,class_name,x_min,y_min,x_max,y_max
+    annotations/annotations_test.csv     image_id,class_name,x_min,y_min,x_max,y_max
+    annotations/image_labels_{train,test}.csv    image_id, rad_id (train alone), a column of 0 and 1 per label; optional
+    train/<image_id>.dicom, test/<image_id>.dicom
+
+Folder of VinDr-PCXR (PediCXR), chest radiographs of children, 1.0.0: the same with rad_ID in both tables, which may lie
+beside the images; labels keep their misspellings, "Brocho-pneumonia", "Diagphramatic hernia".
+
+Folder of VinDr-SpineXR, 1.0.0::
+
+    annotations/{train,test}.csv         study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax
+    annotations/{train,test}_meta.csv    image_id,image_height,image_width; made from the DICOM files, optional
+    train_images/<image_id>.dicom, test_images/<image_id>.dicom
+
+Readers: an image of VinDr-CXR's training set was read by 3 of 17 radiologists, whose boxes are not merged; one of its
+test set has the consensus of 5, and names no reader. The others have one radiologist per image.
+Negative: an image on which nobody drew a box; its rows say "No finding", one per reader.
+Boxes: pixels of the DICOM file. Tables have neither its size nor the patient; `patient_id` of SpineXR is the study,
+whose images belong together. Where images are kept as PNG or JPEG copies, these are found by their ids, and a table of
+sizes is needed: a copy may be smaller.
+SpineXR: rows of other lesion types than the seven of the dataset are skipped, with or without a box, and named in
+`extra["other_labels"]`. Boxes without width or height (any side below 0.001 pixels, as in the dataset's own loader) are
+dropped and counted in `extra["empty_boxes"]`; an image with no other box is left out, since it is no negative.
+On Kaggle: VinBigData Chest X-ray Abnormalities Detection.
+Papers: Pham et al., Scientific Data 10, 240 (2023); Nguyen et al., MICCAI 2021, arXiv 2106.12930.
+Access: PhysioNet account and the signed data use agreement, for VinDr-CXR a credentialed one; or a Kaggle account.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
+from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.base import RESTRICTED, register_source
 from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import (
-    Size,
     TableRow,
+    chosen_splits,
     find_file,
     grouped_rows,
     image_finder,
     is_copy,
     known_size,
-    read_rows,
+    optional_file,
     read_sizes,
+    read_whole_table,
 )
 
 NO_FINDING = "No finding"
+_KAGGLE = "train.csv"
+_SMALLEST_SIDE = 1e-3
 
 
-def read_vindr_chest(
-    root: str | Path, tables: Mapping[str, Sequence[str]], sizes: str | Path | None
+class _Layout(NamedTuple):
+    """What differs between the datasets.
+
+    tables: where the table of each split may lie.
+    images: the folder of a split's images.
+    label, corners: columns of the finding and of x1, y1, x2 and y2.
+    sizes: the table of sizes beside the table of a split, where the dataset has one.
+    findings: the labels that count; None takes all, and refuses a box beside "No finding".
+    """
+
+    tables: Mapping[str, Sequence[str]]
+    images: str = "{split}"
+    label: str = "class_name"
+    corners: Sequence[str] = ("x_min", "y_min", "x_max", "y_max")
+    sizes: str = ""
+    findings: Collection[str] | None = None
+
+
+_CXR = _Layout(
+    {
+        "train": ("annotations/annotations_train.csv", "annotations_train.csv", _KAGGLE),
+        "test": ("annotations/annotations_test.csv", "annotations_test.csv"),
+    }
+)
+_PCXR = _Layout(
+    {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
+)
+_SPINEXR = _Layout(
+    {name: (f"annotations/{name}.csv", f"{name}.csv") for name in ("train", "test")},
+    "{split}_images",
+    "lesion_type",
+    ("xmin", "ymin", "xmax", "ymax"),
+    "{split}_meta.csv",
+    # As the tables spell them.
+    (
+        "Osteophytes", "Surgical implant", "Spondylolysthesis", "Foraminal stenosis", "Disc space narrowing",
+        "Vertebral collapse", "Other lesions",
+    ),
+)  # fmt: skip
+
+
+@register_source(
+    "vindr-cxr",
+    title="VinDr-CXR",
+    url="https://physionet.org/content/vindr-cxr/1.0.0/",
+    licence="PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable",
+    note="No patient ids. The training images have three readers, the test images one consensus.",
+)
+def read_vindr_cxr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[AnnotatedImage]:
-    """The images of VinDr-CXR or VinDr-PCXR.
+    """The images of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
         root: the folder of the dataset.
-        tables: name of each split that is wanted to the places where its table may lie, relative to the root.
-        sizes: a CSV file as `read_sizes` takes it, by `image_id`; None where there is none.
+        split: `train` or `test`; None takes both, or `train` where the folder is Kaggle's, which has no boxes for test.
+        sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
+            Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
+            where images are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
 
-    Raises:
-        ValueError: a file or column is missing; while iterating, as `read_vindr_table`.
+    Returns:
+        Images in the order in which they end in the tables; `extra["image_labels"]` where the folder has them.
     """
-    known_sizes, find = None if sizes is None else read_sizes(sizes, "image_id"), image_finder(root)
-    corners = ("x_min", "y_min", "x_max", "y_max")
-    found = [(find_file(root, *places), split, split, "class_name") for split, places in tables.items()]
-    return chain.from_iterable([read_vindr_table(*one, corners, known_sizes, find) for one in found])
+    names = chosen_splits(split, _CXR.tables)
+    if split is None and find_file(root, *_CXR.tables["train"]).name.startswith(_KAGGLE):
+        names = ["train"]
+    return _read(_CXR, Path(root), names, sizes)
 
 
-def read_vindr_table(
-    path: Path,
-    split: str,
-    images: str,
-    label: str,
-    corners: Sequence[str],
-    sizes: dict[str, Size] | None,
-    find: Callable[[str, str], str],
-    findings: Collection[str] | None = None,
+@register_source(
+    "vindr-pcxr",
+    title="VinDr-PCXR",
+    url="https://physionet.org/content/vindr-pcxr/1.0.0/",
+    licence=RESTRICTED,
+    note="No patient ids.",
+)
+def read_vindr_pcxr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[AnnotatedImage]:
-    """The images of one table; its header is checked at the call.
+    """The images of VinDr-PCXR, as those of `read_vindr_cxr`.
 
     Args:
-        path: the table of boxes. Where `image_labels_<split>.csv` lies beside it, it completes `read_by` with readers
-            who drew nothing, and `extra["image_labels"]` names the labels that any reader gave the whole image.
-        split: name of the split.
-        images: folder of the images as it was published, relative to the root.
-        label: column of the finding.
-        corners: columns of x1, y1, x2 and y2, in pixels of the DICOM file.
-        sizes: width and height of every image; None where they are not known.
-        find: what `image_finder` gives.
-        findings: the labels that count; rows of others are skipped, whatever their cells hold, and
-            `extra["other_labels"]` names them. None takes all, and refuses a box beside "No finding".
-
-    Raises:
-        ValueError: a column is missing; while iterating, a row that cannot be read, an image without a size, or a copy
-            of an image where no sizes are given.
+        root: the folder of the dataset.
+        split: `train` or `test`; None takes both.
+        sizes: a CSV file with the width and height of every image, as for `read_vindr_cxr`.
     """
-    groups = grouped_rows(path, ("image_id", label, *corners), ("rad_id", "study_id"))
-    labels_path = path.with_name(f"image_labels_{split}.csv")
-    image_labels = _read_image_labels(labels_path) if labels_path.is_file() else {}
+    return _read(_PCXR, Path(root), chosen_splits(split, _PCXR.tables), sizes)
 
-    def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage:
-        boxes, labels, readers, read_by, others = [], [], [], [], []
+
+@register_source(
+    "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
+)
+def read_vindr_spinexr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+) -> Iterator[AnnotatedImage]:
+    """The images of VinDr-SpineXR.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train` or `test`; None takes both.
+        sizes: as for `read_vindr_cxr`, in place of the folder's `<split>_meta.csv`.
+    """
+    return _read(_SPINEXR, Path(root), chosen_splits(split, _SPINEXR.tables), sizes)
+
+
+def _read(layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None) -> Iterator[AnnotatedImage]:
+    return chain.from_iterable(
+        [_read_table(layout, root, name, find_file(root, *layout.tables[name]), sizes) for name in splits]
+    )
+
+
+def _read_table(
+    layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None
+) -> Iterator[AnnotatedImage]:
+    """The images of one table; its header is checked at the call."""
+    groups = grouped_rows(path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"))
+    labels_path = optional_file(path.parent, f"image_labels_{split}.csv")
+    image_labels = {} if labels_path is None else _read_image_labels(labels_path)
+    sizes = sizes or optional_file(path.parent, layout.sizes.format(split=split))
+    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
+    find, findings, empty = image_finder(root), layout.findings, Counter[str]()
+
+    def annotated(image: str, rows: list[TableRow]) -> AnnotatedImage | None:
+        boxes, labels, readers, read_by, others, dropped = [], [], [], [], [], 0
         for place, (_, name, *cells, reader, _study) in rows:
             read_by.append(reader)
             if findings is not None and name not in findings:
                 others += [name] if name and name != NO_FINDING else []
             elif name != NO_FINDING:
-                boxes.append(place.numbers(cells))
+                x1, y1, x2, y2 = place.numbers(cells)
+                if findings is not None and min(abs(x2 - x1), abs(y2 - y1)) < _SMALLEST_SIDE:
+                    dropped += 1
+                    continue
+                boxes.append([x1, y1, x2, y2])
                 labels.append(name)
                 readers.append(reader)
             elif any(cells):
                 raise place.error("no box beside 'No finding'", tuple(cells), "Correct the row.")
+        if dropped:
+            empty.update({"boxes": dropped, "shortened" if boxes else "left out": 1})
+            if not boxes:
+                return None
         place, first = rows[0]
-        file = find(f"{images}/{image}.dicom", image)
-        if sizes is None and is_copy(file):
+        file = find(f"{layout.images.format(split=split)}/{image}.dicom", image)
+        if known_sizes is None and is_copy(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
-        width, height = (None, None) if sizes is None else known_size(sizes, place)
+        width, height = (None, None) if known_sizes is None else known_size(known_sizes, place)
         more_readers, named = image_labels.get(image, ((), ""))
-        extra = {"image_labels": named, "other_labels": "|".join(dict.fromkeys(others))}
+        extra = {
+            "image_labels": named,
+            "other_labels": "|".join(dict.fromkeys(others)),
+            "empty_boxes": str(dropped or ""),
+        }
         return AnnotatedImage(
             id=image,
             file=file,
@@ -113,14 +230,21 @@ def read_vindr_table(
             extra={name: value for name, value in extra.items() if value},
         )
 
-    return sound_images(annotated, groups)
+    def images() -> Iterator[AnnotatedImage]:
+        yield from sound_images(annotated, groups)
+        if empty:
+            warnings.warn(
+                f"{path}: dropped {empty['boxes']} boxes without width or height; {empty['shortened']} images keep "
+                f"others, {empty['left out']} images have none: left out.",
+                stacklevel=2,
+            )
+
+    return images()
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of the
-    columns."""
-    _, header = next(read_rows(path), (0, []))
-    names = [name.strip() for name in header]
+    """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
+    names, _ = read_whole_table(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
     found = {}
     for image, rows in grouped_rows(path, ("image_id", *labels), ("rad_id",)):

@@ -67,7 +67,7 @@ def test_three_readers_of_dicom_images(tmp_path, write_dicom_image, monkeypatch)
         lines += [f"{k},{row}" for row in (normal if k == 3 else drawn)]
     (tmp_path / "root/train.csv").write_text("\n".join(lines) + "\n")
     words = ("vindr-cxr", "--root", tmp_path / "root", "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    with pytest.raises(ValueError, match="Expected a policy for readers, because 3 people read image 0"):
+    with pytest.raises(ValueError, match="Expected a merging strategy for readers, because 3 people read image 0"):
         prepare(*words)
     assert prepare(*words, "--readers", "ignore", "--side", 80, "--normalize-labels") == 0
     first, _, _, normal = load_split(str(tmp_path / "out"), "train")

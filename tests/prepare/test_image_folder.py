@@ -10,9 +10,10 @@ from PIL import Image
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import prompt_messages
-from grounding_rewards.prepare.load import load_images, write_square_images
+from grounding_rewards.prepare.load import load_images
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources.jsonl import read_jsonl
+from tests.test_scripts import script
 
 
 def asked(dataset, box_format="qwen3-vl"):
@@ -264,7 +265,7 @@ NOBODY = [None, "", " ", float("nan"), "nan", "None", "NULL", "N/A"]
 def test_square_images_keep_boxes_in_place(folder, tmp_path):
     # By hand: 40 x 30 becomes 20 x 20, so columns are halved and rows take two thirds.
     root = folder({**GOOD, "boxes": [[4, 3, 20, 30]]})
-    write_square_images(root, tmp_path / "square", 20)
+    script("square_images").write_square_images(root, tmp_path / "square", 20)
     (image,) = load_images(tmp_path / "square", "train")
     assert image["image"].size == (image["width"], image["height"]) == (20, 20)
     assert image["boxes"] == [pytest.approx([2, 2, 10, 20])]
@@ -276,7 +277,7 @@ def test_square_images_keep_boxes_in_place(folder, tmp_path):
 def test_square_images_leave_the_images_as_they_are(folder, tmp_path, called):
     root = folder(GOOD, {**GOOD, "file": called.format(root=tmp_path, name=tmp_path.name)})
     before = (root / "b.png").read_bytes()
-    write_square_images(root, tmp_path / "square", 20)
+    script("square_images").write_square_images(root, tmp_path / "square", 20)
     assert (root / "b.png").read_bytes() == before
     assert sorted(path.name for path in (tmp_path / "square" / "images").iterdir()) == ["a.png", "b.png"]
 

@@ -6,7 +6,7 @@ import pytest
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.labels import _file
-from grounding_rewards.prepare.pipeline import normalize_record
+from grounding_rewards.prepare.pipeline import with_shared_labels
 from grounding_rewards.sources import list_datasets
 
 
@@ -23,7 +23,7 @@ from grounding_rewards.sources import list_datasets
 )
 def test_labels_are_translated_and_nothing_else(label, dataset, expected):
     image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], [label], readers=("R1",), extra={"view": "PA"})
-    assert normalize_record(image, dataset) == image._replace(labels=[expected])
+    assert with_shared_labels(image, dataset) == image._replace(labels=[expected])
 
 
 def test_datasets_of_the_vocabulary_are_readers():

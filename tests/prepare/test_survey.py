@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import SHARES, SplitRule, hash_fraction, hashed_split, image_split
+from grounding_rewards.data.held_out import SHARES, PatientSplits, SplitRule, hash_fraction, hashed_split, image_split
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.survey import PatientSplits
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
 own_splits = st.one_of(st.none(), st.sampled_from(["train", "test", "validation"]))
@@ -25,7 +24,7 @@ def image(number, patient=None, split=None):
 def assigned(images, *, own=True, seed=0):
     splits = PatientSplits()
     for one in images:
-        splits.add(one)
+        splits.add(patient_of_image(one), one.split)
     if own:
         splits.check()
     rule = SplitRule(own, SHARES)
@@ -96,7 +95,7 @@ def test_an_image_without_a_split_follows_its_patient():
 def test_patients_in_two_splits_are_named():
     splits = PatientSplits()
     for number in range(14):
-        splits.add(image(number, f"p{number % 7}", "train" if number < 7 else "test"))
+        splits.add(f"p{number % 7}", "train" if number < 7 else "test")
     with pytest.raises(ValueError, match=r"7 in several: p0 \(train, test\), p1 .*, …\. Draw the splits anew"):
         splits.check()
 

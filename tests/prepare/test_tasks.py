@@ -1,4 +1,4 @@
-"""Rows of each task, by hand; the share of negatives; the readers' policies on what a prompt asks for."""
+"""Rows of each task, by hand; the share of negatives; merging strategies on what a prompt asks for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.prompts import format_instruction
-from grounding_rewards.prepare.planned_images import count_images, planned_images, with_negatives
+from grounding_rewards.prepare.examples import count_examples, planned_examples, with_negatives
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.survey import survey_images
-from grounding_rewards.prepare.tasks import prompt_of, task_rows
+from grounding_rewards.prepare.tasks import prompt_of, task_examples
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
 IMAGES = [
@@ -31,22 +31,22 @@ def settings(**values):
 
 def rows_of(images, **values):
     plan = survey_images(images, settings(**values)).plan
-    return [row for image in images for row in task_rows(image, plan)]
+    return [row for image in images for row in task_examples(image, plan)]
 
 
 def test_detection_asks_every_image_for_everything():
     rows = rows_of(IMAGES)
-    assert [(row.id, row.boxes, row.labels) for row in rows] == [
+    assert [(row["id"], row["boxes"], row["labels"]) for row in rows] == [
         ("both", [A, B, C], ["mass", "effusion", "mass"]),
         ("normal", [], []),
         ("fluid", [B], ["effusion"]),
     ]
-    assert {row.what for row in rows} == {("effusion", "mass")}
+    assert {row["looked_for"] for row in rows} == {("effusion", "mass")}
 
 
 def test_findings_of_no_interest_are_left_out():
     rows = rows_of(IMAGES, labels=("mass",))
-    assert [(row.id, row.labels, row.what) for row in rows] == [
+    assert [(row["id"], row["labels"], row["looked_for"]) for row in rows] == [
         ("both", ["mass", "mass"], ("mass",)),
         ("normal", [], ("mass",)),
         ("fluid", [], ("mass",)),
@@ -56,7 +56,7 @@ def test_findings_of_no_interest_are_left_out():
 def test_finding_asks_for_one_at_a_time():
     # 0.9 asks for more images without a finding than there are, so all of them are asked.
     rows = rows_of(IMAGES, task="finding", negatives=0.9)
-    assert [(row.id, row.what, row.boxes) for row in rows] == [
+    assert [(row["id"], row["looked_for"], row["boxes"]) for row in rows] == [
         ("both/effusion", "effusion", [B]),
         ("both/mass", "mass", [A, C]),
         ("normal/effusion", "effusion", []),
@@ -67,12 +67,12 @@ def test_finding_asks_for_one_at_a_time():
 
 
 def test_no_negatives_where_none_are_wanted():
-    assert all(row.boxes for row in rows_of(IMAGES, task="finding", negatives=0.0))
+    assert all(row["boxes"] for row in rows_of(IMAGES, task="finding", negatives=0.0))
 
 
 def test_phrase_asks_for_one_phrase_with_all_its_boxes():
     rows = rows_of(IMAGES, task="phrase")
-    assert [(row.id, row.phrase, row.boxes) for row in rows] == [
+    assert [(row["id"], row["phrase"], row["boxes"]) for row in rows] == [
         ("both/0", "two masses", [A, C]),
         ("both/1", "fluid", [B]),
         ("fluid/0", "fluid", [B]),
@@ -90,14 +90,14 @@ def test_the_share_of_negatives_is_that_of_each_finding(negatives):
     ]
     rows = rows_of(images, task="finding", negatives=negatives)
     for label in ("mass", "rare"):
-        asked = [row for row in rows if row.what == label]
+        asked = [row for row in rows if row["looked_for"] == label]
         # 200 rows with the rare finding: four standard deviations of the number of negatives
-        assert sum(not row.boxes for row in asked) / len(asked) == pytest.approx(negatives, abs=0.08)
+        assert sum(not row["boxes"] for row in asked) / len(asked) == pytest.approx(negatives, abs=0.08)
 
 
 def test_which_negatives_are_asked_does_not_depend_on_their_order():
     images = [AnnotatedImage(f"{n}", f"{n}.png", [A] * (n % 4 == 0), ["mass"] * (n % 4 == 0)) for n in range(200)]
-    chosen = [{row.id for row in rows_of(order, task="finding")} for order in (images, images[::-1])]
+    chosen = [{row["id"] for row in rows_of(order, task="finding")} for order in (images, images[::-1])]
     assert chosen[0] == chosen[1]
 
 
@@ -112,42 +112,42 @@ READ = AnnotatedImage(
 NORMAL = AnnotatedImage("normal", "2.png", [], [], read_by=("R1", "R2", "R3"))
 
 
-def test_images_of_several_readers_need_a_policy():
+def test_images_of_several_readers_need_a_merging_strategy():
     with pytest.raises(ValueError, match="because 3 people read image read, got none"):
         rows_of([READ])
 
 
-def test_policies_apply_to_what_is_asked():
-    by_id = {row.id: row for row in rows_of([READ, NORMAL], task="finding", readers="ignore", negatives=0.9)}
-    assert len(by_id["read/mass"].boxes) == 1
-    assert by_id["read/mass"].ignore_boxes == []
+def test_strategies_apply_to_what_is_asked():
+    by_id = {row["id"]: row for row in rows_of([READ, NORMAL], task="finding", readers="ignore", negatives=0.9)}
+    assert len(by_id["read/mass"]["boxes"]) == 1
+    assert by_id["read/mass"]["ignore_boxes"] == []
     # One of three saw it: neither there nor absent, so it is not asked for as a negative.
     assert "read/effusion" not in by_id
-    assert by_id["normal/mass"].boxes == []
+    assert by_id["normal/mass"]["boxes"] == []
 
 
 def test_any_of_keeps_every_reader():
     (row,) = rows_of([READ], readers="any-of")
-    assert [len(boxes) for boxes in row.reader_boxes] == [1, 2, 0]
-    assert row.reader_labels == [["mass"], ["mass", "effusion"], []]
-    by_id = {row.id: row for row in rows_of([READ], task="finding", readers="any-of")}
-    assert [len(boxes) for boxes in by_id["read/effusion"].reader_boxes] == [0, 1, 0]
+    assert [len(boxes) for boxes in row["reader_boxes"]] == [1, 2, 0]
+    assert row["reader_labels"] == [["mass"], ["mass", "effusion"], []]
+    by_id = {row["id"]: row for row in rows_of([READ], task="finding", readers="any-of")}
+    assert [len(boxes) for boxes in by_id["read/effusion"]["reader_boxes"]] == [0, 1, 0]
 
 
 def test_images_with_ignored_regions_are_no_negatives():
     crowd = AnnotatedImage("crowd", "1.png", [], [], ignored=((1, 1, 5, 5),))
     rows = rows_of([crowd, *IMAGES], task="finding", negatives=0.9)
-    assert not [row for row in rows if row.id.startswith("crowd")]
+    assert not [row for row in rows if row["id"].startswith("crowd")]
     detected = rows_of([crowd, *IMAGES])
-    assert detected[0].ignore_boxes == [[1, 1, 5, 5]]
+    assert detected[0]["ignore_boxes"] == [[1, 1, 5, 5]]
 
 
 @given(st.integers(0, 5), st.text(min_size=1, max_size=8))
 def test_wording_depends_on_id_and_seed_alone(seed, name):
     image = AnnotatedImage(name, "1.png", [A], ["mass"])
     one = settings(seed=seed)
-    (row,) = task_rows(image, survey_images([image], one).plan)
-    (again,) = task_rows(image, survey_images([IMAGES[1], image], one).plan)
+    (row,) = task_examples(image, survey_images([image], one).plan)
+    (again,) = task_examples(image, survey_images([IMAGES[1], image], one).plan)
     assert prompt_of(row, one) == prompt_of(again, one)
 
 
@@ -156,7 +156,7 @@ def test_wording_varies_unless_it_should_not():
     for one_wording, expected in ((False, 4), (True, 1)):
         asked = settings(one_wording=one_wording)
         plan = survey_images(images, asked).plan
-        assert len({str(prompt_of(row, asked)) for image in images for row in task_rows(image, plan)}) == expected
+        assert len({str(prompt_of(row, asked)) for image in images for row in task_examples(image, plan)}) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,6 +168,11 @@ def test_wording_varies_unless_it_should_not():
         ([IMAGES[2]._replace(labels=[])], {}, "one of `labels` per box on image fluid, got 0 for 1 boxes"),
         (IMAGES, {"labels": ("Mass",)}, "findings of the dataset for labels, got 'Mass'. It has: effusion, mass"),
         ([IMAGES[1]._replace(boxes=[A], labels=["x"])], {"task": "phrase"}, "Expected phrases for the task phrase"),
+        (
+            [IMAGES[1]._replace(boxes=[[0.1, 0.2, 0.4, 1.0]], labels=["x"])],
+            {},
+            "none beyond 1: they look like fractions",
+        ),
         ([IMAGES[1]._replace(split="fold 1")], {}, "name of a split, got 'fold 1'"),
     ],
 )
@@ -192,17 +197,17 @@ def test_small_boxes_make_no_negatives():
     assert survey.boxes == {"mass": 2}
     # A box of no area is broken, not small: it is refused where images are written.
     assert survey.small == (2, 2, 1)
-    assert [(row.id, row.boxes) for row in rows_of(images, smallest_box=5)] == [
+    assert [(row["id"], row["boxes"]) for row in rows_of(images, smallest_box=5)] == [
         ("beside", [A]),
         ("normal", []),
         ("broken", [[9, 5, 5, 30]]),
     ]
-    assert [row.id for row in rows_of(images, smallest_box=5, task="finding", negatives=0.9)] == [
+    assert [row["id"] for row in rows_of(images, smallest_box=5, task="finding", negatives=0.9)] == [
         "beside/mass",
         "normal/mass",
         "broken/mass",
     ]
-    assert [row.phrase for row in rows_of(images, smallest_box=5, task="phrase")] == ["large"]
+    assert [row["phrase"] for row in rows_of(images, smallest_box=5, task="phrase")] == ["large"]
     # By the shorter side, and not below it
     assert len(rows_of(images, smallest_box=4)) == 4
 
@@ -210,13 +215,13 @@ def test_small_boxes_make_no_negatives():
 def test_a_small_finding_is_no_negative_where_others_are_of_no_interest():
     image = AnnotatedImage("image", "1.png", [A, SPECK], ["mass", "effusion"])
     other = AnnotatedImage("other", "2.png", [B], ["effusion"])
-    assert [row.id for row in rows_of([image, other], labels=("effusion",), smallest_box=5)] == ["other"]
+    assert [row["id"] for row in rows_of([image, other], labels=("effusion",), smallest_box=5)] == ["other"]
 
 
 def test_a_speck_of_one_reader_leaves_the_box_of_another():
     image = AnnotatedImage("image", "1.png", [A, SPECK], ["mass", "mass"], readers=("R1", "R2"))
     (row,) = rows_of([image], smallest_box=5, readers="any-of")
-    assert row.reader_boxes == [[A], []]
+    assert row["reader_boxes"] == [[A], []]
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.floats(0, 0.99))
@@ -226,7 +231,7 @@ def test_the_share_of_images_without_findings(positive, normal, share):
     images += [AnnotatedImage(f"n{k}", "1.png", [], [], split="train") for k in range(normal)]
     images += [AnnotatedImage(f"t{k}", "1.png", [], [], split="test") for k in range(5)]
     survey = with_negatives(lambda: images, survey_images(images, settings(negatives=share)))
-    counts = count_images(images, survey)
+    counts = count_examples(images, survey)
     kept = counts["train"].negatives
     assert kept == min(normal, round(positive * share / (1 - share)))
     assert survey.negatives_left_out.get("train", 0) == normal - kept
@@ -242,8 +247,8 @@ def test_a_share_for_each_split_by_hash():
 
     def kept(seed):
         chosen = settings(negatives=(("train", 0.5), ("test", 0.2)), seed=seed)
-        planned = planned_images(images, with_negatives(lambda: images, survey_images(images, chosen)))
-        return [image.record.id for image in planned]
+        planned = planned_examples(images, with_negatives(lambda: images, survey_images(images, chosen)))
+        return [image.id for image, _ in planned]
 
     assert kept(0) == kept(0) != kept(1)
     # 10 images with a mass each; 10 of 20 and 2 or 3 of 12.5 rows without
@@ -284,7 +289,7 @@ def test_a_template_of_ones_own():
     template = 'Where is {finding}? {format}\nAs in {"a": 1}.'
     asked = settings(task="finding", template=template, negatives=0.0)
     image = AnnotatedImage("image", "1.png", [A], ["{format} mass"])
-    (row,) = task_rows(image, survey_images([image], asked).plan)
+    (row,) = task_examples(image, survey_images([image], asked).plan)
     # A finding's own braces are no placeholder, and neither is JSON.
     expected = f'Where is {{format}} mass? {format_instruction("qwen3-vl")}\nAs in {{"a": 1}}.'
     assert prompt_of(row, asked)[0]["content"] == [{"type": "image"}, {"type": "text", "text": expected}]

@@ -195,6 +195,8 @@ def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
     }
     (tmp_path / "all.json").write_text(json.dumps(content))
     one, other = read_coco(tmp_path, annotations="all.json", images=".", patient_key="patient")
+    # What looks like the patient is found without its name.
+    assert one == next(read_coco(tmp_path, annotations="all.json", images="."))
     assert one.patient_id == "p1"
     assert one.extra == {"licence": "CC BY 4.0", "age": 63, "view": "PA", "site": {"name": "north"}}
     assert other.extra == {}

@@ -50,6 +50,10 @@ TABLES = [
         "scan,ulx,uly,lrx,lry,dx\na.png,1,2,30,40,mass\nb.png,,,,,\n",
         {"columns": ("file=scan", "x1=ulx", "y1=uly", "x2=lrx", "y2=lry", "label=dx")},
     ),
+    # as pandas and numpy print lists, and cells that hold nothing
+    ("image,boxes,labels\na.png,\"[(1, 2, 30, 40)]\",['mass']\nb.png,nan,NA\n", {"order": "xyxy"}),
+    ("image,box,label\na.png,[1. 2. 30. 40.],mass\nb.png,,No finding\n", {"order": "xyxy"}),
+    ("image,x1,y1,x2,y2,label\na.png,1,2,30,40,mass\nb.png,NaN,NaN,NaN,NaN,None\n,,,,,\n", {}),
     # names of images without their ending
     ("image_id,x1,y1,x2,y2,label\na,1,2,30,40,mass\nb,,,,,\n", {}),
 ]
@@ -89,8 +93,10 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
         ("image,x1,y1,x2,y2\na.png,1,2,3,four\n", {}, "Expected four numbers for the box in line 2 .*got 'four'"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,\n", {}, "Expected four numbers for the box in line 2"),
         ("image,x1,y1,x2,y2,class\na.png,1,2,3,4,2\n", {"classes": ("mass",)}, "a class from 0 to 0 in line 2"),
+        ("image,x1,y1,x2,y2,class\na.png,1,2,3,4,2\n", {}, "the name of a class in line 2 .*--option classes=mass"),
+        ("image,x1,y1,x2,y2,class\na.png,0,0,1,1,No finding\n", {}, "no box beside a label that says there is nothing"),
         ("image,x1,y1,x2,y2,split\na.png,1,2,3,4,a\na.png,1,2,3,4,b\n", {}, "Expected one split in all rows"),
-        ('image,bbox\na.png,"[[1, 2]]"\n', {"order": "xyxy"}, "a JSON list of boxes with a label each in line 2"),
+        ('image,bbox\na.png,"[[1, 2]]"\n', {"order": "xyxy"}, "a list of boxes with a label each in line 2"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("fiel=image",)}, "'fiel'"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"columns": ("file=img",)}, "'img'"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,4\n", {"frame": "percent"}, "'percent'"),
@@ -100,6 +106,12 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
 def test_what_cannot_be_read_is_named(folder, text, options, message):
     with pytest.raises(ValueError, match=message):
         list(read_csv_table(folder(text), **options))
+
+
+def test_a_label_without_a_box_is_said(folder):
+    root = folder("image,x1,y1,x2,y2,label\na.png,1,2,3,4,mass\nb.png,,,,,cyst\n")
+    with pytest.warns(UserWarning, match=r"1 images of boxes.csv have a label without a box, such as b.png \(cyst\)"):
+        assert [image.boxes for image in read_csv_table(root)] == [[[1, 2, 3, 4]], []]
 
 
 def test_two_tables_are_told_apart_by_name(folder):

@@ -88,5 +88,5 @@ def test_what_is_missing_is_named(root, tmp_path):
     with pytest.raises(ValueError, match="Expected images/Fractured and images/Non_fractured with JPEG files"):
         read_fracatlas(root)
     (root / "Annotations" / "YOLO").rename(root / "Annotations" / "elsewhere")
-    with pytest.raises(ValueError, match=r"Expected the folder .*YOLO for annotations"):
+    with pytest.raises(ValueError, match=r"Expected Annotations/YOLO in the folder for root"):
         read_fracatlas(root, annotations="yolo")

@@ -58,8 +58,10 @@ def test_dialects_of_one_table(table, content):
 
 
 def test_a_packed_table_is_unpacked(table):
-    rows = read_table(table(gzip.compress(TABLE), "t.csv.gz"), ("x", "image_id", "rad_id"))
-    assert [(place.line, cells) for place, cells in rows] == CELLS
+    path = table(gzip.compress(TABLE), "t.csv.gz")
+    assert [(place.line, cells) for place, cells in read_table(path, ("x", "image_id", "rad_id"))] == CELLS
+    # A source that asks for the table as it was published finds it packed too.
+    assert find_file(path.parent, "t.csv") == path
 
 
 def test_lines_are_counted_as_an_editor_does(table):
