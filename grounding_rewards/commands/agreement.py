@@ -14,8 +14,8 @@ from grounding_rewards.commands.options import Json, SourceOption
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.report.tables import metric_cell, plain_table
 from grounding_rewards.sources import get_source
+from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import source_options
-from grounding_rewards.sources.source_splits import split_name
 
 EXAMPLES = """\
 examples:

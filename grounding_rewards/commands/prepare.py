@@ -33,8 +33,8 @@ from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, su
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.sources import get_source
+from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import describe_options, source_options
-from grounding_rewards.sources.source_splits import split_name
 
 EXAMPLES = """\
 examples:

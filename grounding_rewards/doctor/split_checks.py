@@ -11,7 +11,7 @@ from grounding_rewards.doctor.box_defects import is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import CHECKS, Defect, Example, Problem, named
 from grounding_rewards.doctor.raw_rows import ImageRow
-from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.base import split_name
 
 _TRAIN = "train"
 # How seldom chance alone leaves a kind of image out of a split.

@@ -24,9 +24,9 @@ from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_orde
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
+from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.documents import json_lines
 from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, image_record, image_row, row_faults
-from grounding_rewards.sources.source_splits import split_name
 
 if TYPE_CHECKING:
     from datasets import Dataset

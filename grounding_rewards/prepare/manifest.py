@@ -26,7 +26,7 @@ from grounding_rewards.prepare.shards import (
 )
 from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.sources import source_of
-from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.base import split_name
 
 MANIFEST = "manifest.json"
 CARD = "README.md"

@@ -48,8 +48,7 @@ from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes
-from grounding_rewards.sources.base import SOURCES
-from grounding_rewards.sources.passed_over import passing_over
+from grounding_rewards.sources.base import SOURCES, passing_over
 
 Progress = Callable[[str, int, int | None], None]
 """Takes the stage, the images done, and the number of images (None if unknown)."""

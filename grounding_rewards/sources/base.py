@@ -1,8 +1,15 @@
-"""What a source is: the function that reads one public layout, and what is declared of its dataset."""
+"""What a source is: the function that reads one public layout, and what is declared of its dataset.
+
+A source makes its images with `sound_images`: one that cannot be read is an error, or, where the caller asked for it,
+passed over and listed. A fault that belongs to no image, such as a row of a table of boxes with too few cells, stays an
+error: passed over, it would leave an image without one of its boxes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -35,6 +42,18 @@ class Source(NamedTuple):
 SOURCES: dict[str, Source] = {}
 
 _Read = TypeVar("_Read", bound=Callable[..., Iterator[AnnotatedImage]])
+_Made = TypeVar("_Made")
+
+_FAULTS: ContextVar[dict[str, None] | None] = ContextVar("faults", default=None)
+
+_SPELLINGS = {
+    "train": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+}
 
 
 def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
@@ -57,3 +76,56 @@ def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
         return read
 
     return register
+
+
+def split_name(spelling: str) -> str:
+    """The name of a split in records; an unusual one stays as it is.
+
+    Example:
+        >>> split_name("val"), split_name("Train"), split_name("train2017")
+        ('validation', 'train', 'train2017')
+    """
+    return _SPELLINGS.get(spelling.lower(), spelling)
+
+
+@contextmanager
+def passing_over() -> Iterator[dict[str, None]]:
+    """Let sources pass over the images that they cannot read; yields their errors, each once, as keys.
+
+    Example:
+        >>> def image(name):
+        ...     raise ValueError(f"Expected a box for {name}, got none. Draw it.")
+        >>> with passing_over() as faults:
+        ...     list(sound_images(image, [("a",)]))
+        []
+        >>> list(faults)
+        ['Expected a box for a, got none. Draw it.']
+    """
+    faults: dict[str, None] = {}
+    token = _FAULTS.set(faults)
+    try:
+        yield faults
+    finally:
+        _FAULTS.reset(token)
+
+
+def passes_over() -> bool:
+    """Whether what a source cannot read is passed over here."""
+    return _FAULTS.get() is not None
+
+
+def sound_images(make: Callable[..., _Made | None], each: Iterable[tuple[Any, ...]]) -> Iterator[_Made]:
+    """What a function makes of each of these arguments, an image or a part of it, but for None; nothing where it raises
+    `ValueError` within `passing_over`.
+    """
+    for arguments in each:
+        try:
+            made = make(*arguments)
+        except ValueError as error:
+            faults = _FAULTS.get()
+            if faults is None:
+                raise
+            faults[" ".join(str(error).split())] = None
+        else:
+            if made is not None:
+                yield made

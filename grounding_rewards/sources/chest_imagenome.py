@@ -27,9 +27,8 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source
+from grounding_rewards.sources.base import CREDENTIALED, register_source, split_name
 from grounding_rewards.sources.documents import read_json
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
     Size,
     TableRow,

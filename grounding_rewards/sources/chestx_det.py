@@ -26,9 +26,8 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import Place, chosen_splits, find_file, image_files
 
 _SIDE = 1024

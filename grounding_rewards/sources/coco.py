@@ -26,12 +26,10 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_column
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import passes_over, register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
-from grounding_rewards.sources.passed_over import passes_over, sound_images
-from grounding_rewards.sources.source_splits import split_files
-from grounding_rewards.sources.tables import xywh_box
+from grounding_rewards.sources.tables import split_files, xywh_box
 
 MissingCategory = Literal["error", "ignore"]
 

@@ -33,10 +33,8 @@ from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import (
     Place,
     TableRow,

@@ -20,9 +20,8 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import pixels
-from grounding_rewards.sources.passed_over import sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}

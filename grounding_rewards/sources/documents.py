@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.texts import decoded_lines, parse_json, read_text
-from grounding_rewards.sources.tables import Place, TableRow, group_rows
+from grounding_rewards.sources.tables import Place, TableRow, group_rows, split_files
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -86,18 +86,22 @@ def _why_no_object(content: Any) -> str:
     return "" if isinstance(content, dict) else "not a JSON object"
 
 
-def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file, grouped by their image, wherever they are; see `tables.grouped_rows`.
+def grouped_samples(
+    root: str | Path, annotations: str, split: str | None, key: str
+) -> Iterator[tuple[str | None, str, list[JsonRow]]]:
+    """The objects of files of samples, grouped by their image, wherever they are: split, image, rows of the image.
 
     Args:
-        path: as for `read_json_rows`.
+        root: the folder of the dataset.
+        annotations: the pattern of the files, as `tables.split_files` takes it.
+        split: of this split; None takes all.
         key: where an object has its image, or a list of one.
 
     Raises:
         ValueError: as for `read_json_rows`; or an object has no image or several.
     """
 
-    def rows() -> Iterator[TableRow]:
+    def rows(path: Path) -> Iterator[TableRow]:
         for place, row in read_json_rows(path, key):
             image = row.get(key)
             image = image[0] if isinstance(image, list) and len(image) == 1 else image
@@ -106,8 +110,12 @@ def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[Json
             # Objects wait for the rest of their image as text, which takes a fraction of the memory.
             yield place._replace(image=image), (image, json.dumps(row))
 
-    for name, found in group_rows(rows(), rows()):
-        yield name, [(place, json.loads(text)) for place, (_, text) in found]
+    files = split_files(root, annotations, split)
+    return (
+        (own, image, [(place, json.loads(text)) for place, (_, text) in found])
+        for own, _, path in files
+        for image, found in group_rows(rows(path), rows(path))
+    )
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

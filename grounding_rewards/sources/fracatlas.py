@@ -22,11 +22,9 @@ from typing import Literal
 
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.coco import coco_images
 from grounding_rewards.sources.documents import read_xml
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import check_split, find_file, find_folder, optional_file, read_table
 from grounding_rewards.sources.voc import voc_image
 from grounding_rewards.sources.yolo import read_label_file, yolo_image

@@ -20,8 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.tables import Place, check_split, find_file, find_folder, image_files, read_table
 from grounding_rewards.sources.yolo import yolo_image
 

@@ -23,10 +23,8 @@ from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
 from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import json_lines
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import Place, find_file
 
 ANNOTATIONS = "annotations.jsonl"

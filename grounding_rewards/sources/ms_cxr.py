@@ -29,10 +29,8 @@ from typing import NamedTuple
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source
+from grounding_rewards.sources.base import CREDENTIALED, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_json
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import Place, check_split, find_file, grouped_rows, read_whole_table, xywh_box
 
 _SPLITS = ("train", "validation", "test")

@@ -21,10 +21,8 @@ from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_files
+from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in
 from grounding_rewards.sources.tables import Place, header_size, scaled_box
 
 _BOX_TYPES = {"real": False, "norm1": True}
@@ -63,11 +61,7 @@ def read_ms_swift(
         [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     root = Path(root)
-    samples = (
-        (name, *rows)
-        for name, _, path in split_files(root, annotations, split)
-        for rows in group_json_rows(path, "images")
-    )
+    samples = grouped_samples(root, annotations, split, "images")
 
     def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
         file = PurePosixPath(images, given).as_posix()

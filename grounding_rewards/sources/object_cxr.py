@@ -21,9 +21,7 @@ from math import inf
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.tables import (
     Place,
     check_split,

@@ -24,8 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source
-from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.base import KAGGLE, register_source, sound_images
 from grounding_rewards.sources.tables import (
     Place,
     TableRow,

@@ -42,8 +42,7 @@ from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import RESTRICTED, register_source
-from grounding_rewards.sources.passed_over import sound_images
+from grounding_rewards.sources.base import RESTRICTED, register_source, sound_images
 from grounding_rewards.sources.tables import (
     TableRow,
     chosen_splits,

@@ -20,10 +20,8 @@ from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_files
+from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in, pixels
 from grounding_rewards.sources.tables import Place, header_size
 
 
@@ -71,11 +69,7 @@ def read_vlm_r1(
             '{"syntax": "vlm-r1", "space": "pixel"} for pixels of the image file.'
         )
     fmt, root = get_box_format(box_format), Path(root)
-    samples = (
-        (name, *rows)
-        for name, _, path in split_files(root, annotations, split)
-        for rows in group_json_rows(path, "image")
-    )
+    samples = grouped_samples(root, annotations, split, "image")
 
     def image(name: str | None, given: str, rows: Sequence[JsonRow]) -> AnnotatedImage:
         file = PurePosixPath(images, given).as_posix()

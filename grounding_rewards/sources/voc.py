@@ -29,10 +29,8 @@ from typing import TYPE_CHECKING
 
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
 from grounding_rewards.sources.tables import check_split, outline_box
 
 if TYPE_CHECKING:

@@ -25,9 +25,7 @@ from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.texts import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import DICOM_SUFFIXES
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.passed_over import sound_images
-from grounding_rewards.sources.source_splits import split_name
+from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.tables import Place, check_split, header_size, outline_box, scaled_box
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.sources.documents import group_json_rows, read_json_rows
+from grounding_rewards.sources.documents import grouped_samples, read_json_rows
 
 
 def test_lines_and_lists_are_the_same(tmp_path):
@@ -37,5 +37,6 @@ def test_what_is_refused(tmp_path, name, text, message):
 
 def test_groups(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"f": "x", "n": 1}\n{"f": "y", "n": 2}\n{"f": "x", "n": 3}\n', encoding="utf-8")
-    groups = [(image, [row["n"] for _, row in rows]) for image, rows in group_json_rows(tmp_path / "a.jsonl", "f")]
+    samples = grouped_samples(tmp_path, "a.jsonl", None, "f")
+    groups = [(image, [row["n"] for _, row in rows]) for _, image, rows in samples]
     assert groups == [("y", [2]), ("x", [1, 3])]

@@ -8,7 +8,6 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from grounding_rewards.sources.tables import (
     Place,
@@ -174,24 +173,6 @@ def test_sizes_that_cannot_be_read(table, content, message):
 def test_no_table_of_sizes(tmp_path):
     with pytest.raises(ValueError, match="Expected a CSV file with the sizes"):
         read_sizes(tmp_path / "none.csv", "image_id")
-
-
-@pytest.mark.parametrize(("mode", "kind"), [("L", "png"), ("I;16", "png"), ("L", "jpg")])
-def test_size_in_a_header(tmp_path, mode, kind):
-    path = tmp_path / f"image.{kind}"
-    Image.new(mode, (30, 20)).save(path)
-    assert header_size(path) == (30, 20)
-    # The pixels are not needed
-    path.write_bytes(path.read_bytes()[:-8])
-    assert header_size(path) == (30, 20)
-
-
-@pytest.mark.parametrize("kind", ["png", "jpg"])
-def test_an_image_that_lies_on_its_side(tmp_path, kind):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.new("L", (30, 20)).save(tmp_path / f"image.{kind}", exif=exif)
-    assert header_size(tmp_path / f"image.{kind}") == (20, 30)
 
 
 def test_size_in_a_dicom_header(tmp_path):

@@ -13,8 +13,8 @@ from PIL import Image
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.sources import get_source
+from grounding_rewards.sources.base import passing_over
 from grounding_rewards.sources.jsonl import read_jsonl
-from grounding_rewards.sources.passed_over import passing_over
 from grounding_rewards.sources.yolo import read_yolo
 
 SOUND = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
