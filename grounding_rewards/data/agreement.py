@@ -89,14 +89,14 @@ class Agreement(NamedTuple):
 
 
 def measure_agreement(
-    records: Iterable[AnnotatedImage],
+    images: Iterable[AnnotatedImage],
     *,
     iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
 ) -> Agreement:
     """Compare every pair of readers of every image; the top of this module has the definitions.
 
     Args:
-        records: images with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
+        images: with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only
             those who drew are known, and a reader who drew nothing is not counted.
         iou_thresholds: τ, each in (0, 1].
 
@@ -113,30 +113,30 @@ def measure_agreement(
         (0.333, 0.8, (1, 1, 0))
     """
     thresholds = _as_thresholds(iou_thresholds)
-    images = single = pairs = most = 0
+    count = single = pairs = most = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
     drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
-    for record in records:
-        readers = image_readers(record)
+    for image in images:
+        readers = image_readers(image)
         if len(readers) < 2:
             single += 1
             continue
         most = max(most, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
-        for label, sets in _by_label(record, readers).items():
-            numbers[label].append(images)
+        for label, sets in _by_label(image, readers).items():
+            numbers[label].append(count)
             sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(one) for one in sets)] += 1
-        images += 1
-    if not images:
+        count += 1
+    if not count:
         raise ValueError(
-            f"Expected images that at least two people read for `records`, got {single} with one reader or none. "
+            f"Expected images that at least two people read for `images`, got {single} with one reader or none. "
             "Agreement can be measured only where several readers' boxes are kept apart."
         )
     order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
     # All labels together come first.
-    table = np.zeros((images, 1 + len(order), 3 + len(thresholds)))
+    table = np.zeros((count, 1 + len(order), 3 + len(thresholds)))
     for k, label in enumerate(order, 1):
         table[numbers[label], k] = sums[label]
     table[:, 0] = table[:, 1:].sum(axis=1)
@@ -157,15 +157,15 @@ def measure_agreement(
                 mean_iou,
             )
         )
-    return Agreement(images, single, pairs, found[0], tuple(found[1:]))
+    return Agreement(count, single, pairs, found[0], tuple(found[1:]))
 
 
-def _by_label(record: AnnotatedImage, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
+def _by_label(image: AnnotatedImage, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
     """For every label that somebody drew, the boxes of every reader."""
-    check_readers(record)
+    check_readers(image)
     number = {name: i for i, name in enumerate(readers)}
     sets: dict[str, list[list[list[float]]]] = {}
-    for box, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
+    for box, label, reader in zip(image.boxes, image.labels, image.readers, strict=True):
         sets.setdefault(label, [[] for _ in readers])[number[reader]].append(box)
     return sets
 

@@ -63,7 +63,7 @@ def patient_of_row(row: Mapping[str, Any]) -> str | None:
 
 
 def patient_of_image(image: AnnotatedImage) -> str | None:
-    """Whose image a record is, as :func:`patient_of_row`.
+    """Whose image it is, as :func:`patient_of_row`.
 
     Example:
         >>> from grounding_rewards.data.annotated_image import AnnotatedImage

@@ -22,7 +22,7 @@ _GROUP = 32e6
 class MadeImage(NamedTuple):
     """An image of a share.
 
-    id: That of its record.
+    id: That of the annotated image.
     signature: What copies are found by; None where they are not looked for, or the file cannot be read.
     image: What is stored; why there is none; or None where no row needs it, as far as the share knew.
     """
@@ -37,7 +37,7 @@ def write_part(path: Path, images: Iterable[MadeImage], identity: Mapping[str, A
 
     Args:
         path: Where to write.
-        images: In the order of the records.
+        images: In the order of the tables.
         identity: Of the preparation, see `read_identity`.
     """
     import pyarrow as pa

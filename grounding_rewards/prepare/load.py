@@ -26,7 +26,7 @@ from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.documents import json_lines
-from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, image_record, image_row, row_faults
+from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, image_row, row_faults
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -126,7 +126,7 @@ def _unknown(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
     """Every label of a folder, in the order of prompts."""
-    vocabulary = prompt_order(label for row in rows for label in image_record(row).labels)
+    vocabulary = prompt_order(label for row in rows for label in annotated_image(row).labels)
     if not vocabulary:
         raise ValueError(
             f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
@@ -172,7 +172,7 @@ def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | N
         return str(error)
     if not path.is_file():
         return f"no such image: {row['file']}"
-    readers = image_readers(image_record(row))
+    readers = image_readers(annotated_image(row))
     if len(readers) > 1 and row.get("reader_boxes") is None:
         return (
             f"{len(readers)} people drew boxes side by side ({', '.join(readers)}), which counts findings several "

@@ -41,7 +41,7 @@ class Part(NamedTuple):
 
 class _Image(NamedTuple):
     part: Part
-    record: AnnotatedImage
+    annotated: AnnotatedImage
     signature: bytes | None
     rows: tuple[str, ...]
 
@@ -74,15 +74,15 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     images = list(_images(parts))
     splits_of = PatientSplits()
     for image in images:
-        splits_of.add(patient_of_image(image.record), image.record.split)
+        splits_of.add(patient_of_image(image.annotated), image.annotated.split)
     splits_of.check()
-    copied = join_copies(((image.record, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
+    copied = join_copies(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
     skipped = [
-        [str(image.record.split), image.record.id, copied.left_out[image.record.id]]
+        [str(image.annotated.split), image.annotated.id, copied.left_out[image.annotated.id]]
         for image in images
-        if image.record.id in copied.left_out
+        if image.annotated.id in copied.left_out
     ]
-    usable = [image for image in images if image.record.id not in copied.left_out]
+    usable = [image for image in images if image.annotated.id not in copied.left_out]
     kept = _kept(parts, usable, seed)
     left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept)
     vocabulary = dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])
@@ -214,8 +214,8 @@ def _images(parts: Sequence[Part]) -> Iterator[_Image]:
         for (split, data), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
             rows = list(group)
             signature = image_signature(open_image({"bytes": data, "path": None}))
-            record = AnnotatedImage(rows[0]["id"], "", [], [], patient_id=rows[0]["patient_id"], split=split)
-            yield _Image(part, record, signature, tuple(row["id"] for row in rows))
+            annotated = AnnotatedImage(rows[0]["id"], "", [], [], patient_id=rows[0]["patient_id"], split=split)
+            yield _Image(part, annotated, signature, tuple(row["id"] for row in rows))
 
 
 def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str]:
@@ -224,7 +224,7 @@ def _kept(parts: Sequence[Part], images: Sequence[_Image], seed: int) -> set[str
     if parts[0].weight is None:
         return kept
     trained = [
-        [row for image in images if image.part == part and image.record.split == TRAIN for row in image.rows]
+        [row for image in images if image.part == part and image.annotated.split == TRAIN for row in image.rows]
         for part in parts
     ]
     weights = [part.weight or 1.0 for part in parts]

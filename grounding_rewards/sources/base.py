@@ -79,7 +79,7 @@ def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:
 
 
 def split_name(spelling: str) -> str:
-    """The name of a split in records; an unusual one stays as it is.
+    """The one name of a split for its spellings; an unusual one stays as it is.
 
     Example:
         >>> split_name("val"), split_name("Train"), split_name("train2017")

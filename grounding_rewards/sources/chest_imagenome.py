@@ -66,7 +66,7 @@ def read_chest_imagenome(
             for an image that is not in it, width and height are None, and the image has to say.
 
     Returns:
-        Records in the order of the tables; `extra["view"]` is the projection.
+        Images in the order of the tables; `extra["view"]` is the projection.
     """
     root = Path(root)
     check_split(split, [*map(split_name, _SILVER), "gold"])

@@ -60,7 +60,7 @@ def read_coco(
             nor false positive.
 
     Returns:
-        Records in the order of the image entries; `id` is the same as `file`.
+        Images in the order of the image entries; `id` is the same as `file`.
 
     Raises:
         ValueError: no such file, a file of results, or annotations that cannot be read: how many, and the first ones.
@@ -108,7 +108,7 @@ def coco_images(
     Args:
         path: the JSON file.
         images: the folder of `file_name`, relative to the root of the dataset.
-        split: what the records say.
+        split: what the images say.
         patient_key: as for `read_coco`.
         missing_category: as for `read_coco`.
 
@@ -119,14 +119,14 @@ def coco_images(
     names = _names(document["categories"])
     licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
     problems: list[str] = []
-    annotated_images: dict[str, _Image] = {}
+    by_name: dict[str, _Image] = {}
     by_image: dict[int | str, _Image] = {}
     for image in document["images"]:
         key_of_patient = patient_key or _patient_key(tuple(image))
         extra = _extra(image, key_of_patient, licences)
         size = (pixels(image.get("width")), pixels(image.get("height")))
         annotated = _Image(*size, _value(image, key_of_patient), extra, [], [], [], [])
-        first = annotated_images.setdefault(str(image.get("file_name")), annotated)
+        first = by_name.setdefault(str(image.get("file_name")), annotated)
         key = _key(image.get("id"))
         problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
         if key is None or key in by_image or not image.get("file_name"):
@@ -152,7 +152,7 @@ def coco_images(
             annotated.boxes.append([float(x1), float(y1), float(x2), float(y2)])
             annotated.labels.append(names[annotation["category_id"]])
     if not passes_over():
-        problems += [problem for annotated in annotated_images.values() for problem in annotated.problems]
+        problems += [problem for annotated in by_name.values() for problem in annotated.problems]
     if problems:
         raise ValueError(
             f"Expected images and annotations that can be read in {path}, got {len(problems)} of "
@@ -161,7 +161,7 @@ def coco_images(
             + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
         )
 
-    def record(name: str, image: _Image) -> AnnotatedImage:
+    def image_of(name: str, image: _Image) -> AnnotatedImage:
         file = PurePosixPath(images, name).as_posix()
         if image.problems:
             raise ValueError(
@@ -181,7 +181,7 @@ def coco_images(
             extra=image.extra,
         )
 
-    yield from sound_images(record, annotated_images.items())
+    yield from sound_images(image_of, by_name.items())
 
 
 @cache

@@ -98,7 +98,7 @@ def read_csv_table(
         frame: what the numbers count: `pixel`, or `fraction` of the image.
 
     Returns:
-        Records in the order in which images end in the table; `id` is what the table calls the image.
+        Images in the order in which images end in the table; `id` is what the table calls the image.
 
     Raises:
         ValueError: no table or several, a column is not found, unknown words; while iterating, a row that cannot be

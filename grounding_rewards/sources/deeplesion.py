@@ -44,7 +44,7 @@ _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index"
     "32768: give a window.",
 )
 def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
-    """The key slices of DeepLesion, one record a slice, in the order in which they end in the table.
+    """The key slices of DeepLesion, one image a slice, in the order in which they end in the table.
 
     `extra` keeps window, spacing and whether a lesion was found to be noisy.
     """

@@ -50,7 +50,7 @@ def read_fracatlas(
         annotations: the format that is read: `coco`, `voc` or `yolo`.
 
     Returns:
-        Records in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
+        Images in the order of the files' names, fractured images first; `extra` names what `dataset.csv` marks with 1.
     """
     root = Path(root)
     check_word("annotations", annotations, ("coco", "voc", "yolo"))

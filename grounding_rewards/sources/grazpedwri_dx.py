@@ -48,7 +48,7 @@ def read_grazpedwri_dx(
         classes: whose boxes are kept. `["fracture"]` makes every image without a fracture a negative.
 
     Returns:
-        Records in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
+        Images in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
         the table says of the image.
     """
     check_split(split, ())

@@ -43,14 +43,14 @@ def hub_objects(
         dataset: rows with `objects`, and `image` or `width` and `height`.
         box_format: what the four numbers are: `xyxy`, `xywh` (left, top, width, height), `cxcywh` or `yxyx`.
         space: what they count: `pixel`, `norm1`, or another space of `grounding_rewards.boxes` of the original image.
-        split: what the records say.
+        split: what the images say.
         names: name of every category, by its number; needed where the dataset holds numbers without names.
         objects: the column of objects.
         bbox: its key for the boxes.
         category: its key for the labels.
 
     Returns:
-        Records in the order of the rows; `extra["row"]` is the number of the row, which finds the image again, other
+        Images in the order of the rows; `extra["row"]` is the number of the row, which finds the image again, other
         columns are in `extra` too, and `file` is the path of the image as the dataset has it, empty where it has none.
 
     Raises:

@@ -44,7 +44,7 @@ def read_imagefolder(
         order: of the numbers of a box: xywh, xyxy or cxcywh.
 
     Returns:
-        Records in the order of the tables; `id` is the file, relative to the root.
+        Images in the order of the tables; `id` is the file, relative to the root.
 
     Raises:
         ValueError: no table; while iterating, a row that cannot be read, or a category without a name.

@@ -52,7 +52,7 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
             split that its line says, `validation` for `val`, `valid` and `dev`.
 
     Returns:
-        Records in the order of the lines.
+        Images in the order of the lines.
 
     Raises:
         ValueError: no such file; while iterating, a line that cannot be read, or an unknown split.
@@ -70,27 +70,27 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
 
 def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
     if split is None:
-        yield from _records(path)
+        yield from _annotated(path)
         return
     assigned = assign_splits(
-        ((image.split, patient_of_image(image), image.id) for image in _records(path)), str(path.parent)
+        ((image.split, patient_of_image(image), image.id) for image in _annotated(path)), str(path.parent)
     )
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
-    for image, own in zip(_records(path), assigned.splits, strict=True):
+    for image, own in zip(_annotated(path), assigned.splits, strict=True):
         if split in (ALL, own):
             yield image._replace(split=own)
 
 
-def _records(path: Path) -> Iterator[AnnotatedImage]:
-    def record(line: int, content: Any, no_object: str) -> AnnotatedImage:
+def _annotated(path: Path) -> Iterator[AnnotatedImage]:
+    def image(line: int, content: Any, no_object: str) -> AnnotatedImage:
         if no_object:
             raise Place(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
         if problem := next(row_faults(row), None):
             raise Place(path, line, row["id"]).error(*problem, "Correct the line.")
-        return image_record(row)
+        return annotated_image(row)
 
-    return sound_images(record, json_lines(path))
+    return sound_images(image, json_lines(path))
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -174,13 +174,13 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield "columns under names that training leaves free", taken[0]
 
 
-def image_record(row: Mapping[str, Any]) -> AnnotatedImage:
-    """A row without :func:`row_faults` as the record of an image; what each reader drew stands side by side in it.
+def annotated_image(row: Mapping[str, Any]) -> AnnotatedImage:
+    """A row without :func:`row_faults` as an annotated image; what each reader drew stands side by side in it.
 
     Example:
         >>> row = {"file": "a.png", "boxes": [], "labels": [], "reader_boxes": [[[0, 0, 9, 9]], []],
         ...        "reader_labels": [["mass"], []]}
-        >>> image = image_record(image_row(row))
+        >>> image = annotated_image(image_row(row))
         >>> image.boxes, image.readers, image.read_by
         ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
     """

@@ -10,7 +10,7 @@ The CSV is taken where both are there; they hold the same. In the COCO file an i
 labels, so an image is known by its `file_name`. The images are those of MIMIC-CXR-JPG:
 `files/p10/p.../s.../<dicom_id>.jpg`.
 
-A phrase with several boxes has several rows; an image with several phrases is one record, and `phrases` says which box
+A phrase with several boxes has several rows; an image with several phrases is one image, and `phrases` says which box
 belongs to which. 752 of its 851 patients are in the training set of MIMIC-CXR.
 
 Readers: one radiologist, reviewed by others.
@@ -68,18 +68,18 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             out.
 
     Returns:
-        Records in the order in which images end in the CSV, or begin in the COCO file; `phrases` has one per box.
+        Images in the order in which images end in the CSV, or begin in the COCO file; `phrases` has one per box.
     """
     check_split(split, _SPLITS)
     path = find_file(root, *_NAMES)
     groups = _csv_images(path) if ".csv" in path.suffixes else _json_images(path)
     if split is not None and not _has_splits(path):
         raise ValueError(f"Expected None for split, got {split!r}, but {path} has no splits. Take release 1.1.0.")
-    found = sound_images(lambda image, rows: _record(image, rows, images), groups)
+    found = sound_images(lambda image, rows: _image(image, rows, images), groups)
     return (image for image in found if split is None or image.split == split)
 
 
-def _record(image: str, rows: list[_Phrase], images: str | Path) -> AnnotatedImage:
+def _image(image: str, rows: list[_Phrase], images: str | Path) -> AnnotatedImage:
     for row in rows:
         if row.image != rows[0].image:
             expected = f"the file, size and split of the image's first row, {rows[0].image},"

@@ -44,7 +44,7 @@ def read_ms_swift(
         images: the folder of `images`, likewise.
 
     Returns:
-        Records in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
+        Images in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
         where a row has none; width and height are None unless a box needed them.
 
     Raises:

@@ -65,7 +65,7 @@ def read_nih_chestxray14(
         negatives: give the images without findings as well; there are seventy for every image with boxes.
 
     Returns:
-        Records in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
+        Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
         with and without box), `view`, `original_width`, `original_height` and `pixel_spacing`, where the folder has
         `Data_Entry_2017`.
     """

@@ -66,7 +66,7 @@ def read_padchest_gr(
         sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
-        Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
+        Images in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
     """
     check_split(split, _SPLITS)
     check_word("language", language, get_args(Language))

@@ -48,7 +48,7 @@ def read_vlm_r1(
         phrase_after: the phrase is what follows this in the question; the whole question where it is not in it.
 
     Returns:
-        Records in the order in which images end in the file. A label is the one that the answer states, else
+        Images in the order in which images end in the file. A label is the one that the answer states, else
         `finding`; `phrases` has the question's phrase for each box.
 
     Raises:

@@ -60,7 +60,7 @@ def read_voc(
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
 
     Returns:
-        Records in the order of the files' names.
+        Images in the order of the files' names.
 
     Raises:
         ValueError: no such file, or an unknown split; while iterating, a file that cannot be read, or a VOC file
@@ -139,7 +139,7 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
         root: its root, `<annotation>`.
         path: where it is, for errors.
         images: the folder of `filename`.
-        split: what the record says.
+        split: what the image says.
         one_based: as for `read_voc`.
 
     Raises:

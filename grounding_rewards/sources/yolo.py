@@ -50,7 +50,7 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[Annotat
         split: `train`, `validation` (for `val`), `test`, or what else the folder has; None takes all.
 
     Returns:
-        Records in the order of the names of the images; `id` is the same as `file`.
+        Images in the order of the names of the images; `id` is the same as `file`.
 
     Raises:
         ValueError: no names of classes, images or labels; labels without an image; while iterating, a line that cannot
@@ -128,7 +128,7 @@ def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split
         path: the image, whose header has its size.
         labels: the text file.
         names: name of every class, by its number.
-        split: what the record says.
+        split: what the image says.
 
     Raises:
         ValueError: as `read_label_file`, or the image cannot be read.

@@ -150,7 +150,7 @@ def test_identical_readers_agree_fully(boxes, n):
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        ([], {}, "at least two people read for `records`, got 0"),
+        ([], {}, "at least two people read for `images`, got 0"),
         ([image(R1=[(A, "mass")])], {}, "got 1 with one reader or none"),
         ([THREE], {"iou_thresholds": [50]}, r"numbers in \(0, 1\] for `iou_thresholds`, got 50"),
         ([THREE._replace(readers=("R1",))], {}, "Expected one of `readers` per box on image 1, got 1 for 5 boxes"),
