@@ -128,14 +128,16 @@ def test_two_images_of_one_name_are_told_apart_by_path(folder):
         list(read_csv_table(root))
 
 
-def test_the_command_reads_a_table_with_options(folder, tmp_path):
+def test_the_command_reads_a_table_with_options(folder, tmp_path, capsys):
     from grounding_rewards.cli import main
     from grounding_rewards.prepare.load import load_split
 
-    root = folder("scan;x1;y1;x2;y2;class\na.png;1,5;2;30;40;0\nb.png;;;;;\n")
+    root = folder("scan;x1;y1;x2;y2;class;set\na.png;1,5;2;30;40;0;val\nb.png;;;;;mass;dev\n")
     out = tmp_path / "out"
-    words = ["--option", "columns=file=scan", "--option", "classes=mass", "--splits-from", "dataset"]
+    words = ["--option", "columns=file=scan", "--option", "classes=mass", "--split", "valid"]
     assert main(["prepare", "csv", "--root", str(root), "--out", str(out), "--box-format", "qwen3-vl", *words]) == 0
-    rows = {row["id"]: row for row in load_split(str(out), "all")}
+    # Once, although the table is read several times, and without a line of code
+    assert capsys.readouterr().err.count("warning: 1 images of boxes.csv have a label without a box") == 1
+    rows = {row["id"]: row for row in load_split(str(out), "val")}
     assert (rows["a.png"]["boxes"], rows["a.png"]["labels"]) == ([[1.5, 2, 30, 40]], ["mass"])
     assert json.loads((out / "manifest.json").read_text())["complete"]
