@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,7 @@ def _images(
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
         file = locate(name)
-        width, height = (one(rows, side, float) for side in ("width", "height"))
+        width, height = (one(rows, side, partial(_number, rows[0][0])) for side in ("width", "height"))
         size = None if width is None or height is None else (int(width), int(height))
         if size is None and (frame == "fraction" or (path.parent / file).is_file()):
             size = header_size(path.parent / file)
@@ -289,7 +289,7 @@ def _number(place: Place, cell: Any) -> float:
         # A comma is the decimal sign where it parts no cells.
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
-        raise place.error("four numbers for the box", cell) from None
+        raise place.error("a number", cell) from None
 
 
 def _finder(root: Path) -> Any:
