@@ -220,8 +220,8 @@ def read_completions(paths: Sequence[Path], *, text_column: str | None = None) -
         text_column: the column with the completions; without it the first of :data:`TEXT_COLUMNS`.
 
     Returns:
-        The rows of all files, as :func:`image_rows` makes them, with sizes as numbers. A table that repeats the one before it is left out:
-        TRL writes it again at a step that generates nothing new.
+        The rows of all files, as :func:`image_rows` makes them, with sizes as numbers. A table that repeats the one
+        before it is left out: TRL writes it again at a step that generates nothing new.
 
     Raises:
         ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
