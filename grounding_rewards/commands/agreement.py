@@ -7,12 +7,11 @@ reader drew; the shares say how many drew it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.commands.options import Json, SourceOption
-from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
-from grounding_rewards.report.tables import metric_cell, plain_table
+from grounding_rewards.data.agreement import IOU_THRESHOLDS, measure_agreement
+from grounding_rewards.metrics.estimates import NOTHING
+from grounding_rewards.report.tables import Cell, Table, estimate_cell
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import source_options
@@ -47,25 +46,16 @@ def run(
     agreement = measure_agreement(images, iou_thresholds=iou)
     if json is not None:
         write_json(json, agreement.to_dict())
-    output_console(140).print(_agreement_table(agreement, dataset))
-    return 0
-
-
-def _agreement_table(agreement: Agreement, dataset: str) -> Any:
-    """The metrics as a ``rich.table.Table``, a row per label."""
-    from rich.text import Text
-
-    alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
     drawn_by = (f"by {number}" for number in range(1, len(agreement.overall.drawn_by) + 1))
     f1 = (f"F1@{threshold:g}" for threshold in agreement.overall.f1)
-    table = plain_table(
-        *("", "findings", *drawn_by, *f1, "mean IoU"),
-        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.images} images{alone}",
-        caption="A model that does better than this against one reader has learned that reader, not the finding.",
-    )
+    rows: list[list[str | Cell]] = []
     for row in (agreement.overall, *agreement.labels):
-        shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
-        cells = map(metric_cell, (*row.f1.values(), row.mean_iou))
-        name = "all labels" if row.label is None else row.label
-        table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
-    return table
+        shares = [f"{number / row.findings:.0%}" if row.findings else NOTHING for number in row.drawn_by]
+        name = Cell("all labels", kind="strong") if row.label is None else row.label
+        rows.append([name, str(row.findings), *shares, *map(estimate_cell, (*row.f1.values(), row.mean_iou))])
+    alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
+    title = f"{dataset}: {agreement.pairs} pairs of readers on {agreement.images} images{alone}"
+    caption = "A model that does better than this against one reader has learned that reader, not the finding."
+    table = Table(["", "findings", *drawn_by, *f1, "mean IoU"], rows, title)
+    output_console(140).print(table.rich(caption=caption))
+    return 0

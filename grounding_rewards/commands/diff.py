@@ -182,7 +182,7 @@ def _write_page(
 ) -> None:
     from grounding_rewards.logs.run_log import read_entries
     from grounding_rewards.report.diff_page import render_diff_page, shared_plot
-    from grounding_rewards.report.training_curves import training_plot
+    from grounding_rewards.report.training_plots import training_plot
 
     by_id = [{image.id: image for image in images} for images in runs]
     images = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]

@@ -21,7 +21,7 @@ from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
-from grounding_rewards.report.tables import plain_table
+from grounding_rewards.report.tables import Cell, Table
 
 EXAMPLES = """\
 examples:
@@ -91,10 +91,31 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     from rich.text import Text
 
     console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
-    console.print(_status_table(inspection))
+    n = len(inspection.texts)
+    statuses = [
+        [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
+        for status, count in inspection.statuses.items()
+    ]
+    console.print(Table(["status", "completions", "share", Cell("example", kind="words")], statuses).rich())
     if inspection.reasons:
-        console.print(_reason_table(inspection))
-    console.print(_metric_table(inspection))
+        reasons = [
+            [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
+            for reason, count in inspection.reasons.items()
+        ]
+        console.print(Table(["rejected", "times", Cell("what it means, and an example", kind="words")], reasons).rich())
+    counted = {
+        "per completion, mean": f"{inspection.boxes / n:.2f}",
+        "per completion, most": str(inspection.most_boxes),
+        "upside down": _share(inspection.upside_down, inspection.boxes),
+        "reaching off the image": _share(inspection.off_image, inspection.located),
+    }
+    if inspection.thinking["none"] < n:
+        counted["thinking closed, but never opened"] = _share(inspection.thinking["unopened"], n)
+        counted["thinking never closed"] = _share(inspection.thinking["unclosed"], n)
+    if inspection.scored:
+        counted["completions with reference boxes"] = str(inspection.scored)
+    counted |= {_HEADINGS.get(key, f"mean {key}"): f"{value:.3f}" for key, value in inspection.metrics.items()}
+    console.print(Table(["boxes", ""], list(counted.items())).rich())
     for name, check in inspection.space_checks.items():
         style = "bold red" if check.likely else ""
         console.print(Text(f"{name}: {check.message}", style=style))
@@ -114,57 +135,19 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
                         console.print(Text(_shown(read, lines=True)))
 
 
-def _status_table(inspection: Inspection) -> Any:
-    table = plain_table("status", "completions", "share", "example", words=(0, 3), unbroken=range(3))
-    for status, count in inspection.statuses.items():
-        table.add_row(status, str(count), _share(count, len(inspection.texts)), _excerpt(inspection, status))
-    return table
-
-
-def _reason_table(inspection: Inspection) -> Any:
-    from rich.text import Text
-
-    table = plain_table("rejected", "times", "what it means, and an example", words=(0, 2), unbroken=range(2))
-    for reason, count in inspection.reasons.items():
-        meaning = Text.assemble(REASON_MEANINGS[reason], "\n", _excerpt(inspection, reason))
-        table.add_row(reason, str(count), meaning)
-    return table
-
-
-def _metric_table(inspection: Inspection) -> Any:
-    completions = len(inspection.texts)
-    table = plain_table("boxes", "", unbroken=(0,))
-    table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
-    table.add_row("per completion, most", str(inspection.most_boxes))
-    table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
-    table.add_row("reaching off the image", _share(inspection.off_image, inspection.located))
-    if inspection.thinking["none"] < completions:
-        table.add_section()
-        table.add_row("thinking closed, but never opened", _share(inspection.thinking["unopened"], completions))
-        table.add_row("thinking never closed", _share(inspection.thinking["unclosed"], completions))
-    if inspection.scored:
-        table.add_section()
-        table.add_row("completions with reference boxes", str(inspection.scored))
-    for key, value in inspection.metrics.items():
-        table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
-    return table
-
-
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else NOTHING
 
 
-def _excerpt(inspection: Inspection, key: str) -> Any:
+def _excerpt(inspection: Inspection, key: str) -> str:
     """One line of the first completion with this status or reason: the end of one that was cut off, else the start."""
-    from rich.text import Text
-
     if key not in inspection.examples:
-        return Text("")
+        return ""
     answer = inspection.answers[inspection.examples[key][0]].strip()
     if len(answer) > _EXCERPT:
         ending = key in ("truncated", "unclosed")
         answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
-    return Text(_shown(answer), style="dim", overflow="ellipsis", no_wrap=True)
+    return _shown(answer)
 
 
 def _shown(text: str, *, lines: bool = False) -> str:

@@ -50,8 +50,7 @@ from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
-from grounding_rewards.report.signal_page import render_signal_page
-from grounding_rewards.report.tables import plain_table
+from grounding_rewards.report.signal_page import render_signal_page, signal_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -279,11 +278,7 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
             f" [{low}, {high}]",
         )
     )
-    headings, rows = report.table()
-    table = plain_table(*headings, words=(0, 2))
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    console.print(signal_table(report).rich())
     console.print(Text(report.recommendation, style="bold"))
     if report.looking:
         console.print(Text(report.looking))

@@ -123,7 +123,7 @@ def render_diff_page(
         reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
         load_image: opens an image, None where there is none; called only for those that are shown.
         label_matching: by which boxes are called right, as in the metrics.
-        training: from :func:`grounding_rewards.report.training_curves.training_plot`.
+        training: from :func:`grounding_rewards.report.training_plots.training_plot`.
 
     Returns:
         An HTML document that refers to nothing outside itself.

@@ -16,7 +16,19 @@ from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.image_dependence import REFERENCE
 from grounding_rewards.metrics.outcomes import Calibration, Confusion
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
-from grounding_rewards.report.plots import DASHES, GRID, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
+from grounding_rewards.report.plots import (
+    DASHES,
+    GRID,
+    INK,
+    MARKERS,
+    SERIES,
+    SOFT,
+    Plot,
+    draw_curve,
+    panels_of,
+    share_axis,
+    short,
+)
 from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
 if TYPE_CHECKING:
@@ -25,7 +37,6 @@ if TYPE_CHECKING:
 
 #: What one plot shows at most; its note tells how much was left out.
 MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
-_POINTS = 400
 # The metrics of the plot of systems, where they are measured.
 _AT_A_GLANCE = (
     *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
@@ -170,7 +181,7 @@ def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Ca
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
         for number, curve in enumerate(shown):
-            _line(axis, curve, number)
+            draw_curve(axis, curve, number)
         frame(axis)
         figure.legend(loc="outside lower left", ncols=columns, columnspacing=1.2)
 
@@ -180,21 +191,6 @@ def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Ca
         note += " Bands and bars: 95 % intervals."
     size = (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns))
     return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
-
-
-def _line(axis: Axes, curve: Curve, number: int) -> None:
-    """One curve with its band; a single point gets a marker and a bar."""
-    keep = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
-    x, y = np.asarray(curve.x, dtype=np.float64)[keep], np.asarray(curve.y)[keep]
-    style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
-    if len(x) == 1:
-        style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
-    else:
-        style |= {"linestyle": DASHES[number // len(SERIES) % len(DASHES)]}
-    axis.plot(x, y, **style)
-    if curve.low is not None and curve.high is not None:
-        width = 1.2 if len(x) == 1 else 0
-        axis.fill_between(x, curve.low[keep], curve.high[keep], color=style["color"], alpha=0.16, linewidth=width)
 
 
 def _recall_frame(axis: Axes) -> None:
@@ -366,10 +362,8 @@ def _robustness(
     rows = math.ceil(len(changes) / columns)
 
     def draw(figure: Figure) -> None:
-        axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axis in axes.flat[len(changes) :]:
-            axis.remove()
-        for axis, change in zip(axes.flat, changes, strict=False):
+        axes = panels_of(figure, len(changes), columns, sharex=True, sharey=True)
+        for axis, change in zip(axes, changes, strict=True):
             # The image as it is stands once for all changes, or once for each.
             own = [*points[: points[0].strength == 0], *(p for p in points if p.name == change and p.strength > 0)]
             x = scale * np.array([point.strength for point in own])
@@ -382,7 +376,7 @@ def _robustness(
             axis.set_xticks(x, [f"{value:.3g}" for value in x])
             axis.tick_params(labelbottom=True)
         figure.supxlabel(x_label, fontsize=8)
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
 
     note = (
         "Robust accuracy: share of the images with a right answer, every finding with a box and no box more. Attack "

@@ -6,6 +6,7 @@ A plot has no heading or caption inside: papers set their own, and the page writ
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -14,9 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.report.render import data_uri
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 #: A palette for colour-blind readers: Okabe and Ito's, then Tol's muted colours for plots of many arms.
@@ -33,6 +36,8 @@ _DARK = (
 _ON_DARK = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), _DARK, strict=True))
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
+# Points of a curve that are drawn.
+_POINTS = 400
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _RC = {
     "font.size": 8,
@@ -130,6 +135,29 @@ class Plot:
 def _attributes(style: str) -> str:
     pairs = (one.partition(":") for one in style.split(";"))
     return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs if value)
+
+
+def panels_of(figure: Figure, count: int, columns: int, **shared: bool) -> list[Axes]:
+    """The axes of small multiples, row by row."""
+    axes = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared).ravel()
+    for axis in axes[count:]:
+        axis.remove()
+    return list(axes[:count])
+
+
+def draw_curve(axis: Axes, curve: Curve, number: int) -> None:
+    """One of several curves with its band; a single point gets a marker and a bar."""
+    keep = np.unique(np.linspace(0, len(curve.x) - 1, min(_POINTS, len(curve.x))).round().astype(int))
+    x, y = np.asarray(curve.x, dtype=np.float64)[keep], np.asarray(curve.y)[keep]
+    style: dict[str, Any] = {"color": SERIES[number % len(SERIES)], "label": short(curve.name)}
+    if len(x) == 1:
+        style |= {"marker": MARKERS[number % len(MARKERS)], "clip_on": False}
+    else:
+        style |= {"linestyle": DASHES[number // len(SERIES) % len(DASHES)]}
+    axis.plot(x, y, **style)
+    if curve.low is not None and curve.high is not None:
+        width = 1.2 if len(x) == 1 else 0
+        axis.fill_between(x, curve.low[keep], curve.high[keep], color=style["color"], alpha=0.16, linewidth=width)
 
 
 def share_axis(axis: Any, label: str | None = None) -> None:

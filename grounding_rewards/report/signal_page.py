@@ -1,18 +1,23 @@
-"""Whether a reward will teach a model, as one HTML file: one table, and a plot of its causes. It loads nothing."""
+"""Whether a reward will teach a model, as one HTML file: a sentence, one table, and a plot of its causes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.estimates import percent
+import numpy as np
+
 from grounding_rewards.metrics.signal import CAUSES, RewardSignal, SignalReport
-from grounding_rewards.report.render import fill_template, read_asset
+from grounding_rewards.report.page import Page, Section
+from grounding_rewards.report.plots import SERIES, Plot, share_axis, short
+from grounding_rewards.report.tables import Cell, Table
 
-_SPREAD = "with spread"
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def render_signal_page(report: SignalReport, *, title: str) -> str:
-    """Render the page.
+    """Render the page; where nothing is wrong all but the sentence is folded.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
@@ -21,25 +26,44 @@ def render_signal_page(report: SignalReport, *, title: str) -> str:
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    headings, rows = report.table()
-    return fill_template(
-        "signal.html.jinja",
-        style=read_asset("page.css") + read_asset("signal_page.css"),
-        script="",
-        title=title,
-        report=report,
-        headings=headings,
-        rows=rows,
-        causes=CAUSES,
-        bars=[(one, list(_segments(one))) for one in report.all],
+    meanings = {cause.title: cause.meaning for cause in CAUSES.values()}
+    looking = [[report.looking]] if report.looking else []
+    section = Section(
+        f"{report.groups:,} groups, {report.completions:,} answers under each reward",
+        [signal_table(report), *looking, causes_plot(report.all), meanings],
+        "GRPO compares the answers to one image, a group. Where all of them earn the same, the image teaches nothing. "
+        "A reward with spread tells answers apart; whether it prefers the right ones is another question.",
+        "fold" if report.is_fine else "",
     )
+    return Page(title=title, verdict=report.recommendation, sections=[section]).render()
 
 
-def _segments(one: RewardSignal) -> Iterator[tuple[str, str, float, float]]:
-    """The stacked bar of a reward: class, words, start and width in per cent; first what has spread."""
-    start = 0.0
-    for name, share in {_SPREAD: 1 - one.no_spread.value, **one.causes}.items():
-        if share > 0:
-            title = CAUSES[name].title if name in CAUSES else name
-            yield name.replace("_", "-").replace(" ", "-"), f"{title}: {percent(share)}", 100 * start, 100 * share
-        start += share
+def signal_table(report: SignalReport) -> Table:
+    """A row for every reward: the share of groups without spread, why, and what is left to learn from."""
+    headings, rows = report.table()
+
+    def words(row: Sequence[str]) -> list[str | Cell]:
+        return [one if k != 2 else Cell(one, kind="words") for k, one in enumerate(row)]
+
+    return Table(words(headings), [words(row) for row in rows])
+
+
+def causes_plot(rewards: Sequence[RewardSignal]) -> Plot:
+    """The groups of each reward as a bar: first those with spread, then those without, by cause."""
+    titles = ["with spread", *(cause.title for cause in CAUSES.values())]
+    shares = np.array([[1 - one.no_spread.value, *(one.causes[name] for name in CAUSES)] for one in rewards])
+
+    def draw(figure: Figure) -> None:
+        axis: Any = figure.subplots()
+        starts = np.cumsum(shares, axis=1) - shares
+        for number, cause in enumerate(titles):
+            if shares[:, number].any():
+                widths, left = shares[:, number], starts[:, number]
+                axis.barh(range(len(rewards)), widths, 0.62, left, color=SERIES[number], label=cause)
+        axis.set_yticks(range(len(rewards)), [short(one.name, 40) for one in rewards])
+        axis.set_ylim(len(rewards) - 0.4, -0.6)
+        axis.tick_params(axis="y", length=0)
+        share_axis(axis.xaxis, "share of the groups")
+        figure.legend(loc="outside upper left", ncols=4)
+
+    return Plot("causes", "Groups by reward", "Why groups have no spread.", draw, (7.2, 1.1 + 0.26 * len(rewards)))

@@ -20,7 +20,6 @@ from grounding_rewards.report.metric_groups import core_metrics, group_metrics, 
 
 if TYPE_CHECKING:
     import rich.table
-    from rich.text import Text
 
 # How kinds of cells look in the terminal.
 _STYLES = {"better": "bold", "worse": "bold", "marked": "bold red", "strong": "bold", "error": "bold red"}
@@ -78,16 +77,12 @@ class Table(NamedTuple):
         for row in self.rows:
             if len(row) == 1:
                 table.add_section()
-            cells = [_cell(one) for one in row]
-            table.add_row(
-                *(
-                    Text.assemble(
-                        (one.text, "bold" if len(row) == 1 else _STYLES.get(one.kind.rpartition(" ")[2], "")),
-                        (f"\n{one.small}" if small and one.small and len(row) > 1 else "", "dim"),
-                    )
-                    for one in cells
-                )
-            )
+            cells = []
+            for one in map(_cell, row):
+                beneath = one.small if small and len(row) > 1 else ""
+                style = "bold" if len(row) == 1 else _STYLES.get(one.kind.rpartition(" ")[2], "")
+                cells.append(Text("\n").join(Text(*part) for part in ((one.text, style), (beneath, "dim")) if part[0]))
+            table.add_row(*cells)
         return table
 
     def markdown(self) -> str:
@@ -337,20 +332,6 @@ def plain_table(
         # No markup: a name may hold brackets.
         table.add_column(Text(heading), justify=justify, no_wrap=whole, overflow="ellipsis" if whole else "fold")
     return table
-
-
-def metric_cell(estimate: tuple[float, float, float], *, signed: bool = False, beneath: bool = False) -> Text:
-    """A cell of a table in the terminal: the value and, dim, its interval, beside or beneath it.
-
-    Example:
-        >>> metric_cell((0.5, 0.4, 0.6)).plain
-        '0.500 [0.400, 0.600]'
-    """
-    from rich.text import Text
-
-    interval = format_interval(estimate, signed=signed)
-    separator = ("\n" if beneath else " ") if interval else ""
-    return Text.assemble(format_value(estimate[0], signed=signed), (separator + interval, "dim"))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

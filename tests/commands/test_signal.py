@@ -73,7 +73,7 @@ def test_the_page_has_the_table_and_the_plot(tmp_path: Path) -> None:
     html = page.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:|#)', html)
     assert "Another reward alone would not do" in html
-    assert '<rect class="all-hallucinated"' in html
+    assert 'id="causes"' in html
     assert "<details" not in html
     assert "image 0" not in html
 

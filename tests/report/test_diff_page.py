@@ -18,7 +18,7 @@ from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page, shared_plot
 from grounding_rewards.report.render import read_asset
-from grounding_rewards.report.training_curves import training_plot
+from grounding_rewards.report.training_plots import training_plot
 from tests.report.contrast import low_contrasts
 from tests.report.documents import Document, check_self_contained
 

@@ -13,8 +13,7 @@ import grounding_rewards as gr
 from grounding_rewards.audit.response import response
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.report.reward_plots import response_plot
-from grounding_rewards.report.study_plots import curves
-from grounding_rewards.report.training_curves import PANELS, read_series, smooth, training_plot
+from grounding_rewards.report.training_plots import PANELS, curves, read_series, smooth, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
@@ -36,9 +35,8 @@ LOG: list[dict[str, Any]] = [
     ],
 )
 def test_series(key: str, steps: list[float], values: list[float]) -> None:
-    found_steps, found_values = read_series(LOG, key)
-    assert found_steps.tolist() == steps
-    assert found_values.tolist() == values
+    found = [(curve.x.tolist(), curve.y.tolist()) for curve in read_series(LOG, key).values()]
+    assert found == ([(steps, values)] if steps else [])
 
 
 def test_panels_know_the_metrics_that_rewards_log() -> None:
