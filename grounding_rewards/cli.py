@@ -6,7 +6,9 @@ import difflib
 import importlib
 import io
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,8 +116,11 @@ def _run(words: list[str]) -> int:
         from rich.console import Console
 
         print(_module(name).__doc__)
-        # A log has no edge to fold lines at.
-        app.help_print([], console=console if (console := Console()).is_terminal else Console(width=120))
+        # It folds lines without regard to what stands before them on the line: they are folded here.
+        app.help_print([], console=Console(file=(options := io.StringIO()), width=10_000))
+        for line in options.getvalue().splitlines():
+            width = shutil.get_terminal_size((120, 24)).columns
+            print(textwrap.fill(line, width, subsequent_indent=" " * 6, break_on_hyphens=False))
         print(_module(name).EXAMPLES)
         return 0
     try:

@@ -29,7 +29,6 @@ from grounding_rewards.report.comparison_tables import (
     Comparison,
     facts_that_differ,
     print_difference,
-    print_metrics,
     render_markdown,
     run_names,
 )
@@ -77,7 +76,7 @@ def run(
         b: the run that is compared with it
         others: more runs that are compared with A
         metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
-        metrics: show only these, as columns with intervals, runs and baselines as lines; default: all, as lines
+        metrics: show only these; default: all
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
         sizes: of reference boxes, as parts of the image's area, or COCO's in pixels
         resamples: draws of the permutation test
@@ -145,10 +144,7 @@ def run(
         several = {"a": str(a), "comparisons": [one.to_dict() for one in comparisons]}
         write_json(json, several if others else comparisons[0].to_dict())
     console = output_console(170)
-    if metrics:
-        print_metrics(comparisons, console)
-    else:
-        print_difference(comparisons, console, every=every)
+    print_difference(comparisons, console, every=every)
     if html is not None:
         console.print(f"Page: {html.resolve().as_uri()}", soft_wrap=True, markup=False)
     return 0

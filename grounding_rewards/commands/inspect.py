@@ -92,13 +92,13 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
 
     console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     n = len(inspection.texts)
-    statuses = [
+    statuses: list[list[str | Cell]] = [
         [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
         for status, count in inspection.statuses.items()
     ]
     console.print(Table(["status", "completions", "share", Cell("example", kind="words")], statuses).rich())
     if inspection.reasons:
-        reasons = [
+        reasons: list[list[str | Cell]] = [
             [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]
             for reason, count in inspection.reasons.items()
         ]

@@ -302,8 +302,12 @@ class RunDifference:
     @property
     def verdict(self) -> str:
         """Whether B is better, by how much, and on which labels and sizes, in one sentence."""
+        return self.verdict_on("A", "B")
+
+    def verdict_on(self, a: str, b: str) -> str:
+        """The verdict with these names of the runs."""
         groups = [clause for clause in (_named(self.labels, "label"), _named(self.sizes, "size")) if clause]
-        return "; ".join([_judged(self.metrics[self.main], self.units, self.n), *groups]) + "."
+        return "; ".join([_judged(self.metrics[self.main], self.units, self.n, a, b), *groups]) + "."
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
@@ -550,7 +554,7 @@ def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
     return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
 
 
-def _judged(main: Change, units: str, n: int) -> str:
+def _judged(main: Change, units: str, n: int, a: str, b: str) -> str:
     if math.isnan(main.difference.value):
         return f"Nothing can be said: {main.metric.heading} cannot be measured in both runs"
     metrics = (
@@ -560,10 +564,12 @@ def _judged(main: Change, units: str, n: int) -> str:
     counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
     word = {1: "better", -1: "worse"}
     if direction := main.direction():
-        return f"B is {word[direction]} than A: {metrics}{counts}"
+        return f"{b} is {word[direction]} than {a}: {metrics}{counts}"
     if shown := main.shown_by_interval():
-        return f"B is {word[shown]} than A on average, which the permutation test does not confirm: {metrics}{counts}"
-    return f"No difference between A and B can be shown: {metrics}{counts}"
+        return (
+            f"{b} is {word[shown]} than {a} on average, which the permutation test does not confirm: {metrics}{counts}"
+        )
+    return f"No difference between {a} and {b} can be shown: {metrics}{counts}"
 
 
 def format_p(p: float) -> str:

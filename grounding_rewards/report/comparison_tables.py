@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.metrics.comparison import Change, RunDifference, p_cell
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none
 from grounding_rewards.report.metric_groups import CORE_METRICS, group_metrics
-from grounding_rewards.report.tables import Cell, Table, estimate_cell, metrics_table
+from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _LONGEST_FACT = 80
-_LETTERS = ("A", "B")
 
 
 @dataclass(frozen=True)
@@ -53,17 +52,14 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The verdict, which speaks of A and B, and which runs these are."""
-        a, b = self.names
-        return self.found.verdict + ("" if (a, b) == _LETTERS else f" A is {a}, B is {b}.")
+        """The verdict, which calls the runs by their names."""
+        return self.found.verdict_on(*self.names)
 
     @property
     def core(self) -> list[str]:
         """Keys of the metrics that are shown first: those that were chosen, else the core, verdict and reward."""
-        if self.chosen:
-            return list(self.metrics)
-        shown = dict.fromkeys((*CORE_METRICS, self.found.main, f"reward_{self.reward}"))
-        found = self.found.metrics
+        core = (*CORE_METRICS, self.found.main, f"reward_{self.reward}")
+        shown, found = dict.fromkeys(self.metrics if self.chosen else core), self.found.metrics
         measured = (key for key in shown if key in self.metrics)
         return [key for key in measured if not math.isnan(found[key].a.value) or not math.isnan(found[key].b.value)]
 
@@ -72,13 +68,14 @@ class Comparison:
         """How the runs were made and compared, a line each."""
         found = self.found
         drawn = f" of {found.n} patients" if found.units == "patients" else ""
-        alone = f"{found.only_a} only in A and {found.only_b} only in B play no part"
+        a, b = self.names
+        alone = f"{found.only_a} only in {a} and {found.only_b} only in {b} play no part"
         return [
-            *(f"{letter} = {path}" for letter, path in zip(_LETTERS, self.paths, strict=True)),
+            *(f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True)),
             f"{found.images} images{drawn} in both; {alone}",
             f"{found.resamples} draws of {found.units}, seed {found.seed}",
             f"labels of boxes: {found.label_matching} (--label-matching)",
-            *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
+            *(f"{name}: {one} in {a}, {other} in {b}" for name, (one, other) in self.settings.items()),
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,20 +109,9 @@ def _two_digits(one: Estimate) -> str:
     return NOTHING if math.isnan(one.value) else f"{one.value:.2f}"
 
 
-def verdicts(comparisons: Sequence[Comparison]) -> list[str]:
-    """The verdict of each comparison; of several each names its B."""
-    if len(comparisons) == 1:
-        return [comparisons[0].verdict]
-    return [f"{one.names[1]}: {one.found.verdict}" for one in comparisons]
-
-
 def comparison_facts(comparisons: Sequence[Comparison]) -> list[str]:
-    """How the runs were made and compared, a line each; of several under the name of B what not all have in common."""
-    if len(comparisons) == 1:
-        return comparisons[0].facts
-    common = [line for line in comparisons[0].facts if all(line in one.facts for one in comparisons)]
-    own = [f"{one.names[1]}: {line}" for one in comparisons for line in one.facts if line not in common]
-    return [*common, *own]
+    """How the runs were made and compared, a line each."""
+    return list(dict.fromkeys(line for one in comparisons for line in one.facts))
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
@@ -242,39 +228,16 @@ def print_difference(comparisons: Sequence[Comparison], console: Console, *, eve
     for table in group_tables(comparisons) if every else ():
         console.print(table.rich())
     left = len(first.metrics) - len(first.core)
-    more = "" if every or not left else f" --all: {left} more metrics, labels and sizes."
+    more = "" if every or first.chosen or not left else f" --all: {left} more metrics, labels and sizes."
     console.print(Text(caption(comparisons) + more, style="dim"))
-    for line in verdicts(comparisons):
-        console.print(Text(line, style="bold"))
-
-
-def print_metrics(comparisons: Sequence[Comparison], console: Console) -> None:
-    """Print the chosen metrics as columns, runs and baselines as lines, then the verdicts."""
-    from rich.text import Text
-
-    first = comparisons[0]
-    a = first.names[0]
-    changes = [{key: one.found.metrics[key] for key in first.metrics} for one in comparisons]
-    rows: dict[str, Metrics] = {a: {key: change.a for key, change in changes[0].items()}}
-    differences = []
-    for one, own in zip(comparisons, changes, strict=True):
-        b = one.names[1]
-        differences.append(f"{b} − {a}")
-        rows[b] = {key: change.b for key, change in own.items()}
-        rows[differences[-1]] = {key: change.difference for key, change in own.items()}
-    rows |= first.baselines if len(comparisons) == 1 else {}
-    headings = {key: change.metric.heading for key, change in changes[0].items()}
-    title = f"{first.found.images} images, 95 % intervals"
-    console.print(metrics_table(rows, headings, title=title, differences=differences).rich())
-    for line in verdicts(comparisons):
-        console.print(Text(line, style="bold"))
+    for one in comparisons:
+        console.print(Text(one.verdict, style="bold"))
 
 
 def render_markdown(comparisons: Sequence[Comparison]) -> str:
     """The verdicts and all tables as Markdown."""
     first = comparisons[0]
-    told = [first.found.verdict] if len(comparisons) == 1 else verdicts(comparisons)
-    parts = [*told, "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
+    parts = [*(one.verdict for one in comparisons), "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
     tables = [metrics_changes(comparisons, first.metrics), *([] if first.chosen else group_tables(comparisons))]
     for table in tables:
         parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.images.drawn_boxes import draw_answer
@@ -18,7 +17,6 @@ from grounding_rewards.report.comparison_tables import (
     group_tables,
     kind_of,
     metrics_changes,
-    verdicts,
 )
 from grounding_rewards.report.page import (
     GUARD,
@@ -58,7 +56,9 @@ _MOST_TILES = 4
 SharedImage = tuple[AnsweredImage, ...]
 
 
-def choose_shared(images: Sequence[SharedImage], reward: str, *, count: int = IMAGES_PER_SECTION) -> list[Choice]:
+def choose_shared(
+    images: Sequence[SharedImage], reward: str, names: Sequence[str], *, count: int = IMAGES_PER_SECTION
+) -> list[Choice]:
     """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
 
     Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
@@ -67,6 +67,7 @@ def choose_shared(images: Sequence[SharedImage], reward: str, *, count: int = IM
     Args:
         images: all that every run has.
         reward: name of the reward whose change ranks them; of several runs the mean of their changes from A.
+        names: of the runs.
         count: images per section at most.
 
     Returns:
@@ -75,7 +76,7 @@ def choose_shared(images: Sequence[SharedImage], reward: str, *, count: int = IM
     Example:
         >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
         >>> shared = tuple(AnsweredImage("a", **image, rewards={"R4": value}) for value in (0.5, 0.7))
-        >>> [choice.title for choice in choose_shared([shared], "R4")]
+        >>> [choice.title for choice in choose_shared([shared], "R4", ["A", "B"])]
         ['Largest gains']
     """
     gains = [_gain(shared, reward) for shared in images]
@@ -84,11 +85,11 @@ def choose_shared(images: Sequence[SharedImage], reward: str, *, count: int = IM
     normal = [k for k in ranked if images[k][0].is_normal][::-1]
     down, up = [k for k in findings if gains[k] < 0], [k for k in findings[::-1] if gains[k] > 0]
     same = [k for k in findings if gains[k] == 0]
-    others = "B" if not images or len(images[0]) == 2 else "the mean of the others"
+    others = names[1] if len(names) == 2 else "the mean of the others"
     tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {others}, "
     tally += f"{len(down)} a lower one."
-    clean = [sum(not len(images[k][run].pred) for k in normal) for run in range(len(images[0]) if images else 0)]
-    without = ", ".join(f"{n} of {len(normal)} in {letter}" for n, letter in zip(clean, ascii_uppercase, strict=False))
+    clean = {name: sum(not len(images[k][run].pred) for k in normal) for run, name in enumerate(names)}
+    without = ", ".join(f"{n} of {len(normal)} in {name}" for name, n in clean.items())
     wanted = [
         Choice("Largest losses", tally, down, "first"),
         Choice("Largest gains", tally, up, "first"),
@@ -153,12 +154,12 @@ def render_diff_page(
 
     cards = [
         Section(one.title, [Cards([card(images[k]) for k in one.places])], one.note)
-        for one in choose_shared(images, reward)
+        for one in choose_shared(images, reward, names)
     ]
     return Page(
         title=comparison_title(comparisons),
         subtitle=f"{subtitle}. {', '.join(names[1:])} compared with {names[0]}.",
-        verdict=" ".join(verdicts(comparisons)),
+        verdict=" ".join(one.verdict for one in comparisons),
         tiles=_tiles(comparisons),
         sections=[
             Section("Images", [Legend(label_matching), *cards] if cards else []),

@@ -137,7 +137,7 @@ def _attributes(style: str) -> str:
     return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in pairs if value)
 
 
-def panels_of(figure: Figure, count: int, columns: int, **shared: bool) -> list[Axes]:
+def panels_of(figure: Figure, count: int, columns: int, **shared: Any) -> list[Axes]:
     """The axes of small multiples, row by row."""
     axes = figure.subplots(math.ceil(count / columns), columns, squeeze=False, **shared).ravel()
     for axis in axes[count:]:

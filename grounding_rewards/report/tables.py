@@ -158,7 +158,6 @@ def metrics_table(
     *,
     first: str = "",
     title: str = "",
-    differences: Collection[str] = (),
 ) -> Table:
     """A line for each row, a column for each metric that some row has.
 
@@ -167,15 +166,10 @@ def metrics_table(
         headings: of the metrics, by key.
         first: heading of the names.
         title: of the table.
-        differences: names of rows that are differences, with a sign.
     """
     columns = measured_columns(rows, headings)
-    lines = [
-        [
-            Cell(name, kind="strong" if name in differences else ""),
-            *(estimate_cell(row.get(key), signed=name in differences) for key in columns),
-        ]
-        for name, row in rows.items()
+    lines: list[list[str | Cell]] = [
+        [name, *(estimate_cell(row.get(key)) for key in columns)] for name, row in rows.items()
     ]
     return Table([first, *columns.values()], lines, title)
 

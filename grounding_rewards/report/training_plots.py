@@ -164,7 +164,9 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
         axis_label: what is compared.
         groups: rows by heading.
     """
-    lines: list[str | ForestRow] = [line for heading, rows in groups.items() for line in (heading, *rows)]
+    lines: list[str | ForestRow] = []
+    for heading, rows in groups.items():
+        lines += [heading, *rows]
 
     def draw(figure: Figure) -> None:
         axis = figure.subplots()

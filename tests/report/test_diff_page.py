@@ -109,7 +109,7 @@ def test_every_column_has_a_heading() -> None:
 def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    sections = choose_shared(pairs, "R4", count=3)
+    sections = choose_shared(pairs, "R4", ["before", "after"], count=3)
     assert [section.title for section in sections] == [
         "Largest losses",
         "Largest gains",
@@ -123,9 +123,9 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
     assert middle == ["f10", "s0", "s1"]
     assert unchanged == ["s2", "s3"]
     assert len(normal) == 3
-    assert "9 of 24 images with findings have a higher R4 in B, 10 a lower one" in sections[0].note
+    assert "9 of 24 images with findings have a higher R4 in after, 10 a lower one" in sections[0].note
     assert "5 of 24 images with findings have the same R4" in sections[3].note
-    assert "0 of 8 in A, 4 of 8 in B" in sections[4].note
+    assert "0 of 8 in before, 4 of 8 in after" in sections[4].note
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
     ],
 )
 def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[SharedImage], titles: list[str]) -> None:
-    assert [section.title for section in choose_shared(pairs, "R4")] == titles
+    assert [section.title for section in choose_shared(pairs, "R4", ["before", "after"])] == titles
 
 
 def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
