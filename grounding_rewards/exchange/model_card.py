@@ -9,8 +9,8 @@ Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalRe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.exchange.names import model_name
@@ -18,7 +18,7 @@ from grounding_rewards.metrics.estimates import Estimate, Metrics, finite_or_non
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
 if TYPE_CHECKING:
-    from huggingface_hub import CardData, EvalResult
+    from huggingface_hub import CardData
 
 _TASK = "object-detection"
 _DIGITS = 4
@@ -64,7 +64,11 @@ def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> lis
     name = next(iter(systems)) if system is None else system
     if name not in systems:
         raise ValueError(f"Expected one of {', '.join(systems)} for --system, got {name!r}. Choose one of these.")
-    metrics = list(_measured(systems[name], evaluation.headings))
+    metrics = []
+    for key, estimate in systems[name].items():
+        value, low, high = map(finite_or_none, estimate)
+        if value is not None:
+            metrics.append(CardMetric(key, evaluation.headings.get(key, key.replace("_", " ")), value, low, high))
     if not metrics:
         raise ValueError(f"Expected metrics of {name!r}, got none that was measured. Evaluate it on images with boxes.")
     return metrics
@@ -111,13 +115,28 @@ grounding_rewards.
         | mean iou | 0.7000 | 0.6500 to 0.7500 | 0.6000 |
     """
     try:
-        from huggingface_hub.repocard_data import ModelCardData
+        from huggingface_hub import EvalResult, ModelCardData
     except ImportError as error:
         raise ImportError(
             "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
         ) from error
     facts, metrics = evaluation.facts, card_metrics(evaluation, system)
-    results = [_eval_result(metric, facts) for metric in metrics]
+    dataset = _last_part(facts.get("dataset"), "dataset")
+    results = []
+    for metric in metrics:
+        ends = [round(end, _DIGITS) for end in (metric.low, metric.high) if end is not None]
+        results.append(
+            EvalResult(
+                task_type=_TASK,
+                dataset_type=dataset,
+                dataset_name=dataset,
+                dataset_split=facts.get("split") or None,
+                metric_type=metric.key,
+                metric_name=metric.heading,
+                metric_value=round(metric.value, _DIGITS),
+                metric_args={"interval_95": ends} if len(ends) == 2 else None,
+            )
+        )
     data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
     lines = ["## Evaluation", "", _measured_on(facts), "", *_table(metrics, evaluation.systems, system), ""]
     return with_metadata(data, "\n".join(lines))
@@ -147,18 +166,18 @@ def _table(metrics: Sequence[CardMetric], systems: Mapping[str, Metrics], system
     """The metrics of a system with their intervals, beside those of the other systems."""
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
-    rows = [
-        [
-            table_cell(metric.heading),
-            _value(metric.value),
-            _interval(metric),
-            *(_value(finite_or_none(systems[other].get(metric.key, _NOTHING).value)) for other in others),
-        ]
-        for metric in metrics
-    ]
-    header = ["metric", "value", "95 % interval", *map(table_cell, others)]
-    rule = "|:--|--:|:--|" + "--:|" * len(others)
-    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
+
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{value:.{_DIGITS}f}"
+
+    rows = [["metric", "value", "95 % interval", *map(table_cell, others)]]
+    for metric in metrics:
+        ends = None not in (metric.low, metric.high)
+        interval = f"{number(metric.low)} to {number(metric.high)}" if ends else "–"
+        beside = (finite_or_none(systems[other].get(metric.key, _NOTHING).value) for other in others)
+        rows.append([table_cell(metric.heading), number(metric.value), interval, *map(number, beside)])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [lines[0], "|:--|--:|:--|" + "--:|" * len(others), *lines[1:]]
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:
@@ -173,37 +192,9 @@ def _measured_on(facts: Mapping[str, Any]) -> str:
     return text[0].upper() + text[1:] if text.startswith("measured") else text
 
 
-def _value(value: float | None) -> str:
-    return "–" if value is None else f"{value:.{_DIGITS}f}"
-
-
-def _measured(metrics: Metrics, headings: Mapping[str, str]) -> Iterator[CardMetric]:
-    for key, estimate in metrics.items():
-        value, low, high = map(finite_or_none, estimate)
-        if value is not None:
-            yield CardMetric(key, headings.get(key, key.replace("_", " ")), value, low, high)
-
-
-def _eval_result(metric: CardMetric, facts: Mapping[str, Any]) -> EvalResult:
-    from huggingface_hub import EvalResult
-
-    dataset = _last_part(facts.get("dataset"), "dataset")
-    ends = [round(end, _DIGITS) for end in (metric.low, metric.high) if end is not None]
-    return EvalResult(
-        task_type=_TASK,
-        dataset_type=dataset,
-        dataset_name=dataset,
-        dataset_split=facts.get("split") or None,
-        metric_type=metric.key,
-        metric_name=metric.heading,
-        metric_value=round(metric.value, _DIGITS),
-        metric_args={"interval_95": ends} if len(ends) == 2 else None,
-    )
-
-
 def _last_part(name: Any, otherwise: str) -> str:
     """The name of a folder or of a repository without its parents: paths stay private."""
-    return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
+    return Path(str(name)).name if name else otherwise
 
 
 def _interval(metric: CardMetric) -> str:

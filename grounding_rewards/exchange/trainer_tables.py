@@ -11,10 +11,9 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.reuse import check_new
@@ -40,22 +39,21 @@ IMAGES = "images"
 _MARK = "<image>"
 # Those of verl, which stand for images of other kinds.
 _OTHER_MARKS = ("<video>", "<audio>")
-_ROWS_AT_ONCE, _BYTES_AT_ONCE = 1000, 32_000_000
+# Rows of a group in parquet: fewer where images are part of them.
+_ROWS_AT_ONCE, _IMAGES_AT_ONCE = 1000, 64
 
 
-@dataclass(frozen=True)
-class TableRow:
+class TableRow(NamedTuple):
     """What a trainer is told of one image.
 
-    Attributes:
-        messages: role and text of each turn, with `<image>` where the image stands.
-        image: absolute path of the image's file, or its bytes.
-        truth: the reference, JSON with the columns that rewards read.
-        source: name of the dataset.
-        split: name of the split.
-        number: of the row in its split, from 0.
-        id: of the image.
-        limits: areas that the trainer is told.
+    messages: role and text of each turn, with `<image>` where the image stands.
+    image: absolute path of the image's file, or its bytes.
+    truth: the reference, JSON with the columns that rewards read.
+    source: name of the dataset.
+    split: name of the split.
+    number: of the row in its split, from 0.
+    id: of the image.
+    limits: areas that the trainer is told, as qwen_vl_utils takes them beside an image; what is not given is left out.
     """
 
     messages: list[dict[str, str]]
@@ -65,7 +63,7 @@ class TableRow:
     split: str
     number: int
     id: str | None
-    limits: PixelLimits
+    limits: dict[str, int]
 
 
 def write_trainer_table(
@@ -109,7 +107,7 @@ def write_trainer_table(
         ValueError: an argument does not fit the trainer, or rows are bad (number, `id` and reason of each).
     """
     layout = TABLES[trainer]
-    if embed and layout.schema is None:
+    if embed and layout.ending == "jsonl":
         raise ValueError(f"Expected no --embed-images for {trainer}, got it. Its table is text: leave the option out.")
     path = out / f"{split}.{layout.ending}"
     check_new(path, "--out", "Name another folder.")
@@ -120,20 +118,51 @@ def write_trainer_table(
         )
     limits = trainer_limits(trainer, limits)
     dataset = _sound_rows(dataset, trainer, box_format, processor, limits, bad_rows)
-    written = {"rows": 0, "negatives": 0}
+    told = {"min_pixels": limits.least, "max_pixels": limits.most}
+    counts = {"rows": 0, "negatives": 0}
     with whole_folder(out) as unfinished:
         images = _ImageFiles(unfinished / IMAGES, (out / IMAGES).absolute(), embed)
-        rows = _table_rows(dataset, images, source, split, limits)
-        with _writer(layout, unfinished / path.name, limits, embed) as add:
-            for row in rows:
-                add(layout.row(row))
-                written["rows"] += 1
-                written["negatives"] += _is_negative(json.loads(row.truth))
-                on_progress(f"writing {path.name}", written["rows"], dataset.num_rows)
+
+        def rows() -> Iterator[TableRow]:
+            prompts = dataset.with_format(None).select_columns("prompt")
+            for row, asked, image in zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True):
+                truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
+                counts["negatives"] += not any(truth.get("reader_boxes", truth.get("boxes", ())))
+                yield TableRow(
+                    messages=marked_messages(asked["prompt"]),
+                    image=images.place(image),
+                    truth=json.dumps(truth, ensure_ascii=False),
+                    source=row.get("source") or source,
+                    split=split,
+                    number=counts["rows"],
+                    id=None if row.get("id") is None else str(row["id"]),
+                    limits={name: value for name, value in told.items() if value is not None},
+                )
+                counts["rows"] += 1
+                on_progress(f"writing {path.name}", counts["rows"], dataset.num_rows)
+
+        if layout.ending == "jsonl":
+            with (unfinished / path.name).open("w", encoding="utf-8", newline="\n") as lines:
+                lines.writelines(json.dumps(layout.row(row), ensure_ascii=False) + "\n" for row in rows())
+        else:
+            _write_parquet(layout, unfinished / path.name, rows(), _IMAGES_AT_ONCE if embed else _ROWS_AT_ONCE)
     stated = {"path": path.absolute(), "least": limits.least, "most": limits.most}
     missing = {"{" + name + "}" for name, value in stated.items() if value is None}
-    lines = [line.format(**stated) for line in layout.lines if not any(name in line for name in missing)]
-    return {"path": path, **written, "images": images.written, "lines": lines}
+    said = [line.format(**stated) for line in layout.lines if not any(name in line for name in missing)]
+    return {"path": path, **counts, "images": images.written, "lines": said}
+
+
+def _write_parquet(layout: TableLayout, path: Path, rows: Iterator[TableRow], at_once: int) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    first = next(rows)
+    # A column keeps its type where no row has an id.
+    schema = pa.Table.from_pylist([layout.row(first._replace(id=""))]).schema
+    rows = chain([first], rows)
+    with pq.ParquetWriter(path, schema) as table:
+        while part := [layout.row(row) for row in islice(rows, at_once)]:
+            table.write_table(pa.Table.from_pylist(part, schema=schema))
 
 
 def marked_messages(prompt: Any) -> list[dict[str, str]]:
@@ -201,26 +230,20 @@ def _sound_rows(
             "model that will be trained."
         )
     dataset = check_rows(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
-    problems = {
-        number: [problem]
-        for number, prompt in enumerate(dataset.with_format(None)["prompt"])
-        if (problem := _prompt_problem(prompt, trainer))
-    }
+    problems = {}
+    for number, prompt in enumerate(dataset.with_format(None)["prompt"]):
+        try:
+            messages = marked_messages(prompt)
+            if trainer == "easyr1":
+                one_problem(messages)
+        except ValueError as error:
+            problems[number] = [str(error)]
     dataset = without_bad_rows(dataset, problems, f"a prompt that {trainer} can show", "the dataset", bad_rows)
     if box_format is not None:
-        dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
+        dataset = dataset.remove_columns([name for name in ("box_format",) if name in dataset.column_names])
+        dataset = dataset.add_column("box_format", [box_format] * dataset.num_rows)
     dataset = _with_trainer_sizes(dataset, trainer, processor, limits, bad_rows)
     return check_dataset(dataset, get_reward("R4", box_format=stated), name="the dataset", bad_rows=bad_rows)
-
-
-def _prompt_problem(prompt: Any, trainer: str) -> str | None:
-    try:
-        messages = marked_messages(prompt)
-        if trainer == "easyr1":
-            one_problem(messages)
-    except ValueError as error:
-        return str(error)
-    return None
 
 
 def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: PixelLimits, bad_rows: str) -> Dataset:
@@ -238,38 +261,8 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
             problems[number] = [str(error)]
     dataset = without_bad_rows(dataset, problems, f"an image that {trainer} can resize", "the dataset", bad_rows)
     for name, side in zip(SIZE_COLUMNS[2:], zip(*sizes, strict=True), strict=True):
-        dataset = _with_column(dataset, name, list(side))
+        dataset = dataset.add_column(name, list(side))
     return dataset
-
-
-def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
-    if name in dataset.column_names:
-        dataset = dataset.remove_columns(name)
-    return dataset.add_column(name, values)
-
-
-def _is_negative(truth: Mapping[str, Any]) -> bool:
-    return not any(truth["reader_boxes"] if "reader_boxes" in truth else truth["boxes"])
-
-
-def _table_rows(
-    dataset: Dataset, images: _ImageFiles, source: str, split: str, limits: PixelLimits
-) -> Iterator[TableRow]:
-    prompts = dataset.with_format(None).select_columns("prompt")
-    for number, (row, asked, image) in enumerate(
-        zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True)
-    ):
-        truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
-        yield TableRow(
-            messages=marked_messages(asked["prompt"]),
-            image=images.place(image),
-            truth=json.dumps(truth, ensure_ascii=False),
-            source=row.get("source") or source,
-            split=split,
-            number=number,
-            id=None if row.get("id") is None else str(row["id"]),
-            limits=limits,
-        )
 
 
 class _ImageFiles:
@@ -290,9 +283,15 @@ class _ImageFiles:
     def place(self, image: Any) -> str | bytes:
         """The absolute path of an image as it is stored, or its bytes."""
         plain = plain_format(image)
-        if plain and image["bytes"] is None and not self._embed:
+        if plain is None:
+            buffer = io.BytesIO()
+            open_image(image).save(buffer, "PNG")
+            data, ending = buffer.getvalue(), "png"
+        elif image["bytes"] is None and not self._embed:
             return str(Path(image["path"]).absolute())
-        data, ending = _encoded(image) if plain is None else (_stored(image), plain.lower())
+        else:
+            data = Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
+            ending = plain.lower()
         if self._embed:
             return data
         name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
@@ -303,36 +302,19 @@ class _ImageFiles:
         return str(self._final / name)
 
 
-def _stored(image: Mapping[str, Any]) -> bytes:
-    return Path(image["path"]).read_bytes() if image["bytes"] is None else image["bytes"]
-
-
-def _encoded(image: Mapping[str, Any]) -> tuple[bytes, str]:
-    buffer = io.BytesIO()
-    open_image(image).save(buffer, "PNG")
-    return buffer.getvalue(), "png"
-
-
-@dataclass(frozen=True)
-class TableLayout:
+class TableLayout(NamedTuple):
     """How the table of a trainer looks.
 
-    Attributes:
-        row: a row of it.
-        lines: of the trainer's configuration; those with a limit that is not given are left out.
-        schema: the arrow schema, for limits and whether images are embedded; None for JSON lines.
-        splits_paths_at: characters at which the trainer takes a path apart.
+    ending: of the name of the file: `parquet` or `jsonl`.
+    row: a row of it.
+    lines: of the trainer's configuration; those with a limit that is not given are left out.
+    splits_paths_at: characters at which the trainer takes a path apart.
     """
 
+    ending: str
     row: Callable[[TableRow], dict[str, Any]]
     lines: tuple[str, ...]
-    schema: Callable[[PixelLimits, bool], Any] | None = None
     splits_paths_at: str = ""
-
-    @property
-    def ending(self) -> str:
-        """Of the name of the file."""
-        return "jsonl" if self.schema is None else "parquet"
 
 
 def _verl_row(row: TableRow) -> dict[str, Any]:
@@ -340,47 +322,16 @@ def _verl_row(row: TableRow) -> dict[str, Any]:
     return {
         "data_source": row.source,
         "prompt": row.messages,
-        "images": [image | _verl_limits(row.limits)],
+        "images": [image | row.limits],
         "ability": "grounding",
         "reward_model": {"style": "rule", "ground_truth": row.truth},
         "extra_info": {"split": row.split, "index": row.number, "id": row.id},
     }
 
 
-def _verl_limits(limits: PixelLimits) -> dict[str, int]:
-    """The limits as qwen_vl_utils takes them beside an image; what is not given has no field."""
-    named = {"min_pixels": limits.least, "max_pixels": limits.most}
-    return {name: value for name, value in named.items() if value is not None}
-
-
-def _verl_schema(limits: PixelLimits, embed: bool) -> Any:
-    import pyarrow as pa
-
-    text, number = pa.string(), pa.int64()
-    image = [("bytes", pa.binary())] if embed else [("image", text)]
-    image += [(name, number) for name in _verl_limits(limits)]
-    return pa.schema(
-        [
-            ("data_source", text),
-            ("prompt", pa.list_(pa.struct([("role", text), ("content", text)]))),
-            ("images", pa.list_(pa.struct(image))),
-            ("ability", text),
-            ("reward_model", pa.struct([("style", text), ("ground_truth", text)])),
-            ("extra_info", pa.struct([("split", text), ("index", number), ("id", text)])),
-        ]
-    )
-
-
 def _easyr1_row(row: TableRow) -> dict[str, Any]:
-    image = {"bytes": row.image, "path": None} if isinstance(row.image, bytes) else row.image
+    image = {"bytes": row.image} if isinstance(row.image, bytes) else row.image
     return {"problem": one_problem(row.messages), "answer": row.truth, "images": [image]}
-
-
-def _easyr1_schema(limits: PixelLimits, embed: bool) -> Any:
-    import pyarrow as pa
-
-    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())]) if embed else pa.string()
-    return pa.schema([("problem", pa.string()), ("answer", pa.string()), ("images", pa.list_(image))])
 
 
 def _ms_swift_row(row: TableRow) -> dict[str, Any]:
@@ -393,25 +344,27 @@ def _openrlhf_row(row: TableRow) -> dict[str, Any]:
 
 TABLES: Mapping[str, TableLayout] = {
     "verl": TableLayout(
+        "parquet",
         _verl_row,
         ("data.train_files={path}", "data.prompt_key=prompt", "data.image_key=images"),
-        _verl_schema,
     ),
     "easyr1": TableLayout(
+        "parquet",
         _easyr1_row,
         (
             "data.train_files={path}", "data.prompt_key=problem", "data.answer_key=answer", "data.image_key=images",
             "data.format_prompt=null", "data.min_pixels={least}", "data.max_pixels={most}",
         ),
-        _easyr1_schema,
         splits_paths_at="@",
     ),
     "ms-swift": TableLayout(
+        "jsonl",
         _ms_swift_row,
         ("export MIN_PIXELS={least}", "export MAX_PIXELS={most}", "--dataset {path}"),
         splits_paths_at="#",
     ),
     "openrlhf": TableLayout(
+        "jsonl",
         _openrlhf_row,
         (
             "--data.prompt_dataset {path}", "--data.input_key prompt", "--data.label_key label",
@@ -421,34 +374,3 @@ TABLES: Mapping[str, TableLayout] = {
     ),
 }  # fmt: skip
 """The trainers for which there is a table."""
-
-
-@contextmanager
-def _writer(
-    layout: TableLayout, path: Path, limits: PixelLimits, embed: bool
-) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A function that adds a row to a new file."""
-    if layout.schema is None:
-        with path.open("w", encoding="utf-8", newline="\n") as lines:
-            yield lambda row: print(json.dumps(row, ensure_ascii=False), file=lines)
-        return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    schema = layout.schema(limits, embed)
-    waiting: list[dict[str, Any]] = []
-    with pq.ParquetWriter(path, schema) as table:
-
-        def write() -> None:
-            table.write_table(pa.Table.from_pylist(waiting, schema=schema))
-            waiting.clear()
-
-        def add(row: dict[str, Any]) -> None:
-            waiting.append(row)
-            images = [one["images"][0] for one in waiting] if embed else []
-            if len(waiting) >= _ROWS_AT_ONCE or sum(len(image["bytes"]) for image in images) >= _BYTES_AT_ONCE:
-                write()
-
-        yield add
-        if waiting:
-            write()

@@ -213,7 +213,7 @@ def test_readers_and_declared_formats(tmp_path):
 
 
 def test_large_tables_have_several_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr("grounding_rewards.exchange.trainer_tables._ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("grounding_rewards.exchange.trainer_tables._IMAGES_AT_ONCE", 2)
     path = write(images(), "verl", tmp_path, embed=True)["path"]
     assert (pq.read_metadata(path).num_row_groups, pq.read_metadata(path).num_rows) == (2, 3)
 
