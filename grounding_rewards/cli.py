@@ -157,11 +157,14 @@ def _shown_default(value: Any) -> str | None:
 
 def _sentence(error: CycloptsError) -> str:
     """What is wrong with the words of a command line, as all errors are written here."""
-    from cyclopts import CoercionError, MissingArgumentError
+    from cyclopts import CoercionError, MissingArgumentError, ValidationError
 
     option = error.argument.name if error.argument is not None else ""
     if isinstance(error, MissingArgumentError):
         return f"Expected {option}, got none."
+    if isinstance(error, ValidationError) and error.argument is not None:
+        # See `commands.options.within`.
+        return error.exception_message.replace(", got", f" for {option}, got", 1)
     if isinstance(error, CoercionError) and error.token is not None and error.argument is not None:
         choices = error.argument.get_choices()
         kinds = str(error.target_type)

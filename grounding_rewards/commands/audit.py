@@ -80,8 +80,6 @@ def run(
     from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.prepare.load import load_split
 
-    if max_images is not None and max_images < 1:
-        raise ValueError(f"Expected at least 1 for --max-images, got {max_images}. Leave it out for 128.")
     written = get_box_format(box_format_from_option(box_format))
     judges = rewards_from_options(rewards, reward_kwargs, written)
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))

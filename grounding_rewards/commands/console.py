@@ -162,6 +162,24 @@ def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
 
 
 @contextmanager
+def generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar over images with the rates of images and tokens."""
+    from rich.progress import TextColumn
+
+    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
+        task = bar.add_task(title, total=None, rates="")
+        started = time.monotonic()
+
+        def on_progress(images: int, total: int, tokens: int) -> None:
+            seconds = time.monotonic() - started
+            rates = f"{images / seconds:.1f} images/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=images, total=total, rates=rates)
+            show()
+
+        yield on_progress
+
+
+@contextmanager
 def step_status(first: str) -> Iterator[Callable[[str], None]]:
     """A line in the terminal that names the current step; nothing is written to a log.
 

@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.logs.run_log import LOG, trained_reward
-from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
-from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference, compare_runs
-from grounding_rewards.metrics.evaluation import StoredEvaluation, read_evaluation
+from grounding_rewards.logs.run_log import LOG
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference
 from grounding_rewards.report.comparison_tables import (
     Comparison,
-    facts_that_differ,
+    compare_evaluations,
     print_difference,
     render_markdown,
-    run_names,
 )
 
 if TYPE_CHECKING:
@@ -93,52 +91,22 @@ def run(
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    paths = (a, b, *others)
-    runs = [read_answered(path) for path in paths]
-    if others:
-        # One table needs the same images in all of its columns.
-        shared = set.intersection(*({image.id for image in images} for images in runs))
-        runs = [[image for image in images if image.id in shared] for images in runs]
-    evaluations = [read_evaluation(path) for path in paths]
-    matching = label_matching or _label_matching(evaluations)
-    names, trained = run_names(paths), [_trained(one.facts) for one in evaluations]
-    found = [
-        compare_runs(runs[0], run, label_matching=matching, sizes=sizes, main=metric, resamples=resamples, seed=seed)
-        for run in runs[1:]
-    ]
-    # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.
-    first = found[0].metrics
-    common = [key for key in first if all(key in one.metrics for one in found)]
-    common = [
-        key for key in common if all(one.metrics[key].metric.heading == first[key].metric.heading for one in found)
-    ]
-    for key in metrics:
-        if key not in common:
-            raise ValueError(
-                f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
-            )
-    comparisons = [
-        Comparison(
-            found=one,
-            paths=(a, paths[k]),
-            names=(names[0], names[k]),
-            metrics=list(dict.fromkeys(metrics)) or common,
-            settings=facts_that_differ(evaluations[0].facts, evaluations[k].facts),
-            # They stand beside both runs where they were measured on the same images, by the same labels.
-            baselines=dict(list(evaluations[k].systems.items())[1:])
-            if not one.only_b and evaluations[k].label_matching == matching
-            else {},
-            reward=reward or evaluations[k].reward,
-            trained=(trained[0], trained[k]),
-            chosen=bool(metrics),
-        )
-        for k, one in enumerate(found, start=1)
-    ]
+    comparisons = compare_evaluations(
+        [a, b, *others],
+        metric=metric,
+        metrics=metrics,
+        label_matching=label_matching,
+        sizes=sizes,
+        resamples=resamples,
+        seed=seed,
+        reward=reward,
+    )
     if markdown is not None:
         write_whole(markdown, render_markdown(comparisons))
     if html is not None:
-        load_image = _image_loader(runs[1], evaluations[1].facts, b, allow_outside)
-        _write_page(html, comparisons, runs, evaluations[1], load_image, log or _training_log(evaluations[1].facts))
+        first = comparisons[0]
+        load_image = _image_loader(first.images[1], first.made[1], b, allow_outside)
+        _write_page(html, comparisons, load_image, log or _training_log(first.made[1]))
     if json is not None:
         # Two runs have been written so since the first version.
         several = {"a": str(a), "comparisons": [one.to_dict() for one in comparisons]}
@@ -150,29 +118,9 @@ def run(
     return 0
 
 
-def _trained(facts: Mapping[str, Any]) -> str:
-    """How the evaluated model was trained, where its run says so."""
-    model = Path(str(facts.get("model", "")))
-    found = trained_reward(model) if "model" in facts and model.is_dir() else None
-    return "" if found is None else f"GRPO with {found[0]}"
-
-
-def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
-    """How labels were compared in the evaluations of both runs; a run that does not say is taken to be as the other."""
-    rules = dict.fromkeys(one.label_matching for one in evaluations if one.label_matching is not None)
-    if len(rules) > 1:
-        raise ValueError(
-            f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their metrics "
-            "say different things: give --label-matching, by which both are measured here, or evaluate one again."
-        )
-    return next(iter(rules), "ignore")
-
-
 def _write_page(
     html: Path,
     comparisons: Sequence[Comparison],
-    runs: Sequence[Sequence[AnsweredImage]],
-    evaluation: StoredEvaluation,
     load_image: Callable[[AnsweredImage], Image | None],
     log: Path | None,
 ) -> None:
@@ -180,16 +128,17 @@ def _write_page(
     from grounding_rewards.report.diff_page import render_diff_page, shared_plot
     from grounding_rewards.report.training_plots import training_plot
 
+    first = comparisons[0]
+    runs = [first.images[0], *(one.images[1] for one in comparisons)]
     by_id = [{image.id: image for image in images} for images in runs]
     images = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
-    first = comparisons[0]
     reward = _reward(first.reward, images)
     training = None if log is None else training_plot(read_entries(log))
     matching = first.found.label_matching
     page = render_diff_page(
         comparisons,
         images,
-        subtitle=_subtitle(first.found, evaluation.facts),
+        subtitle=_subtitle(first.found, first.made[1]),
         reward=reward,
         load_image=load_image,
         label_matching=matching,

@@ -24,19 +24,29 @@ the images.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.console import final_reward, output_console, parameters_from_option, say, step_status
+from grounding_rewards.commands.console import (
+    final_reward,
+    generation_progress,
+    output_console,
+    parameters_from_option,
+    say,
+    stage_progress,
+    step_status,
+)
 from grounding_rewards.commands.evaluate_options import NO_SPLIT, EvaluateOptions
-from grounding_rewards.commands.evaluate_subject import Subject, ask_model, read_logged
+from grounding_rewards.commands.options import share_of, stated_sizes
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import whole_folder, write_whole
+from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
 from grounding_rewards.metrics.evaluation import Evaluation, evaluate, write_evaluation
 from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems
-from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
+from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
     core_table,
@@ -52,6 +62,7 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
@@ -72,6 +83,16 @@ _BASELINES = (
 )
 
 
+class Subject(NamedTuple):
+    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model."""
+
+    name: str
+    answers: Answers
+    reward: GroundingReward
+    robustness: list[RobustnessPoint]
+    facts: dict[str, Any]
+
+
 def run(options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables."""
     options.check()
@@ -79,9 +100,9 @@ def run(options: EvaluateOptions) -> int:
     training = _training_images(options)
     images = _images(options, options.split, options.max_images)
     if options.model is not None and images is not None:
-        subject = ask_model(options, options.model, images, reward)
+        subject = _ask_model(options, options.model, images, reward)
     else:
-        subject = read_logged(options, images, reward)
+        subject = _read_logged(options, images, reward)
     if subject is None:
         # Not the first process: its share of the answers is generated.
         return 0
@@ -135,6 +156,116 @@ def _images(options: EvaluateOptions, split: str, max_images: int | None = None)
         allow_outside=options.allow_outside,
         bad_rows=options.bad_rows,
     )
+
+
+def _ask_model(options: EvaluateOptions, model_path: str, images: Dataset, reward: GroundingReward) -> Subject | None:
+    """Ask the model about the images of the dataset; None in all processes but the first, and for a share of the
+    images.
+    """
+    from grounding_rewards.data.light_rows import load_dataset_image
+    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.models.ask import prepare_asking
+    from grounding_rewards.models.robustness import corrupt
+
+    share = share_of(options.shard, options.join)
+    asked = prepare_asking(
+        model_path,
+        images,
+        reward,
+        source=str(options.dataset),
+        # Only transformers can be asked about changed images, and both must be asked in the same way.
+        backend="transformers" if options.robustness else options.backend,
+        bad_rows=options.bad_rows,
+        label_matching=options.label_matching,
+        max_image_pixels=options.max_image_pixels,
+    )
+    if "corruptions" in options.robustness:
+        # Refuse an image that cannot be changed now, not after hours of generation.
+        corrupt(asked.shown[0]["image"], asked.dataset[0]["boxes"], "noise", 1)
+    name = model_name(model_path)
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
+        with generation_progress(f"{name}, {title}") as on_progress:
+            return asked.answer(
+                options.out / file,
+                samples=samples,
+                temperature=temperature,
+                max_new_tokens=options.max_new_tokens,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                overwrite=options.overwrite,
+                share=share,
+                join=options.join,
+                on_progress=on_progress,
+            )
+
+    texts = generate("completions.jsonl", "greedy answers")
+    if options.samples:
+        title = f"{options.samples} samples"
+        sampled = generate("samples.jsonl", title, options.samples, options.temperature)
+        texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+    if share is not None and asked.is_first:
+        say(f"{options.out}: {len(texts)} images of shard {share} answered; when all are, give --join instead")
+    if share is not None or not asked.is_first:
+        return None
+    answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
+    facts = {
+        "model": model_path,
+        "image size": asked.image_size.removeprefix("Image size: ").rstrip("."),
+        "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
+        + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
+    }
+    robustness: list[RobustnessPoint] = []
+    if options.robustness:
+        model = asked.model.load()
+        robustness, facts["robustness"] = _change_images(options, model, asked.processor, asked.shown, asked.reward)
+    return Subject(name, answers, asked.reward, robustness, facts)
+
+
+def _change_images(
+    options: EvaluateOptions, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
+) -> tuple[list[RobustnessPoint], str]:
+    """What changed images do to the model, and how they were changed."""
+    from grounding_rewards.models.robustness import Changes, robustness
+
+    images = dataset.select(range(min(options.robustness_images, dataset.num_rows)))
+    changes = Changes(tuple(options.robustness), seed=options.seed)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model,
+            processor,
+            images,
+            reward,
+            changes,
+            label_matching=options.label_matching,
+            max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
+            on_progress=on_progress,
+        )
+    return points, f"the first {images.num_rows} images, {changes}"
+
+
+def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: GroundingReward) -> Subject:
+    """Read the log of completions, and the images that it answers.
+
+    Raises:
+        ValueError: they do not fit each other; file and row are named.
+    """
+    from grounding_rewards.logs.answer_logs import check_images, image_problems, read_log
+
+    answers = read_log(
+        options.completions,
+        dataset=dataset,
+        text_column=options.text_column,
+        sizes=stated_sizes(options.width, options.height),
+        allow_outside=options.allow_outside,
+    )
+    if options.bad_rows == "drop":
+        answers = answers.without(image_problems(answers.rows, reward, label_matching=options.label_matching))
+    check_images(answers.rows, answers.places, reward, label_matching=options.label_matching)
+    name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+    return Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
 
 
 def _measure(

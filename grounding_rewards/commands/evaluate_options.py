@@ -24,6 +24,7 @@ from grounding_rewards.commands.options import (
     Shard,
     TextColumn,
     share_of,
+    within,
 )
 from grounding_rewards.common.reuse import begun_otherwise
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
@@ -83,22 +84,22 @@ class EvaluateOptions:
     reward: Reward = "R4"
     reward_kwargs: RewardKwargs = None
     label_matching: LabelMatching = "ignore"
-    nms: float | None = None
+    nms: Annotated[float | None, within(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
     iou: tuple[float, ...] = AP_THRESHOLDS
     sizes: Literal["image", "coco"] = "image"
-    resamples: int = BAND_RESAMPLES
-    seed: int = 0
-    samples: int = 0
-    temperature: float = 1.0
-    max_new_tokens: int = 256
-    batch_size: int = 32
-    max_image_pixels: int | None = None
+    resamples: Annotated[int, within(1)] = BAND_RESAMPLES
+    seed: Annotated[int, within(0)] = 0
+    samples: Annotated[int, within(0)] = 0
+    temperature: Annotated[float, within(above=True)] = 1.0
+    max_new_tokens: Annotated[int, within(1)] = 256
+    batch_size: Annotated[int, within(1)] = 32
+    max_image_pixels: Annotated[int | None, within(1)] = None
     backend: Backend = "transformers"
     shard: Shard = None
     join: Join = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
-    robustness_images: int = 100
+    robustness_images: Annotated[int, within(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
     csv: bool = False
 
@@ -131,28 +132,8 @@ class EvaluateOptions:
                 "Expected --shard without --overwrite, got both. A share would remove the answers of another one: "
                 "remove the files of the folder before the array is started."
             )
-        for option, least in (
-            ("max_images", 1),
-            ("robustness_images", 1),
-            ("max_image_pixels", 1),
-            ("samples", 0),
-            ("seed", 0),
-        ):
-            value = getattr(self, option)
-            if value is not None and value < least:
-                raise ValueError(
-                    f"Expected at least {least} for --{option.replace('_', '-')}, got {value}. Leave it out to do "
-                    "without."
-                )
         # Raises for wrong values now, not after hours of generation.
         self.measures(self.reward)
-        if self.nms is not None and not 0 <= self.nms <= 1:
-            raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {self.nms:g}. 0.5 is usual.")
-        if self.samples and not self.temperature > 0:
-            raise ValueError(
-                f"Expected a number above 0 for --temperature beside --samples, got {self.temperature:g}. "
-                "Samples of a greedy answer are all alike: leave --samples out."
-            )
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"Expected a folder for --out, got the file {str(self.out)!r}. Give another name.")
         self._check_folder()

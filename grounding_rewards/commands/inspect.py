@@ -96,7 +96,9 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
         [status, str(count), _share(count, n), Cell("", _excerpt(inspection, status), "words")]
         for status, count in inspection.statuses.items()
     ]
-    console.print(Table(["status", "completions", "share", Cell("example", kind="words")], statuses).rich())
+    console.print(
+        Table(["status", "completions", "share", Cell("example", kind="words")], statuses).rich(unbroken=range(4))
+    )
     if inspection.reasons:
         reasons: list[list[str | Cell]] = [
             [reason, str(count), Cell(REASON_MEANINGS[reason], _excerpt(inspection, reason), "words")]

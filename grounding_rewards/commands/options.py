@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.job_shares import Share, share_from_text
+from grounding_rewards.common.legal import Interval
 from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 
 
 def option(help: str, name: str | None = None, repeated: bool = False) -> Parameter:
     """The help of an option, its name where that is no name in Python, and whether it is given once for each value."""
     return Parameter(help=help, name=name, consume_multiple=not repeated)
+
+
+def within(low: float = 0, high: float = math.inf, *, above: bool = False) -> Parameter:
+    """The range of an option's number, or of every number where it takes several."""
+    legal = Interval(low, high, above=above)
+
+    def check(_: Any, given: Any) -> None:
+        for value in given if isinstance(given, tuple | list) else [given]:
+            if value is not None and value not in legal:
+                raise ValueError(f"Expected {legal}, got {value:g}.")
+
+    return Parameter(validator=check)
 
 
 AllowOutside = Annotated[bool, option(ALLOW_OUTSIDE_HELP)]
@@ -31,7 +45,7 @@ BoxFormat = Annotated[
     option("how the model writes boxes: a name, or a mapping as in a configuration; default: what the data say"),
 ]
 Json = Annotated[Path | None, option("write every number there, without any text or image")]
-MaxImages = Annotated[int | None, option("the first so many; default: all")]
+MaxImages = Annotated[int | None, option("the first so many; default: all"), within(1)]
 Reward = Annotated[str, option("R1 … R5, soft_f1, or a dotted path")]
 Rewards = Annotated[
     Sequence[str],
@@ -57,29 +71,20 @@ Shard = Annotated[
     str | None, option("K/N: do share K of N, counted from 1, and leave it as a part; for the tasks of a SLURM array")
 ]
 Join = Annotated[bool, option("instead: put the parts of all shares together")]
-Pixels = Annotated[float | None, option("in pixels, of images that state none")]
-ResizedPixels = Annotated[float | None, option("in pixels, of the image that the model saw, for formats in its pixels")]
+Pixels = Annotated[float | None, option("in pixels, of images that state none"), within(above=True)]
+ResizedPixels = Annotated[
+    float | None, option("in pixels, of the image that the model saw, for formats in its pixels"), within(above=True)
+]
 
 
-def stated_sizes(
-    width: float | None = None,
-    height: float | None = None,
-    resized_width: float | None = None,
-    resized_height: float | None = None,
-) -> dict[str, float | None]:
-    """Sizes of images that state none, by column.
+def stated_sizes(*sizes: float | None) -> dict[str, float | None]:
+    """Sizes of images that state none, by column: width and height, and those of the image that the model saw.
 
-    Raises:
-        ValueError: one is no positive number of pixels.
+    Example:
+        >>> stated_sizes(640.0, 480.0)
+        {'width': 640.0, 'height': 480.0}
     """
-    sizes = dict(zip(SIZE_COLUMNS, (width, height, resized_width, resized_height), strict=True))
-    for name, value in sizes.items():
-        if value is not None and not 0 < value < float("inf"):
-            raise ValueError(
-                f"Expected a positive number of pixels for --{name.replace('_', '-')}, got {value:g}. "
-                "Give the side of an image."
-            )
-    return sizes
+    return dict(zip(SIZE_COLUMNS, sizes, strict=False))
 
 
 def share_of(shard: str | None, join: bool) -> Share | None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import say, stage_progress
+from grounding_rewards.commands.console import output_console, say, stage_progress
 from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, Join, Shard, SourceOption, share_of
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import read_text
@@ -32,6 +32,7 @@ from grounding_rewards.prepare.mix import Part, mix_folders
 from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
+from grounding_rewards.report.tables import Table
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import describe_options, source_options
@@ -232,7 +233,11 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
             raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
     out, name = options.out or Path(), dataset or ""
     if options.verify:
-        return _verify(out)
+        problems = verify_images(out)
+        for problem in problems:
+            say(problem)
+        print(f"{out}: {len(problems)} problems" if problems else f"{out}: every file is as it was written")
+        return int(bool(problems))
     if mode == "for_":
         return _write_table(name, out, options)
     for of_tables in _OF_TABLES:
@@ -378,14 +383,6 @@ def _window(text: str | None) -> tuple[float, float] | None:
     return None if text is None else _read_as(read, "--window", "LOW,HIGH", text, "31768,33168, for example")
 
 
-def _verify(out: Path) -> int:
-    problems = verify_images(out)
-    for problem in problems:
-        say(problem)
-    print(f"{out}: {len(problems)} problems" if problems else f"{out}: every file is as it was written")
-    return int(bool(problems))
-
-
 def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     _print_counts(manifest)
     if left_out := len(manifest["skipped"]) + len(manifest["unreadable"]):
@@ -416,7 +413,4 @@ def _print_findings(counted: Mapping[str, Any]) -> None:
         [label, *(f"{one['rows_with'].get(label, 0)}, {one['boxes'].get(label, 0)}" for one in splits)]
         for label in counted["vocabulary"]
     ]
-    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
-    for first, *others in (head, *cells):
-        right = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
-        say("  ".join([f"{first:<{widths[0]}}", *right]))
+    output_console(120).print(Table(head, cells).rich())

@@ -16,20 +16,19 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from grounding_rewards.commands.console import (
     final_reward,
+    generation_progress,
     output_console,
     parameters_from_option,
     say,
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_subject import Asked, generation_progress, load_asked
 from grounding_rewards.commands.options import (
     AllowOutside,
     Backend,
@@ -43,6 +42,7 @@ from grounding_rewards.commands.options import (
     TextColumn,
     option,
     stated_sizes,
+    within,
 )
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import model_name
@@ -55,9 +55,9 @@ from grounding_rewards.report.signal_page import render_signal_page, signal_tabl
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from grounding_rewards.logs.answer_logs import Answers
-    from grounding_rewards.models.generate import Sampling
 
+#: Rewards that are printed, beside the one that is recommended.
+MOST_ROWS = 12
 
 EXAMPLES = """\
 examples:
@@ -94,18 +94,18 @@ def run(
     reward_kwargs: RewardKwargs = None,
     box_format: BoxFormat = None,
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED,
-    samples: int = 8,
-    temperatures: tuple[float, ...] = (1.0,),
-    max_new_tokens: int = 256,
-    batch_size: int = 32,
-    max_image_pixels: int | None = None,
+    samples: Annotated[int, within(2)] = 8,
+    temperatures: Annotated[tuple[float, ...], within(above=True)] = (1.0,),
+    max_new_tokens: Annotated[int, within(1)] = 256,
+    batch_size: Annotated[int, within(1)] = 32,
+    max_image_pixels: Annotated[int | None, within(1)] = None,
     backend: Backend = "transformers",
     seed: int = 0,
     keep: Path | None = None,
     json: Json = None,
     html: Path | None = None,
     strict: bool = False,
-    every: Annotated[bool, option("print the table also where nothing is wrong", name="--all")] = False,
+    every: Annotated[bool, option("print the whole table, also where nothing is wrong", name="--all")] = False,
 ) -> int:
     """Measure the signal, print it, and write what was asked for.
 
@@ -131,7 +131,7 @@ def run(
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.answer_logs import check_images, image_problems, read_groups
+    from grounding_rewards.logs.answer_logs import Answers, check_images, image_problems, read_groups
     from grounding_rewards.prepare.load import load_split
     from grounding_rewards.rewards.grounding import get_reward
 
@@ -141,18 +141,6 @@ def run(
         )
     if model is not None and dataset is None:
         raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-    for name, value, least in (
-        ("max-images", max_images, 1),
-        ("samples", samples if model is not None else 2, 2),
-        ("batch-size", batch_size, 1),
-        ("max-new-tokens", max_new_tokens, 1),
-    ):
-        if value is not None and value < least:
-            raise ValueError(f"Expected at least {least} for --{name}, got {value}. Leave it out.")
-    if not min(temperatures) > 0:
-        raise ValueError(
-            f"Expected numbers above 0 for --temperatures, got {min(temperatures):g}. Greedy answers are all alike."
-        )
     given = parameters_from_option(reward_kwargs)
     stated = box_format_from_option(box_format)
     if reward is None:
@@ -167,29 +155,49 @@ def run(
         count = max_images or (None if model is None else 32)
         images = load_split(dataset, split, max_images=count, allow_outside=allow_outside, bad_rows=bad_rows)
     if model is not None and images is not None:
-        from grounding_rewards.models.generate import Sampling
-        from grounding_rewards.models.load import choose_backend
+        from grounding_rewards.models.ask import prepare_asking
         from grounding_rewards.models.parity import parity_of_model
 
-        asked = load_asked(
+        asked = prepare_asking(
             model,
             images,
             judge,
             source=str(dataset),
-            backend=choose_backend(backend),
+            backend=backend,
             bad_rows=bad_rows,
             label_matching=matching,
             max_image_pixels=max_image_pixels,
         )
         if asked.backend == "transformers":
             parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
-            if asked.state.is_main_process:
+            if asked.is_first:
                 say(parity.sentence())
-        sampling = Sampling(samples, 1.0, max_new_tokens, asked.skip_special_tokens)
-        answers = ask(asked, model_name(model), temperatures, sampling, keep, batch_size=batch_size, seed=seed)
-        if not asked.state.is_main_process:
+        if keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            raise ValueError(
+                "Expected --keep FOLDER with several processes, got none. They put their answers together there."
+            )
+        rows, texts = [], []
+        with ExitStack() as stack:
+            folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            folder.mkdir(parents=True, exist_ok=True)
+            for temperature in dict.fromkeys(temperatures):
+                said = f"{model_name(model)}, {samples} samples at temperature {temperature:g}"
+                with generation_progress(said) as on_progress:
+                    texts += asked.answer(
+                        folder / f"samples-{temperature:g}.jsonl",
+                        samples=samples,
+                        temperature=temperature,
+                        max_new_tokens=max_new_tokens,
+                        batch_size=batch_size,
+                        seed=seed,
+                        with_temperature=True,
+                        on_progress=on_progress,
+                    )
+                rows += [{**row, "temperature": temperature} for row in asked.rows]
+        if not asked.is_first:
             # Its share of the answers is generated.
             return 0
+        answers = Answers(rows, texts, lambda k: None, asked.places * (len(rows) // len(asked.rows)))
         judge, title = asked.reward, model_name(model)
     else:
         answers = read_groups(
@@ -214,53 +222,13 @@ def run(
     return int(strict and report.configured.no_spread.value > ENOUGH)
 
 
-def ask(
-    asked: Asked,
-    name: str,
-    temperatures: Sequence[float],
-    sampling: Sampling,
-    keep: Path | None,
-    *,
-    batch_size: int,
-    seed: int,
-) -> Answers:
-    """Ask the model several times about each image, at each temperature; only the first process has all answers."""
-    from grounding_rewards.logs.answer_logs import Answers
-    from grounding_rewards.models.resumable import generate_to_file
-
-    if keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        raise ValueError(
-            "Expected --keep FOLDER with several processes, got none. They put their answers together there."
-        )
-    rows, texts = [], []
-    with ExitStack() as stack:
-        folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        folder.mkdir(parents=True, exist_ok=True)
-        for temperature in dict.fromkeys(temperatures):
-            title = f"{name}, {sampling.samples} samples at temperature {temperature:g}"
-            with generation_progress(title) as on_progress:
-                texts += generate_to_file(
-                    asked.model,
-                    asked.processor,
-                    # So that what is kept is a log of groups by itself.
-                    asked.shown.add_column("temperature", [temperature] * asked.shown.num_rows),
-                    folder / f"samples-{temperature:g}.jsonl",
-                    replace(sampling, temperature=temperature),
-                    batch_size=batch_size,
-                    seed=seed,
-                    on_progress=on_progress if asked.state.is_main_process else None,
-                )
-            rows += [{**row, "temperature": temperature} for row in asked.rows]
-    return Answers(rows, texts, lambda k: None, asked.places * (len(rows) // len(asked.rows)))
-
-
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
     """Print the table and the recommendation; the recommendation alone where nothing is wrong.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
         console: a ``rich.console.Console``.
-        every: whether to print the table in any case.
+        every: whether to print the table in any case, and all of its rows.
     """
     from rich.text import Text
 
@@ -278,7 +246,10 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
             f" [{low}, {high}]",
         )
     )
-    console.print(signal_table(report).rich())
+    table = signal_table(report)
+    shown = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
+    left = len(table.rows) - len(shown)
+    console.print(table._replace(rows=shown).rich(caption=f"{left} more rewards with --all." if left else None))
     console.print(Text(report.recommendation, style="bold"))
     if report.looking:
         console.print(Text(report.looking))

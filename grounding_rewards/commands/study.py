@@ -20,9 +20,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from grounding_rewards.commands.console import count_columns, late_progress, output_console, printable, say, step_status
+from grounding_rewards.commands.options import within
 
 if TYPE_CHECKING:
     from grounding_rewards.study.folder import Folder
@@ -48,7 +49,7 @@ def run(
     *,
     out: Path,
     dataset: str | None = None,
-    jobs: int = 1,
+    jobs: Annotated[int, within(1)] = 1,
     only: Sequence[str] = (),
     index: int | None = None,
     report: Path | None = None,
@@ -75,8 +76,6 @@ def run(
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
-    if jobs < 1:
-        raise ValueError(f"Expected a number of runs from 1 up for --jobs, got {jobs}. Give one for each core.")
     report = report or out / "report"
     if report_only:
         _report(out, report)
@@ -128,19 +127,17 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 
 
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
-    from grounding_rewards.report.tables import plain_table
+    from grounding_rewards.report.tables import Cell, Table
     from grounding_rewards.study.report import reward_text
     from grounding_rewards.study.trainings import estimated_cost
 
-    table = plain_table(
-        *("", "run", "role", "reward", "steps", "state"),
-        title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts",
-        words=(1, 2, 3, 5),
-    )
+    words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
+    rows = []
     for number, one in enumerate(runs):
         state = "finished" if folder.result(one.name).is_file() else "to be made"
-        table.add_row(str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state)
-    output_console(140).print(table)
+        rows.append([str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state])
+    title = f"{plan.name}: {len(runs)} runs from {len(plan.starts)} initial checkpoints"
+    output_console(140).print(Table(["", *words, "steps", "state"], rows, title).rich())
     say(estimated_cost(runs, folder))
 
 

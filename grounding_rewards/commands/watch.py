@@ -12,9 +12,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from grounding_rewards.commands.console import output_console, printable
+from grounding_rewards.commands.options import within
 from grounding_rewards.logs.completion_logs import find_text_column
 from grounding_rewards.logs.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
@@ -57,7 +58,14 @@ _EXCERPT = 160
 _QUIET = 120.0
 
 
-def run(folder: Path, /, *, every: float = 2.0, answers: int = 3, once: bool = False) -> int:
+def run(
+    folder: Path,
+    /,
+    *,
+    every: Annotated[float, within(above=True)] = 2.0,
+    answers: Annotated[int, within(0)] = 3,
+    once: bool = False,
+) -> int:
     """Show a run until it ends.
 
     Args:
@@ -66,10 +74,6 @@ def run(folder: Path, /, *, every: float = 2.0, answers: int = 3, once: bool = F
         answers: last answers to show
         once: print how the run stands and end
     """
-    if not every > 0:
-        raise ValueError(f"Expected a number of seconds above 0 for --every, got {every:g}. Try 2.")
-    if answers < 0:
-        raise ValueError(f"Expected 0 or more for --answers, got {answers}. 0 shows none.")
     console = output_console(100)
     if once:
         console.print(_frame(folder, answers))

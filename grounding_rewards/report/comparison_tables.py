@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.comparison import Change, RunDifference, p_cell
+from grounding_rewards.logs.run_log import trained_reward
+from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
+from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, Change, RunDifference, compare_runs, p_cell
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none
+from grounding_rewards.metrics.evaluation import read_evaluation
 from grounding_rewards.report.metric_groups import CORE_METRICS, group_metrics
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 
@@ -35,6 +38,8 @@ class Comparison:
         metrics: keys of the metrics that all comparisons have, or of those that were chosen, in order.
         settings: what differs in how the runs were made, see :func:`facts_that_differ`.
         baselines: by name the metrics of baselines on the same images.
+        images: of A and of B, those that are compared.
+        made: what is known of how A and B were made.
         reward: name of the reward that B was evaluated with.
         trained: how A and B were trained, such as `GRPO with R4`; empty where that is not known.
         chosen: whether the metrics were chosen, and no others, labels or sizes are wanted.
@@ -46,6 +51,8 @@ class Comparison:
     metrics: Sequence[str]
     settings: Mapping[str, tuple[str, str]]
     baselines: Mapping[str, Metrics]
+    images: tuple[Sequence[AnsweredImage], Sequence[AnsweredImage]] = ((), ())
+    made: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     reward: str = "R4"
     trained: tuple[str, str] = ("", "")
     chosen: bool = False
@@ -86,6 +93,90 @@ class Comparison:
             for name, metrics in self.baselines.items()
         }
         return {"a": a, "b": b, **self.found.to_dict(), "baselines": baselines}
+
+
+def compare_evaluations(
+    paths: Sequence[Path],
+    *,
+    metric: str = MAIN_METRIC,
+    metrics: Sequence[str] = (),
+    label_matching: str | None = None,
+    sizes: str = "image",
+    resamples: int = DRAWS,
+    seed: int = 0,
+    reward: str | None = None,
+) -> list[Comparison]:
+    """Compare the first evaluation with each of the others, on the images that all have.
+
+    Args:
+        paths: folders of evaluations, or their images.jsonl.
+        metric: what the verdict is about.
+        metrics: those that are shown; all without any.
+        label_matching: as for :func:`grounding_rewards.metrics.comparison.compare_runs`; None for that of the
+            evaluations.
+        sizes: likewise.
+        resamples: draws of the permutation test.
+        seed: of all draws.
+        reward: by which images are chosen; None for that of each evaluation.
+
+    Raises:
+        ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
+    """
+    runs, evaluations = [read_answered(path) for path in paths], [read_evaluation(path) for path in paths]
+    if len(paths) > 2:
+        # One table needs the same images in all of its columns.
+        shared = set.intersection(*({image.id for image in images} for images in runs))
+        runs = [[image for image in images if image.id in shared] for images in runs]
+    rules = dict.fromkeys(one.label_matching for one in evaluations if one.label_matching is not None)
+    if label_matching is None and len(rules) > 1:
+        raise ValueError(
+            f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their metrics "
+            "say different things: give --label-matching, by which both are measured here, or evaluate one again."
+        )
+    # A run that does not say is taken to be as the others.
+    matching = label_matching or next(iter(rules), "ignore")
+    names, trained = run_names(paths), [_trained(one.facts) for one in evaluations]
+    found = [
+        compare_runs(runs[0], run, label_matching=matching, sizes=sizes, main=metric, resamples=resamples, seed=seed)
+        for run in runs[1:]
+    ]
+    # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.
+    first = found[0].metrics
+    common = [key for key in first if all(key in one.metrics for one in found)]
+    common = [
+        key for key in common if all(one.metrics[key].metric.heading == first[key].metric.heading for one in found)
+    ]
+    for key in metrics:
+        if key not in common:
+            raise ValueError(
+                f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
+            )
+    return [
+        Comparison(
+            found=one,
+            paths=(paths[0], paths[k]),
+            names=(names[0], names[k]),
+            metrics=list(dict.fromkeys(metrics)) or common,
+            settings=facts_that_differ(evaluations[0].facts, evaluations[k].facts),
+            # They stand beside both runs where they were measured on the same images, by the same labels.
+            baselines=dict(list(evaluations[k].systems.items())[1:])
+            if not one.only_b and evaluations[k].label_matching == matching
+            else {},
+            images=(runs[0], runs[k]),
+            made=(evaluations[0].facts, evaluations[k].facts),
+            reward=reward or evaluations[k].reward,
+            trained=(trained[0], trained[k]),
+            chosen=bool(metrics),
+        )
+        for k, one in enumerate(found, start=1)
+    ]
+
+
+def _trained(facts: Mapping[str, Any]) -> str:
+    """How the evaluated model was trained, where its run says so."""
+    model = Path(str(facts.get("model", "")))
+    found = trained_reward(model) if "model" in facts and model.is_dir() else None
+    return "" if found is None else f"GRPO with {found[0]}"
 
 
 def comparison_title(comparisons: Sequence[Comparison]) -> str:

@@ -53,11 +53,11 @@ def response_plot(responses: Mapping[str, Response], name: str = "responses") ->
         figure.colorbar(heat, ax=axes[:, 3], shrink=min(1.0, 2 / len(responses)), aspect=12, label="reward")
 
     note = (
-        "One finding and one box, unless it says otherwise. Over IoU; over the number of false boxes behind a perfect "
-        "one; over the share of eight findings that is found at IoU 0.8; a box of the finding's size moved by up to "
-        "one and a half of its sides; and a box that walks at random around the finding."
+        "Over IoU; over the number of false boxes behind a perfect one; over the share of eight findings that is found "
+        "at IoU 0.8; a box of the finding's size moved by up to one and a half of its sides; and a box that walks at "
+        "random around the finding."
     )
-    return Plot(name, "How rewards respond", note, draw, (_WIDTH, _MARGIN + _ROW * len(responses)))
+    return Plot(name, "One finding and one box", note, draw, (_WIDTH, _MARGIN + _ROW * len(responses)))
 
 
 def _line(axes: Any, shown: Response, colours: Any) -> Any:

@@ -65,14 +65,19 @@ class Table(NamedTuple):
     title: str = ""
     note: str = ""
 
-    def rich(self, *, small: bool = True, caption: str | None = None) -> rich.table.Table:
-        """The table for the terminal; with `small`, intervals stand beneath their values."""
+    def rich(
+        self, *, small: bool = True, caption: str | None = None, unbroken: Collection[int] = (0,)
+    ) -> rich.table.Table:
+        """The table for the terminal; with `small`, intervals stand beneath their values.
+
+        Columns that are `unbroken` are cut rather than broken into lines.
+        """
         from rich.text import Text
 
         header = [_cell(one) for one in self.header]
         words = [k for k, one in enumerate(header) if k == 0 or one.kind == "words"]
         table = plain_table(
-            *(one.text for one in header), title=self.title, caption=caption, words=words, unbroken=(0,)
+            *(one.text for one in header), title=self.title or None, caption=caption, words=words, unbroken=unbroken
         )
         for row in self.rows:
             if len(row) == 1:

@@ -94,7 +94,7 @@ def test_one_mapping_is_for_every_reward():
         (["--rewards", "R3", "--reward-kwargs", "beta"], "Expected a JSON object for --reward-kwargs"),
         (["--rewards", "R3", "--reward-kwargs", "[{}, {}]"], "for reward_kwargs, got [{}, {}]"),
         (["--rewards", "R1", "--reward-kwargs", '{"betta": 1}'], "Expected known parameters for reward `R1`"),
-        (["--rewards", "R3", "--max-images", "0"], "Expected at least 1 for --max-images, got 0"),
+        (["--rewards", "R3", "--max-images", "0"], "Expected a number from 1 up for --max-images, got 0"),
         (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
         (
             ["--rewards", "tests.commands.test_audit.says_nothing", "--reward-kwargs", '{"beta": 1}'],

@@ -338,15 +338,18 @@ def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsy
         (["--model", "m"], "Expected images for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
         (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
-        (["--model", "m", "--dataset", "d", "--max-images", "0"], "Expected at least 1 for --max-images, got 0"),
-        (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
+        (
+            ["--model", "m", "--dataset", "d", "--max-images", "0"],
+            "Expected a number from 1 up for --max-images, got 0",
+        ),
+        (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected a number from 0 up for --samples, got -1"),
         (
             ["--model", "m", "--dataset", "d", "--samples", "2", "--temperature", "0"],
-            "Expected a number above 0 for --temperature beside --samples, got 0",
+            "Expected a number above 0 for --temperature, got 0",
         ),
-        (["--completions", "{log}", "--resamples", "0"], "Expected at least 1 for `resamples`, got 0"),
+        (["--completions", "{log}", "--resamples", "0"], "Expected a number from 1 up for --resamples, got 0"),
         (["--completions", "{log}", "--iou", "1.5"], "Expected numbers in (0, 1] for `iou_thresholds`, got 1.5"),
-        (["--completions", "{log}", "--seed", "-1"], "Expected at least 0 for --seed, got -1"),
+        (["--completions", "{log}", "--seed", "-1"], "Expected a number from 0 up for --seed, got -1"),
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (
             ["--completions", "{found}", "--box-format", "qwen3-vl", "--label-matching", "exact"],
@@ -358,7 +361,7 @@ def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsy
         (["--completions", "{log}", "--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
         (
             ["--completions", "{log}", "--box-format", "qwen3-vl", "--nms", "2"],
-            "Expected an IoU from 0 to 1 for --nms, got 2",
+            "Expected a number in [0, 1] for --nms, got 2",
         ),
     ],
 )

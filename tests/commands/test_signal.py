@@ -110,10 +110,13 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         ([], "Expected a log of completions or --model, got neither"),
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
         (["--model", "m"], "Expected images for --dataset, got none"),
-        (["--model", "m", "--dataset", "synthetic", "--samples", "1"], "Expected at least 2 for --samples, got 1"),
+        (
+            ["--model", "m", "--dataset", "synthetic", "--samples", "1"],
+            "Expected a number from 2 up for --samples, got 1",
+        ),
         (
             ["--model", "m", "--dataset", "synthetic", "--temperatures", "0"],
-            "Expected numbers above 0 for --temperatures",
+            "Expected a number above 0 for --temperatures",
         ),
         (["LOG", "--reward", "R6"], "Expected a known name for `name`, got 'R6'"),
         (["LOG", "--try", "R6"], "Expected a known name for `name`, got 'R6'"),

@@ -112,8 +112,8 @@ def test_steps_of_a_run_with_a_fixed_number_of_them(run):
     [
         (None, ["nowhere"], "Expected the folder of a training, got"),
         ("[1]\n", [], "Expected a JSON object in line 1 of"),
-        ("", ["--every", "0"], "Expected a number of seconds above 0 for --every, got 0"),
-        ("", ["--answers", "-1"], "Expected 0 or more for --answers, got -1"),
+        ("", ["--every", "0"], "Expected a number above 0 for --every, got 0"),
+        ("", ["--answers", "-1"], "Expected a number from 0 up for --answers, got -1"),
     ],
 )
 def test_errors_teach(run, capsys, log, options, said):

@@ -13,13 +13,13 @@ ROWS = {
     "[red]": {"iou": (0.5, 0.4, 0.6), "label": (NAN, NAN, NAN)},
     "after − before": {"iou": (-0.02, -0.05, 0.01), "label": (NAN, NAN, NAN)},
 }
-TABLE = metrics_table(ROWS, HEADINGS, title="R4", differences=["after − before"])
+TABLE = metrics_table(ROWS, HEADINGS, title="R4")
 
 
-def test_columns_that_nobody_measured_are_left_out_and_differences_have_a_sign() -> None:
+def test_columns_that_nobody_measured_are_left_out_and_intervals_stand_beneath() -> None:
     assert TABLE.header == ["", "mean <IoU>"]
     assert TABLE.rows[0][1] == Cell("0.500", "[0.400, 0.600]")
-    assert TABLE.rows[1][1] == Cell("-0.020", "[-0.050, +0.010]")
+    assert TABLE.rows[1][1] == Cell("-0.020", "[-0.050, 0.010]")
 
 
 def test_terminal_shows_brackets_as_they_are() -> None:
@@ -30,7 +30,7 @@ def test_terminal_shows_brackets_as_they_are() -> None:
     text = buffer.getvalue()
     assert "[red]" in text
     assert "[0.400, 0.600]" in text
-    assert "[-0.050, +0.010]" in text
+    assert "[-0.050, 0.010]" in text
 
 
 def test_markdown() -> None:

@@ -1,0 +1,173 @@
+"""Ask a model about the images of a dataset: what fits what, and answers that are kept in files.
+
+What can be wrong with model and images is looked at before a large model is loaded.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.common.job_shares import Share
+from grounding_rewards.metrics.answers import reference_images
+from grounding_rewards.parsing import box_format_for_model_type
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from grounding_rewards.models.load import UnloadedModel
+    from grounding_rewards.rewards.grounding import GroundingReward
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskedModel:
+    """A model and the images that it is asked about.
+
+    Attributes:
+        model: loaded when it is asked.
+        processor: its.
+        dataset: with the columns that depend on the model, and prompts.
+        shown: the same images at the size at which the model sees them.
+        rows: one an image, without prompt and image.
+        places: of the rows, for errors.
+        reward: knows whether the prompt opens a thinking.
+        skip_special_tokens: False where they carry boxes or mark thinking.
+        backend: what runs the model.
+        image_size: the largest image, in words.
+        is_first: whether this is the first of several processes.
+    """
+
+    model: UnloadedModel
+    processor: Any
+    dataset: Dataset
+    shown: Dataset
+    rows: list[dict[str, Any]]
+    places: list[str]
+    reward: GroundingReward
+    skip_special_tokens: bool
+    backend: str
+    image_size: str
+    is_first: bool
+
+    def answer(
+        self,
+        file: Path,
+        *,
+        samples: int = 1,
+        temperature: float = 0.0,
+        max_new_tokens: int = 256,
+        batch_size: int = 32,
+        seed: int = 0,
+        overwrite: bool = False,
+        share: Share | None = None,
+        join: bool = False,
+        with_temperature: bool = False,
+        on_progress: Callable[[int, int, int], None] | None = None,
+    ) -> list[list[str]]:
+        """The answers to each image, which go on in the file where they were stopped.
+
+        Args:
+            file: ends in .jsonl.
+            samples: answers to each image.
+            temperature: of the samples; 0 is greedy.
+            max_new_tokens: of an answer.
+            batch_size: answers at the same time.
+            seed: of the samples.
+            overwrite: whether answers of other settings are dropped; they are refused otherwise.
+            share: of the images; None for all.
+            join: whether to put together what shares left.
+            with_temperature: whether the file says the temperature, so that it is a log of groups by itself.
+            on_progress: called with images, their total and tokens, in the first process alone.
+        """
+        from grounding_rewards.models.generate import Sampling
+        from grounding_rewards.models.resumable import generate_to_file
+
+        shown = self.shown
+        if with_temperature:
+            shown = shown.add_column("temperature", [temperature] * shown.num_rows)
+        return generate_to_file(
+            self.model,
+            self.processor,
+            shown,
+            file,
+            Sampling(samples, temperature, max_new_tokens, self.skip_special_tokens),
+            batch_size=batch_size,
+            seed=seed,
+            overwrite=overwrite,
+            share=share,
+            join=join,
+            on_progress=on_progress if self.is_first else None,
+        )
+
+
+def prepare_asking(
+    model_path: str,
+    dataset: Dataset,
+    reward: GroundingReward,
+    *,
+    source: str,
+    backend: str = "auto",
+    bad_rows: str = "refuse",
+    label_matching: str = "ignore",
+    max_image_pixels: int | None = None,
+) -> AskedModel:
+    """The model, which is not loaded yet, and the images of the dataset, as they fit each other.
+
+    Args:
+        model_path: folder or name of a checkpoint or adapter.
+        dataset: images with the package's columns.
+        reward: reads the answers.
+        source: what errors call the dataset.
+        backend: one of :data:`grounding_rewards.models.load.BACKENDS`, or `auto`.
+        bad_rows: `refuse` images that cannot be right, or `drop` them.
+        label_matching: as the answers will be judged.
+        max_image_pixels: largest image that the model sees; None for what its processor was saved with.
+
+    Raises:
+        ValueError: model and images do not fit each other, which is seen before the model is loaded where it can be.
+    """
+    from grounding_rewards.data.checks import without_bad_rows
+    from grounding_rewards.data.light_rows import light_rows
+    from grounding_rewards.data.model_columns import add_columns, add_prompts
+    from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
+    from grounding_rewards.logs.answer_logs import check_images, dataset_places, image_problems
+    from grounding_rewards.logs.run_log import tool_notes
+    from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
+    from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
+
+    problems = image_problems(light_rows(dataset), label_matching=label_matching)
+    expected = "sizes, boxes and labels that fit the image"
+    dataset = without_bad_rows(dataset, problems, expected, source, bad_rows)
+    reference_images(light_rows(dataset))
+    box_format = None
+    if reward.box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model_type_of(model_path))
+    state, backend = process_state(), choose_backend(backend)
+    model, processor = load_later(model_path, backend=backend)
+    notes = [*set_image_size(processor, max_image_pixels), *tool_notes(model_path)]
+    dataset = add_prompts(add_columns(dataset, processor, box_format, bad_rows=bad_rows), reward.box_format)
+    places, image_size = dataset_places(dataset), largest_image(dataset, processor)
+    if state.is_main_process:
+        print(*notes, image_size, sep="\n", file=sys.stderr)
+    with state.main_process_first():
+        shown = fit_images(dataset, processor)
+    if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
+        reward = replace(reward, prompt_opens_thinking=True)
+    rows = light_rows(dataset)
+    check_images(rows, places, reward)
+    return AskedModel(
+        model=model,
+        processor=processor,
+        dataset=dataset,
+        shown=shown,
+        rows=rows,
+        places=places,
+        reward=reward,
+        skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
+        backend=backend,
+        image_size=image_size,
+        is_first=state.is_main_process,
+    )

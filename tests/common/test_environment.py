@@ -1,0 +1,43 @@
+"""What is installed, under headings."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.common import environment
+
+
+def test_what_governs_threads_and_devices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "active", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    # An empty list of devices hides them all.
+    assert environment._machine(False).items() >= {**given, "CUDA_VISIBLE_DEVICES": "empty"}.items()
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert environment._machine(False)["OMP_WAIT_POLICY"] == "not set"
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [([], "complete"), (["pydicom"], "without pydicom"), (["pydicom", "highdicom"], "not installed")],
+)
+def test_an_extra_is_whole_or_says_what_it_lacks(missing, said, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["numpy>=1.26", 'pydicom>=3.0.1; extra == "dicom"', "highdicom>=0.24 ; extra == 'dicom'"]
+    monkeypatch.setattr(environment, "requires", lambda name: lines)
+    monkeypatch.setattr(environment, "package_version", lambda name: None if name in ("torch", *missing) else "1")
+    # torch is in no extra of this list
+    monkeypatch.setattr(environment, "_machine", lambda has_torch: {})
+    monkeypatch.setattr(environment, "_BESIDE", ("torch",))
+    assert environment.environment()["extras"] == {"dicom": said}
+
+
+def test_a_torch_that_cannot_be_loaded_is_said_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise OSError("libcudart.so: cannot open shared object file in /home/somebody")
+
+    monkeypatch.setattr(environment.importlib, "import_module", broken)
+    assert environment._gpus() == {"GPU": "unknown: torch cannot be loaded (OSError)"}
+
+
+def test_without_torch_there_is_no_gpu_to_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert environment._machine(False)["GPU"] == "unknown without torch"
