@@ -176,11 +176,7 @@ def without_bad_rows(
         return dataset
     ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
     if bad_rows == "refuse" or len(problems) == len(ids):
-        rows = "row" if len(problems) == 1 else "rows"
-        raise ValueError(
-            f"Expected {expected} in every row for {name}, got {len(problems)} bad {rows} of {len(ids)}. {remedy}, or "
-            "go on without them by bad_rows: drop:\n" + "\n".join(_named(problems, ids))
-        )
+        raise bad_rows_error(problems, ids, expected, name, f"{remedy}, or go on without them by bad_rows: drop")
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
 
@@ -321,6 +317,29 @@ def is_size(value: Any) -> TypeGuard[float]:
     (True, False, False)
     """
     return is_number(value) and value > 0
+
+
+def bad_rows_error(
+    problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str, remedy: str = "Correct them"
+) -> ValueError:
+    """The error that names every bad row of a dataset.
+
+    Args:
+        problems: by number of the row, one sentence each.
+        ids: of all rows.
+        expected: what a good row has.
+        name: what to call the dataset.
+        remedy: what to do about them.
+
+    Example:
+        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct them:
+        row 1 (id b): width is missing
+    """
+    return ValueError(
+        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(_named(problems, ids))
+    )
 
 
 class _Reference(NamedTuple):
