@@ -47,9 +47,10 @@ $(VENV)/.train: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[train]'
 	touch $@
 
-# lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports.
+# lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports. It reaches into a
+# module of filelock that version 4 no longer has.
 $(VENV)/.lmms-eval: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet aiohttp evaluate loguru pytz sacrebleu tenacity
+	$(BIN)/python -m pip install --quiet aiohttp evaluate 'filelock<4' loguru pytz sacrebleu tenacity
 	$(BIN)/python -m pip install --quiet --no-deps 'lmms-eval>=0.7,<0.8'
 	touch $@
 
