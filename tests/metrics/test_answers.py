@@ -117,3 +117,11 @@ def test_more_than_one_unread_answer_in_ten_is_said(unread, said):
     texts = ["" if k < unread else "[]" for k in range(10)]
     images = read_each([row] * 10, texts, get_reward("R3", box_format="qwen3-vl"))
     assert [note.partition(" of 10")[0] for note in reading_notes(images)] == [str(unread)] * said
+
+
+def test_rewards_beside_the_one_asked_for_read_texts_as_it_does() -> None:
+    row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
+    cut_off = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1,'
+    for on_truncated, earned in (("keep", 1.0), ("zero", 0.0)):
+        reward = get_reward("soft_f1", box_format="qwen3-vl", on_truncated=on_truncated)
+        assert read_answers([row], [[cut_off]], reward)[0].rewards["R2"] == pytest.approx(earned)
