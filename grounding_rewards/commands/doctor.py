@@ -107,7 +107,6 @@ def run(
         names=not no_images,
         seed=seed,
         quick=quick,
-        rows=rows is not None,
         processes=processes,
         track=partial(track, "examining"),
     )

@@ -16,9 +16,12 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?|(?<=[a-z_])\d+(?=>)")
 # What the right and the lower edge of the image may be called, besides its pixels.
 _UNITS = (1.0, 100.0, 1000.0, 1024.0)
 _NUMERALS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
+_FINDINGS = (
+    r"(?:findings?|box(?:es)?|lesions?|nodules?|mass(?:es)?|regions?|abnormalit(?:y|ies)|opacit(?:y|ies)|fractures?)\b"
+)
 _COUNTED = re.compile(
-    rf"(?<![\w.\[,-])(?<![\d.] )({'|'.join(_NUMERALS)}|[1-9]\d?)(?: [a-z]+)? "
-    r"(?:findings?|box(?:es)?|lesions?|nodules?|mass(?:es)?|regions?|abnormalit(?:y|ies)|opacit(?:y|ies)|fractures?)\b",
+    rf"(?<![\w.\[,-])(?<![\d.] )({'|'.join(_NUMERALS)}|[1-9]\d?)(?: [a-z]+)? {_FINDINGS}"
+    rf"|(?:number of {_FINDINGS}|{_FINDINGS}):? *[:=] *([1-9]\d?)(?!\w|[.,]\d)",
     re.IGNORECASE,
 )
 _DENIAL = re.compile(r"\b(?:no|normal|without|clear|unremarkable|nothing)\b", re.IGNORECASE)
@@ -136,10 +139,13 @@ def told_count(prompt: str) -> int | None:
     """The number of findings that a prompt says; None where it says none, or several.
 
     Example:
-        >>> told_count("Mark the two nodules."), told_count("There are 3 lung lesions."), told_count("Find boxes.")
-        (2, 3, None)
+        >>> [told_count(words) for words in ("Mark the two nodules.", "3 lung lesions", "Number of boxes: 2")]
+        [2, 3, 2]
+        >>> told_count("Find boxes.") is None
+        True
     """
-    found = {_NUMERALS.get(one) or int(one) for one in map(str.casefold, _COUNTED.findall(prompt))}
+    said = (before or behind for before, behind in _COUNTED.findall(prompt))
+    found = {_NUMERALS.get(one) or int(one) for one in map(str.casefold, said)}
     return found.pop() if len(found) == 1 else None
 
 
@@ -149,10 +155,14 @@ def told_nothing(prompt: str) -> str:
     Example:
         >>> told_nothing("This image is normal. Find all boxes."), told_nothing("If there is no finding, say so.")
         ('This image is normal', '')
+        >>> told_nothing("Report: The lungs are clear.")
+        'The lungs are clear'
     """
     if not _DENIAL.search(prompt):
         return ""
     sentences = (one.strip() for one in re.split(r"[.;!?\n]+(?:\s|$)|```", prompt))
+    # Without the name of a report's part.
+    sentences = (re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", one, flags=re.IGNORECASE) for one in sentences)
     plain = (one for one in sentences if _DENIAL.search(one) and not _CONDITION.search(one))
     return next((one for one in plain if states_nothing(f"{one}.")), "")
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from grounding_rewards.data.checks import gold_problems
 from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box, told_count, told_nothing
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
-from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
-from grounding_rewards.doctor.case import Bucket, Case, Examiner
-from grounding_rewards.doctor.defects import CHECKS, Defect, Problem, named
-from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
-from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
+from grounding_rewards.doctor.case import Case, Problem
+from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.raw_rows import Drawing, ImageRow, texts
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.grounding import get_reward
 
 #: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
@@ -26,206 +28,161 @@ _MOST_NEGATIVES = 0.95
 # Of prompts that say a number, so large a part says that of the boxes; of more labels none is looked for in prompts.
 _LEAST_TOLD, _MOST_NAMED = 0.8, 100
 _FEWEST_IMAGES = 10
-# Images whose right answers are scored together; their images are held meanwhile.
-_ROWS_AT_ONCE = 64
+# What a program left in a prompt: places that were not filled, a missing value, marks of a chat template.
+_LEFT_OVER = re.compile(
+    r"\{\{?\s*[A-Za-z_]\w*\s*\}?\}|(?<!\w)(?:nan|NaN)(?!\w)|<\|?(?:im_start|im_end|eot_id|end_of_turn|start_of_turn)\|?>|\[/?INST\]"
+)
+# Words of the assistant in a prompt that begin an answer, rather than give it.
+_MOST_BEGUN = 2
+# Right answers that are scored at once.
+_ROWS_AT_ONCE = 1024
 
 
-class AnswerExaminer(Examiner):
-    """Negative images, small boxes, prompts and box formats. Also fills the metrics of the case."""
+def check_answers(case: Case) -> Iterator[Defect]:
+    """Negative images and small boxes."""
+    images, negatives = len(case.rows), case.counts.count(0)
+    if images >= _FEWEST_IMAGES and not 0 < negatives <= _MOST_NEGATIVES * images:
+        found = f"{negatives} of {images} images have no box."
+        yield case.defect("negatives", count=negatives, of=images, found=found)
+    yield from case.collect(_small_boxes(case))
+    formats = {fmt.name for row in case.rows if (fmt := case.model.format_of(row)) is not None}
+    if len(formats) > 1:
+        yield case.defect("several-formats", count=len(formats), found=f"{', '.join(sorted(formats))}.")
 
-    checks = named(
-        *("negatives", "small-boxes", "prompt-missing", "prompt-format", "answer-in-prompt", "count-in-prompt"),
-        *("prompt-contradiction", "box-format"),
-    )
 
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
-        self._assumed_resize = self._has_format = False
-        self._without_prompt = 0
-        # Images by the number that their prompt says and that of their boxes; by a label that it does not name, and the
-        # one it does.
-        self._counts: dict[tuple[int, int], Bucket] = {}
-        self._unnamed: dict[tuple[str, str], Bucket] = {}
-        self._named: set[str] = set()
+def _small_boxes(case: Case) -> Iterator[Problem]:
+    table = case.table
+    sides = (table.numbers[:, 2:] - table.numbers[:, :2]) * table.seen / table.sizes
+    is_small = (sides.min(axis=1) < LEAST_SIDE) | (sides.prod(axis=1) < LEAST_SHARE * table.seen.prod(axis=1))
+    for k in np.flatnonzero(table.sound & table.answers & is_small):
+        size = f"{sides[k, 0]:.1f} x {sides[k, 1]:.1f} pixels of {table.seen[k, 0]:g} x {table.seen[k, 1]:g}"
+        yield table.places[k].problem("small-boxes", f"is {size}")
 
-    def look(self, row: ImageRow) -> Iterator[Problem]:
-        model = self.case.model
-        box_format, named = model.format_of(row), row.columns.get("box_format")
-        self._has_format |= box_format is not None
+
+def check_prompts(case: Case) -> Iterator[Defect]:
+    """Prompts that ask for something else than the boxes, or tell them."""
+    yield from case.collect(_prompt_problems(case))
+    yield from case.collect((*_wrong_counts(case), *_wrong_names(case)))
+
+
+def _prompt_problems(case: Case) -> Iterator[Problem]:
+    sound: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
+    for k in np.flatnonzero(case.table.sound & case.table.answers):
+        sound[case.table.places[k].row.key].append(case.table.places[k].box)
+    for row, count in zip(case.rows, case.counts, strict=True):
+        box_format, named = case.model.format_of(row), row.columns.get("box_format")
         if box_format is None and named is not None:
-            yield Problem("box-format", f"box_format is {str(named)!r:.60}")
-        self._without_prompt += row.prompt is None
+            yield Problem("box-format", row, f"box_format is {str(named)!r:.60}")
         if problem := prompt_problem(row.columns.get("prompt")):
-            yield Problem("prompt-missing", problem)
-        elif row.prompt and box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
-            yield Problem("prompt-format", "; ".join(found))
-        if row.prompt and row.size is not None:
-            boxes = [box for drawing in row.answers for box in drawing.boxes if box_defect(box, row.size) is None]
-            if told := told_box(row.prompt, boxes, row.size, row.resized_size):
-                yield Problem("answer-in-prompt", f"the prompt says {told}")
-        if row.prompt:
-            yield from self._claims(row, row.prompt)
-        if row.size is None:
-            return
-        self._assumed_resize |= model.resized(row) is None
-        seen, size = model.seen_size(row), row.trusted_size
-        self.case.totals["boxes"] += sum(len(drawing.boxes) for drawing in row.drawings)
-        self.case.metrics.add(row, size, seen)
-        if size is None:
-            return
-        for drawing in row.answers:
-            for index, box in enumerate(drawing.boxes):
-                if box_defect(box, size) is None and not is_placeholder(box, drawing.label(index)):
-                    width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
-                    if min(width, height) < LEAST_SIDE or width * height < LEAST_SHARE * seen[0] * seen[1]:
-                        small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
-                        yield Problem("small-boxes", drawing.prefix + small, drawing.name)
+            yield Problem("prompt-missing", row, problem)
+            continue
+        if not row.prompt:
+            continue
+        if box_format is not None and (wrong := _contradictions(row.prompt, box_format)):
+            yield Problem("prompt-format", row, "; ".join(wrong))
+        if row.size is not None and (told := told_box(row.prompt, sound[row.key], row.size, row.resized_size)):
+            yield Problem("answer-in-prompt", row, f"the prompt says {told}")
+        elif len((begun := _last_of_assistant(row.columns["prompt"])).split()) > _MOST_BEGUN:
+            yield Problem("answer-in-prompt", row, f"the prompt ends with an answer of the assistant: {begun!r:.80}")
+        if left := _LEFT_OVER.search(row.prompt):
+            yield Problem("prompt-marks", row, f"the prompt holds {left[0]!r:.40}")
+        if count and (told := told_nothing(row.prompt)):
+            yield Problem("prompt-contradiction", row, f"the prompt says {told!r:.80}, {count} boxes are drawn")
 
-    def _claims(self, row: ImageRow, prompt: str) -> Iterator[Problem]:
-        """What the prompt says of the findings: none, how many, which."""
-        boxes, labels = row.answers[0].boxes, {one for one in row.answers[0].labels if isinstance(one, str)}
-        if not boxes or any(is_placeholder(box, row.answers[0].label(k)) for k, box in enumerate(boxes)):
-            return
-        if told := told_nothing(prompt):
-            yield Problem("prompt-contradiction", f"the prompt says {told!r:.80}, {len(boxes)} boxes are drawn")
-        if (said := told_count(prompt)) is not None:
-            detail = f"the prompt says {said}, {len(boxes)} boxes are drawn"
-            self._counts.setdefault((said, len(boxes)), Bucket()).add(self.case, row, detail)
-        known = self.case.metrics.labels
-        if labels and len(known) <= _MOST_NAMED:
-            words = prompt.casefold()
-            self._named |= (here := {label for label in known.keys() | labels if label.casefold() in words})
+
+@lru_cache(maxsize=4096)
+def _contradictions(prompt: str, box_format: BoxFormat) -> tuple[str, ...]:
+    return tuple(prompt_contradictions(prompt, box_format))
+
+
+def _last_of_assistant(prompt: Any) -> str:
+    """The text of the prompt's last message, if it is the assistant's."""
+    last = prompt[-1] if isinstance(prompt, list | tuple) and prompt else None
+    return " ".join(texts(last)) if isinstance(last, Mapping) and last.get("role") == "assistant" else ""
+
+
+def _wrong_counts(case: Case) -> Iterator[Problem]:
+    """Prompts that say the number of boxes, or another where other prompts say the right one."""
+    said = [
+        (row, told, count)
+        for row, count in zip(case.rows, case.counts, strict=True)
+        if count and row.prompt and (told := told_count(row.prompt)) is not None
+    ]
+    right = [count for _, told, count in said if told == count]
+    # "One box for each finding", in all prompts, is no number.
+    tells = len(set(right)) > 1 and len(right) >= _LEAST_TOLD * len(said)
+    several = len({told for _, told, _ in said}) > 1
+    for row, told, count in said:
+        if tells if told == count else several:
+            name = "count-in-prompt" if told == count else "prompt-contradiction"
+            yield Problem(name, row, f"the prompt says {told}, {count} boxes are drawn")
+
+
+def _wrong_names(case: Case) -> Iterator[Problem]:
+    """Prompts that name another finding than the boxes have, where other prompts name the right one."""
+    if len(case.labels) > _MOST_NAMED:
+        return
+    asked: set[str] = set()
+    wrong: list[tuple[ImageRow, str, str]] = []
+    for row, count in zip(case.rows, case.counts, strict=True):
+        labels = {one for one in row.answers[0].labels if isinstance(one, str)}
+        if count and row.prompt and labels:
+            words = row.prompt.casefold()
+            asked |= (here := {label for label in case.labels if label.casefold() in words})
             if here and not here & labels:
-                detail = f"the prompt names {min(here)!r:.40}, the boxes are {min(labels)!r:.40}"
-                self._unnamed.setdefault((min(labels), min(here)), Bucket()).add(self.case, row, detail)
-
-    def _contradicted(self) -> Iterator[Bucket]:
-        """Prompts that say another number or another finding, where other prompts say the right one."""
-        if len({said for said, _ in self._counts}) > 1:
-            yield from (bucket for (said, drawn), bucket in self._counts.items() if said != drawn)
-        # Prompts that all ask for one finding are another task.
-        if len({asked for _, asked in self._unnamed}) > 1:
-            yield from (bucket for (label, _), bucket in self._unnamed.items() if label in self._named)
-
-    def defects(self) -> Iterator[Defect]:
-        wrong = list(self._contradicted())
-        for check, more in ((CHECKS["prompt-contradiction"], wrong), (CHECKS["count-in-prompt"], self._told())):
-            for number, bucket in enumerate(more):
-                self.met[check.name][f"said {number}"] = bucket
-        yield from super().defects()
-        metrics = self.case.metrics
-        images = sum(metrics.per_image.values())
-        if images >= _FEWEST_IMAGES and not 0 < metrics.negatives <= _MOST_NEGATIVES * images:
-            yield CHECKS["negatives"].defect(
-                metrics.negatives, images, f"{metrics.negatives} of {images} images have no box."
-            )
-
-    def _told(self) -> list[Bucket]:
-        """Images whose prompt says the number of their boxes; "one box for each finding", in all prompts, is none."""
-        right = [bucket for (said, drawn), bucket in self._counts.items() if said == drawn]
-        images = sum(bucket.count for bucket in self._counts.values())
-        of_many = len(right) > 1 and sum(bucket.count for bucket in right) >= _LEAST_TOLD * images
-        return right if of_many else []
-
-    def assumptions(self) -> Iterator[str]:
-        if self._assumed_resize:
-            yield (
-                f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
-                "--model, or the columns resized_width and resized_height, for the real size."
-            )
-        if self._without_prompt:
-            yield (
-                f"{self._without_prompt} of {self.case.totals['images']} rows have no prompt: training and evaluation "
-                "ask for every label of the dataset, in the words of `grounding-rewards prepare`."
-            )
-
-    def unchecked(self) -> dict[str, str]:
-        unchecked: dict[str, str] = {}
-        if not self._has_format:
-            why = "no box format: give --box-format, or add the column box_format"
-            unchecked |= dict.fromkeys(("prompt-format", "gold-length", "gold-reward"), why)
-        return unchecked
+                wrong.append((row, min(labels), min(here)))
+    # Prompts that all ask for one finding are another task.
+    if len({name for *_, name in wrong}) > 1:
+        for row, label, name in wrong:
+            if label in asked:
+                yield Problem(
+                    "prompt-contradiction", row, f"the prompt names {name!r:.40}, the boxes are {label!r:.40}"
+                )
 
 
-class GoldExaminer(Examiner):
-    """Length and reward of right answers. Expects rows without errors."""
-
-    checks = named("gold-length", "gold-reward")
-
-    def __init__(self, case: Case) -> None:
-        super().__init__(case)
-        self._waiting: list[tuple[ImageRow, BoxFormat]] = []
-
-    def add(self, row: ImageRow) -> bool:
-        """Right answers are scored many at once, which is far faster; no stage follows that would need the errors."""
-        box_format = self.case.model.format_of(row)
-        if box_format is not None:
-            self._waiting.append((row, box_format))
-        if len(self._waiting) >= _ROWS_AT_ONCE:
-            self._weigh()
-        return False
-
-    def _weigh(self) -> None:
-        """Count the problems of the rows that wait."""
-        rows, self._waiting = self._waiting, []
-        answers = [
-            (box_format, _gold_columns(row, drawing, self.case.model.seen_size(row)))
-            for row, box_format in rows
-            for drawing in row.answers
-        ]
-        lost: list[list[str]] = [[] for _ in answers]
-        for box_format in {box_format for box_format, _ in answers}:
-            places = [k for k, (one, _) in enumerate(answers) if one == box_format]
-            found = gold_problems([answers[k][1] for k in places], _reward(box_format))
-            for k, problems in zip(places, found, strict=True):
-                lost[k] = problems
-        results = zip(answers, lost, strict=True)
-        for row, _ in rows:
-            self.count(row, self._problems([(drawing, *next(results)) for drawing in row.answers]))
-
-    def _problems(
-        self, answers: Sequence[tuple[Drawing, tuple[BoxFormat, dict[str, Any]], list[str]]]
-    ) -> Iterator[Problem]:
-        """The problems of an image: it counts once, not once per reader."""
-        model, long = self.case.model, []
-        for drawing, (box_format, columns), _ in answers:
-            tokens = model.tokens(gold_answer(columns, box_format), box_format)
-            self.case.metrics.longest_gold = max(self.case.metrics.longest_gold, tokens)
-            if tokens > model.max_completion_length:
-                long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
-        if long:
-            yield Problem("gold-length", "; ".join(long))
-        if lost := [drawing.prefix + "; ".join(found) for drawing, _, found in answers if found]:
-            yield Problem("gold-reward", "; ".join(lost))
-
-    def defects(self) -> Iterator[Defect]:
-        self._weigh()
-        longest, is_counted = self.case.metrics.longest_gold, self.case.model.counts_tokens
-        for defect in super().defects():
-            if defect.name != "gold-length":
-                yield defect
-            elif is_counted:
-                yield replace(defect, found=f"The longest takes {longest} tokens.")
+def check_gold(case: Case) -> Iterator[Defect]:
+    """Length and reward of right answers, of rows without errors."""
+    model, answers = case.model, defaultdict[BoxFormat, list[tuple[ImageRow, Drawing]]](list)
+    for row in case.rows:
+        if row.key not in case.bad and (box_format := model.format_of(row)) is not None:
+            answers[box_format] += [(row, drawing) for drawing in row.answers]
+    # By row: it counts once, not once per reader.
+    rows = {row.key: row for row in case.rows}
+    long: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+    lost: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+    for box_format, mine in answers.items():
+        columns = [_gold_columns(row, drawing, model.seen_size(row)) for row, drawing in mine]
+        reward = get_reward("R4", box_format=box_format)
+        for start in range(0, len(mine), _ROWS_AT_ONCE):
+            part = slice(start, start + _ROWS_AT_ONCE)
+            losses = gold_problems(columns[part], reward)
+            for (row, drawing), answer, found in zip(mine[part], columns[part], losses, strict=True):
+                tokens = model.tokens(gold_answer(answer, box_format), box_format)
+                case.longest_gold = max(case.longest_gold, tokens)
+                if tokens > model.max_completion_length:
+                    limit = f"max_completion_length is {model.max_completion_length}"
+                    long[row.key].append(f"{drawing.prefix}{tokens} tokens, {limit}")
+                if found:
+                    lost[row.key].append(drawing.prefix + "; ".join(found))
+    # Only an estimate.
+    severity, about = ("", "") if model.counts_tokens else ("warning", "about ")
+    for name, here in (("gold-length", long), ("gold-reward", lost)):
+        problems = [Problem(name, rows[key], "; ".join(words)) for key, words in here.items()]
+        for defect in case.collect(problems):
+            if name == "gold-length":
+                words = f"The longest takes {about}{case.longest_gold} tokens."
+                yield replace(defect, severity=severity or defect.severity, found=words)
             else:
-                # Only an estimate.
-                yield replace(defect, severity="warning", found=f"The longest takes about {longest} tokens.")
-
-    def assumptions(self) -> Iterator[str]:
-        if self.case.metrics.longest_gold and not self.case.model.counts_tokens:
-            yield ("Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them.")
+                yield defect
 
 
 def _gold_columns(row: ImageRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:
+    width, height = row.size or (None, None)
     return {
         "boxes": [list(box) for box in drawing.boxes],
         "labels": [str(label) for label in drawing.labels] if drawing.labels else None,
-        "width": row.size[0] if row.size else None,
-        "height": row.size[1] if row.size else None,
+        "width": width,
+        "height": height,
         "resized_width": seen[0],
         "resized_height": seen[1],
     }
-
-
-@lru_cache(maxsize=64)
-def _reward(box_format: BoxFormat) -> GroundingReward:
-    return get_reward("R4", box_format=box_format)

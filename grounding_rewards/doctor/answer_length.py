@@ -10,7 +10,7 @@ from grounding_rewards.parsing import BoxFormat
 # The pieces into which Qwen2's tokenizer cuts a text before it merges anything (`pre_tokenizer` in tokenizer.json): a
 # word with the mark or space before it, a single digit, a run of marks, line ends, spaces. Gemma and Llama 2 cut digits
 # one by one too. A piece other than a word is one token.
-_PIECES = re.compile(r"(?P<word>[^\r\n\w]?[^\W\d_]+)|\d| ?[^\s\w]+[\r\n]*|_+|\s*[\r\n]+|\s")
+_PIECES = re.compile(r"([^\r\n\w]?[^\W\d_]+)|\d| ?[^\s\w]+[\r\n]*|_+|\s*[\r\n]+|\s")
 # Letters of a word that are a token: medical words are cut finely, "pleural" into three. Rather too few.
 _LETTERS_PER_TOKEN = 3
 # Tags that are tokens of their own where decoding without special tokens loses them.
@@ -38,7 +38,5 @@ def estimated_tokens(answer: str, box_format: BoxFormat) -> int:
 
 
 def _pieces(text: str) -> int:
-    return sum(
-        math.ceil(len(piece[0].lstrip(" ")) / _LETTERS_PER_TOKEN) if piece["word"] else 1
-        for piece in _PIECES.finditer(text)
-    )
+    # A word, or an empty text for any other piece.
+    return sum(math.ceil(len(word.lstrip(" ")) / _LETTERS_PER_TOKEN) if word else 1 for word in _PIECES.findall(text))

@@ -8,15 +8,14 @@ corner, while hardly any keeps to the corners beside it.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
+from grounding_rewards.boxes import Boxes, from_xyxy, reference_defect, to_xyxy, valid_boxes
 from grounding_rewards.parsing.no_finding import states_nothing
 
 # On smaller images a box within the first pixel may be right.
@@ -47,10 +46,7 @@ _FILLED = 0.85
 _NEXT_SIDE = 1.05
 _LEAST_OUTSIDE = 0.3
 _MUCH_LARGER, _MOST_FAR = 1.5, 0.6
-# Images that are counted together.
-_IMAGES_AT_ONCE = 256
 _LOOK = "Look at the images; if the findings lie elsewhere, find out on which size the boxes were drawn."
-_REACHES = np.linspace(0, 20, 201)
 
 
 class OtherOrder(NamedTuple):
@@ -193,193 +189,55 @@ class Diagnosis(NamedTuple):
     order: OtherOrder | None = None
 
 
-@dataclass
-class NeighbourFit:
+def shifted_rows(reach: np.ndarray, sizes: np.ndarray) -> Diagnosis | None:
     """Whether boxes fit the image of the row before or after better than their own, as after a join that slipped.
 
-    Attributes:
-        images: with boxes.
-        own: of these, with a box that reaches over the edge.
-        before, after: as `own`, on the image of the row before or after.
+    Args:
+        reach: (rows, 2), how far right and down the boxes of each row reach; 0 where it has none.
+        sizes: (rows, 2), width and height of the images.
 
     Example:
-        >>> fit = NeighbourFit()
-        >>> for k in range(40):
-        ...     fit.add([[0, 0, 900 if k % 3 else 400, 90]], (900 if (k - 1) % 3 else 400, 100))
-        >>> fit.diagnose().found
-        'Over the edge of their own image reach the boxes of 13 of 40 images; of the one in the row after, 0.'
+        >>> sizes = np.array([[900 if k % 3 else 400, 100] for k in range(41)])
+        >>> shifted_rows(np.minimum(sizes[1:], (900, 90)), sizes[:-1]).found
+        'Over the edge of their own image reach the boxes of 14 of 40 images; of the one in the row after, 0.'
     """
-
-    images: int = 0
-    own: int = 0
-    before: int = 0
-    after: int = 0
-    last: tuple[tuple[float, float], tuple[float, float]] | None = None
-
-    def add(self, boxes: Sequence[Any], size: tuple[float, float]) -> None:
-        """Count the boxes of the next image."""
-        sound = [box for box in boxes if is_box(box)]
-        reach = max((box[2] for box in sound), default=0), max((box[3] for box in sound), default=0)
-        self.images += bool(sound)
-        self.own += _is_over(reach, size)
-        if self.last is not None:
-            self.before += _is_over(reach, self.last[1])
-            self.after += _is_over(self.last[0], size)
-        self.last = reach, size
-
-    def diagnose(self) -> Diagnosis | None:
-        """The join that slipped, or None."""
-        fit, where = min((self.before, "before"), (self.after, "after"))
-        if self.own < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images) or fit > (1 - _LEAST_EXPLAINED) * self.own:
-            return None
-        found = (
-            f"Over the edge of their own image reach the boxes of {self.own} of {self.images} images; of the one in "
-            f"the row {where}, {fit}."
-        )
-        return Diagnosis("shifted-rows", self.own, self.images, found, _BY_ID)
+    images = int((reach > 0).any(axis=1).sum())
+    own, before, after = (
+        int((reach[mine] > (1 + _OVER) * sizes[other]).any(axis=1).sum())
+        for mine, other in ((slice(None), slice(None)), (slice(1, None), slice(-1)), (slice(-1), slice(1, None)))
+    )
+    fit, where = min((before, "before"), (after, "after"))
+    if own < max(_FEWEST_IMAGES, _LEAST_IMAGES * images) or fit > (1 - _LEAST_EXPLAINED) * own:
+        return None
+    found = (
+        f"Over the edge of their own image reach the boxes of {own} of {images} images; of the one in the row {where}, "
+        f"{fit}."
+    )
+    return Diagnosis("shifted-rows", own, images, found, _BY_ID)
 
 
-def _is_over(reach: tuple[float, float], size: tuple[float, float]) -> bool:
-    return reach[0] > (1 + _OVER) * size[0] or reach[1] > (1 + _OVER) * size[1]
-
-
-@dataclass
+@dataclass(frozen=True)
 class BoxFit:
-    """Counts of how the boxes of many images fit, as xyxy and in other readings.
+    """How the boxes of many images fit, as xyxy and in other readings.
+
+    Attributes:
+        boxes: (n, 4), four finite numbers each; those of an image stand together.
+        image: (n,), the image of each, counted from 0.
+        sizes: (images, 2), width and height of the images.
+        resized: (images, 2), width and height at which the model sees them; nan where that is not known.
+        labels: how many labels the boxes have.
 
     Example:
-        >>> fit = BoxFit()
-        >>> for k in range(30):
-        ...     fit.add([[300 + k, 200 + 2 * k, 60, 40]], (512, 512))
-        >>> fit.diagnose().found
+        >>> boxes = np.array([[300 + k, 200 + 2 * k, 60, 40] for k in range(30)], dtype=float)
+        >>> BoxFit(boxes, np.arange(30), np.full((30, 2), 512.0)).diagnose().found
         'As x1, y1, x2, y2, 30 of 30 boxes do not fit on their images; 30 of 30 do as x, y, width, height.'
     """
 
-    boxes: int = 0
-    unfit: int = 0
-    turned: int = 0
-    turned_y: int = 0
-    beyond: int = 0
-    in_corner: int = 0
-    images: int = 0
-    # At most a few: enough to tell one label from several.
-    labels: frozenset[str] = frozenset()
-    quarters: np.ndarray = field(default_factory=lambda: np.zeros(len(_QUARTERS), dtype=np.int64))
-    fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
-    within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
-    filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
-    reaches: np.ndarray = field(default_factory=lambda: np.zeros(len(_REACHES), dtype=np.int64))
-    # Of images: with a box that clearly does not fit, and how many of them fit in each other order; far over the edge.
-    unfit_images: int = 0
-    fitting_images: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
-    far_images: int = 0
-    far_within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
-    far_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
-    # Images that keep to each frame in the upper left and, in the other columns, to its mirror images; the last frame
-    # is a quarter of the image. Images that also reach its edge on their shorter and on their longer side.
-    kept: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 4), dtype=np.int64))
-    kept_boxes: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 2, dtype=np.int64))
-    kept_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 2), dtype=np.int64))
-    # Boxes, sizes and resized sizes of images that are not counted yet.
-    waiting: list[tuple[list[Any], tuple[float, float], tuple[float, float]]] = field(default_factory=list)
-
-    def add(
-        self,
-        boxes: Sequence[Any],
-        size: tuple[float, float],
-        resized: tuple[float, float] | None = None,
-        labels: Sequence[Any] = (),
-    ) -> None:
-        """Count the boxes of one image.
-
-        Args:
-            boxes: others than four finite numbers are skipped.
-            size: width and height of the image.
-            resized: width and height at which the model sees the image, if known.
-            labels: of the boxes.
-        """
-        sound = [box for box in boxes if is_box(box)]
-        if not sound:
-            return
-        if len(self.labels) < _CERTAIN_LABELS:
-            self.labels |= {label for label in labels if isinstance(label, str)}
-        self.waiting.append((sound, size, resized or (math.nan, math.nan)))
-        if len(self.waiting) >= _IMAGES_AT_ONCE:
-            self.count()
-
-    def count(self) -> None:
-        """Count the images that wait; many at once, which is far faster than one by one."""
-        if not self.waiting:
-            return
-        per_image, sizes, resized = zip(*self.waiting, strict=True)
-        self.waiting.clear()
-        numbers = np.array([len(boxes) for boxes in per_image])
-        image, first = np.repeat(np.arange(len(numbers)), numbers), np.cumsum(numbers) - numbers
-        array = np.array([box for boxes in per_image for box in boxes], dtype=np.float64)
-        size = np.array(sizes, dtype=np.float64)
-        corner = np.concatenate([size, size], axis=1)[image]
-        parts = array / corner
-        turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
-        others = _on_image(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
-        self.boxes += len(array)
-        self.images += len(numbers)
-        self.quarters += _in_quarters(parts)
-        self.unfit += int((~_on_image(array, corner)).sum())
-        self.turned += int(turned.sum())
-        self.turned_y += int((turned & (array[:, 0] < array[:, 2])).sum())
-        self.fits += others.sum(axis=1)
-        reach = parts[:, 2:]
-        self.reaches += np.bincount(np.searchsorted(_REACHES[:-1], reach.max(axis=1)), minlength=len(_REACHES))
-        self.in_corner += int((reach <= _CORNER).all(axis=1).sum())
-        self.beyond += int(((reach > 1.02).any(axis=1) & (array.min(axis=1) >= 0)).sum())
-        # Width and height of the usual frames and of the resized image, (images, frames, 2).
-        usual = np.broadcast_to(np.array(_SIDES)[:, None], (len(size), len(_SIDES), 2))
-        sides = np.concatenate([usual, np.array(resized, dtype=np.float64)[:, None]], axis=1)
-        # The shorter side of the image first: a plain copy does not fill the shorter side of a square.
-        lies = (size[:, 0] > size[:, 1])[:, None, None]
-        in_frame = array[:, None, 2:] / sides[image]
-        within = (in_frame <= 1.002).all(axis=-1)
-        filling = within[..., None] & (in_frame >= _FILLED)
-        filling = np.where(lies[image], filling[..., ::-1], filling)
-        self.within += within.sum(axis=0)
-        self.filling += filling.sum(axis=0)
-        # From here on images, not boxes.
-        lowest, highest = np.minimum.reduceat(parts.min(axis=1), first), np.maximum.reduceat(parts.max(axis=1), first)
-        has_turned = np.logical_or.reduceat(turned, first)
-        unfit = has_turned | (np.maximum(-lowest, highest - 1) > _OVER)
-        self.unfit_images += int(unfit.sum())
-        self.fitting_images += np.logical_and.reduceat(others, first, axis=1)[:, unfit].sum(axis=1)
-        over = (highest - 1 > _FAR_OVER) & (lowest >= 0) & ~has_turned
-        all_within = np.logical_and.reduceat(within, first)
-        self.far_images += int(over.sum())
-        self.far_within += all_within[over].sum(axis=0)
-        self.far_filling += (all_within[..., None] & np.logical_or.reduceat(filling, first))[over].sum(axis=0)
-        # With a quarter of the image as the last frame.
-        frames = np.concatenate([sides / size[:, None], np.full((len(size), 1, 2), 0.5)], axis=1)
-        near = np.minimum.reduceat(parts[:, :2], first)[:, None]
-        far = np.maximum.reduceat(parts[:, 2:], first)[:, None]
-        start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
-        # Upper left; upper right, lower left, lower right.
-        crossed = end[..., 0] & start[..., 1], start[..., 0] & end[..., 1]
-        kept = np.stack([start.all(axis=-1), *crossed, end.all(axis=-1)], axis=-1)
-        kept[(frames > _SMALLER).any(axis=-1)] = False
-        kept[has_turned | over] = False
-        self.kept += kept.sum(axis=0)
-        self.kept_boxes += (kept[..., 0] * numbers[:, None]).sum(axis=0)
-        reaching = far >= _FILLED * frames
-        self.kept_filling += (kept[..., :1] & np.where(lies, reaching[..., ::-1], reaching)).sum(axis=0)
-
-    def __add__(self, other: BoxFit) -> BoxFit:
-        """The counts of both."""
-        self.count()
-        other.count()
-        return BoxFit(**{one.name: _joined(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)})
-
-    @property
-    def reach(self) -> float:
-        """The 90th percentile of how far right or down boxes reach, in parts of the image."""
-        place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
-        return float(_REACHES[min(place, len(_REACHES) - 1)])
+    boxes: Boxes
+    image: np.ndarray
+    sizes: np.ndarray
+    resized: np.ndarray | None = None
+    labels: int = 0
 
     def diagnose(self, *, corners: bool = True, parts: bool = True) -> Diagnosis | None:
         """The mistake that the boxes share, or None.
@@ -388,69 +246,161 @@ class BoxFit:
             corners: whether boxes in one corner count as one.
             parts: whether a mistake in a part of the images counts.
         """
+        if not len(self.boxes):
+            return None
         whole = self.other_order() or self._other_frame(corners)
         if not parts or (whole is not None and (whole.whole or whole.certain)):
             return whole
         part = self._part_in_other_order() or self._part_far_over()
         return part or whole or (self._part_in_frame() if corners else None)
 
+    @cached_property
+    def _corner(self) -> np.ndarray:
+        """The lower right corner of each box's image, twice, (n, 4)."""
+        return np.tile(self.sizes, 2)[self.image]
+
+    @cached_property
+    def _parts(self) -> Boxes:
+        return self.boxes / self._corner
+
+    @cached_property
+    def _first(self) -> np.ndarray:
+        """The first box of each image."""
+        return np.flatnonzero(np.diff(self.image, prepend=-1))
+
+    def _of_images(self, rule: np.ufunc, values: np.ndarray) -> np.ndarray:
+        """The values of the boxes of each image, made one by a rule."""
+        return rule.reduceat(values, self._first)
+
+    @cached_property
+    def turned(self) -> np.ndarray:
+        """Which boxes have x2 < x1 or y2 < y1."""
+        return (self.boxes[:, 0] > self.boxes[:, 2]) | (self.boxes[:, 1] > self.boxes[:, 3])
+
+    @cached_property
+    def _in_other_orders(self) -> np.ndarray:
+        """Which boxes fit on their image in each of :data:`OTHER_ORDERS`, (n, orders)."""
+        return np.stack([_on_image(order.to_xyxy(self.boxes), self._corner) for order in OTHER_ORDERS], axis=1)
+
+    @cached_property
+    def _lowest(self) -> np.ndarray:
+        return self._of_images(np.minimum, self._parts.min(axis=1))
+
+    @cached_property
+    def _highest(self) -> np.ndarray:
+        return self._of_images(np.maximum, self._parts.max(axis=1))
+
+    @cached_property
+    def _has_turned(self) -> np.ndarray:
+        return self._of_images(np.logical_or, self.turned)
+
+    @cached_property
+    def _far_over(self) -> np.ndarray:
+        """Which images have boxes that reach far over the right or lower edge."""
+        return (self._highest - 1 > _FAR_OVER) & (self._lowest >= 0) & ~self._has_turned
+
+    @cached_property
+    def _beyond(self) -> int:
+        """How many boxes reach past the right or lower edge."""
+        return int(((self._parts[:, 2:] > 1.02).any(axis=1) & (self.boxes.min(axis=1) >= 0)).sum())
+
+    @cached_property
+    def _frames(self) -> np.ndarray:
+        """Width and height of the usual frames and of the resized image, (images, frames, 2)."""
+        usual = np.broadcast_to(np.array(_SIDES)[:, None], (len(self.sizes), len(_SIDES), 2))
+        resized = np.full_like(self.sizes, np.nan) if self.resized is None else self.resized
+        return np.concatenate([usual, resized[:, None]], axis=1)
+
+    def _short_side_first(self, of_sides: np.ndarray, image: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Values of (width, height) as of (shorter, longer side): a plain copy does not fill a square's shorter one."""
+        lies = (self.sizes[:, 0] > self.sizes[:, 1])[image, None, None]
+        return np.where(lies, of_sides[..., ::-1], of_sides)
+
+    @cached_property
+    def _framed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which boxes lie within each frame, (n, frames), and reach the edges of its sides, (n, frames, 2)."""
+        in_frame = self.boxes[:, None, 2:] / self._frames[self.image]
+        within = (in_frame <= 1.002).all(axis=-1)
+        return within, self._short_side_first(within[..., None] & (in_frame >= _FILLED), self.image)
+
     def other_order(self) -> Diagnosis | None:
         """Another order in which nearly all boxes fit, where many do not as xyxy."""
-        self.count()
-        if self.unfit < max(2, _LEAST_UNFIT * self.boxes):
+        n, unfit = len(self.boxes), int((~_on_image(self.boxes, self._corner)).sum())
+        if unfit < max(2, _LEAST_UNFIT * n):
             return None
-        k = int(self.fits.argmax())
-        order, fits = OTHER_ORDERS[k], int(self.fits[k])
-        if fits < (1 - _MOST_UNEXPLAINED) * self.boxes:
+        fits = self._in_other_orders.sum(axis=0)
+        k = int(fits.argmax())
+        order = OTHER_ORDERS[k]
+        if fits[k] < (1 - _MOST_UNEXPLAINED) * n:
             return None
         found = (
-            f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their images; "
-            f"{fits} of {self.boxes} do as {order.name}."
+            f"As x1, y1, x2, y2, {unfit} of {n} boxes do not fit on their images; {fits[k]} of {n} do as {order.name}."
         )
-        return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix, order=order)
+        return Diagnosis("box-order", unfit, n, found, order.fix, order=order)
 
     def _part_in_other_order(self) -> Diagnosis | None:
         """Another order in which nearly all of those images fit that do not as xyxy."""
-        if self.unfit_images < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images):
+        images = len(self.sizes)
+        unfit = self._has_turned | (np.maximum(-self._lowest, self._highest - 1) > _OVER)
+        count = int(unfit.sum())
+        if count < max(_FEWEST_IMAGES, _LEAST_IMAGES * images):
             return None
-        k = int(self.fitting_images.argmax())
-        order, fits = OTHER_ORDERS[k], int(self.fitting_images[k])
-        if fits < _LEAST_EXPLAINED * self.unfit_images:
+        fits = self._of_images(np.logical_and, self._in_other_orders)[unfit].sum(axis=0)
+        k = int(fits.argmax())
+        order = OTHER_ORDERS[k]
+        if fits[k] < _LEAST_EXPLAINED * count:
             return None
         found = (
-            f"As x1, y1, x2, y2, the boxes of {self.unfit_images} of {self.images} images do not fit; {fits} of these "
-            f"images do as {order.name}. A part of the rows seems to be written so, also where it does not show."
+            f"As x1, y1, x2, y2, the boxes of {count} of {images} images do not fit; {fits[k]} of these images do as "
+            f"{order.name}. A part of the rows seems to be written so, also where it does not show."
         )
         explains = ("swapped-corners", "no-area", "off-image", "partly-off-image", "small-boxes")
-        fix = f"{_PART} {order.fix}"
-        return Diagnosis("box-order", self.unfit, self.boxes, found, fix, False, True, explains, order)
+        shown_by = int((~_on_image(self.boxes, self._corner)).sum())
+        return Diagnosis(
+            "box-order", shown_by, len(self.boxes), found, f"{_PART} {order.fix}", False, True, explains, order
+        )
 
     def _part_far_over(self) -> Diagnosis | None:
         """Images whose boxes reach far over the edge: drawn on a larger one."""
-        if self.far_images < max(_FEWEST_IMAGES, _LEAST_IMAGES * self.images):
+        images, far = len(self.sizes), self._far_over
+        count = int(far.sum())
+        if count < max(_FEWEST_IMAGES, _LEAST_IMAGES * images):
             return None
-        k = _best_side(self.far_within, self.far_filling, self.far_images)
+        within, filling = self._framed
+        all_within = self._of_images(np.logical_and, within)
+        filled = all_within[..., None] & self._of_images(np.logical_or, filling)
+        k = _best_side(all_within[far].sum(axis=0), filled[far].sum(axis=0), count)
         where = "images larger than declared" if k is None else _frame_name(k)
         found = (
-            f"The boxes of {self.far_images} of {self.images} images reach more than {_FAR_OVER:.0%} past the right or "
-            f"lower edge; the numbers fit {where}. A part of the rows seems to be drawn so."
+            f"The boxes of {count} of {images} images reach more than {_FAR_OVER:.0%} past the right or lower edge; "
+            f"the numbers fit {where}. A part of the rows seems to be drawn so."
         )
         fix = _PART + " " + _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
         explains = ("off-image", "partly-off-image")
-        return Diagnosis("wrong-frame", self.beyond, self.boxes, found, fix, False, True, explains)
+        return Diagnosis("wrong-frame", self._beyond, len(self.boxes), found, fix, False, True, explains)
 
     def _part_in_frame(self) -> Diagnosis | None:
         """Images whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
-        counts, mirrored = self.kept[:, 0], self.kept[:, 1:].max(axis=1)
-        enough = counts >= np.maximum(
-            max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.images), _TIMES_MIRRORED * (mirrored + 1)
-        )
+        images, quarter = len(self.sizes), len(_SIDES) + 1
+        # With a quarter of the image as the last frame.
+        frames = np.concatenate([self._frames / self.sizes[:, None], np.full((images, 1, 2), 0.5)], axis=1)
+        near = self._of_images(np.minimum, self._parts[:, :2])[:, None]
+        far = self._of_images(np.maximum, self._parts[:, 2:])[:, None]
+        start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
+        # Upper left; upper right, lower left, lower right.
+        crossed = end[..., 0] & start[..., 1], start[..., 0] & end[..., 1]
+        kept = np.stack([start.all(axis=-1), *crossed, end.all(axis=-1)], axis=-1)
+        kept[(frames > _SMALLER).any(axis=-1)] = False
+        kept[self._has_turned | self._far_over] = False
+        counts, mirrored = kept[..., 0].sum(axis=0), kept[..., 1:].sum(axis=0)
+        fewest = max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * images)
+        enough = counts >= np.maximum(fewest, _TIMES_MIRRORED * (mirrored.max(axis=1) + 1))
         if not enough.any():
             return None
-        filled = (self.kept_filling >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
-        quarter = len(_SIDES) + 1
+        reaching = kept[..., :1] & self._short_side_first(far >= _FILLED * frames)
+        filled = (reaching.sum(axis=0) >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
         # As many sound images keep to the upper left as to each of the other corners.
-        excess = counts - self.kept[:, 1:].mean(axis=1)
+        excess = counts - mirrored.mean(axis=1)
         fits = enough & filled & (excess >= (1 - _MOST_UNEXPLAINED) * excess[enough].max())
         k = _smallest_side(fits[:quarter], counts)
         if k is None:
@@ -459,47 +409,55 @@ class BoxFit:
             k = quarter
         where = "the upper left quarter" if k == quarter else f"{_frame_name(k)} in the upper left"
         found = (
-            f"The boxes of {counts[k]} of {self.images} images keep to {where}; at most {mirrored[k]} keep to another "
+            f"The boxes of {counts[k]} of {images} images keep to {where}; at most {mirrored[k].max()} keep to another "
             "corner of that size. A part of the rows seems to be drawn on a smaller copy."
         )
         name, fix = ("one-corner", _LOOK) if k == quarter else ("wrong-frame", f"{_PART} {_scaling(k)}.")
-        return Diagnosis(name, int(self.kept_boxes[k]), self.boxes, found, fix, False, True, ("small-boxes",))
+        boxes = int(kept[self.image, k, 0].sum())
+        return Diagnosis(name, boxes, len(self.boxes), found, fix, False, True, ("small-boxes",))
 
     def _other_frame(self, corners: bool) -> Diagnosis | None:
-        if self.boxes < _FEWEST_BOXES:
+        n = len(self.boxes)
+        if n < _FEWEST_BOXES:
             return None
-        cornered = corners and self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
-        # Where much larger numbers are seldom seen beyond the edge, they are those of a part of the images.
-        of_all = self.reach < _MUCH_LARGER or self.far_images >= _MOST_FAR * self.images
-        outside = self.beyond >= _LEAST_OUTSIDE * self.boxes and of_all
+        in_corner = int((self._parts[:, 2:] <= _CORNER).all(axis=1).sum())
+        cornered = corners and in_corner >= (1 - _MOST_UNEXPLAINED) * n
+        # How far right or down boxes reach, in parts of the image. Where much larger numbers are seldom seen beyond the
+        # edge, they are those of a part of the images.
+        reach = float(np.quantile(self._parts[:, 2:].max(axis=1), 0.9))
+        of_all = reach < _MUCH_LARGER or self._far_over.sum() >= _MOST_FAR * len(self.sizes)
+        outside = self._beyond >= _LEAST_OUTSIDE * n and of_all
         if not (cornered or outside):
             return self._one_quarter() if corners else None
         # The frame that holds nearly all boxes and whose edges some of them reach.
-        k = _best_side(self.within, self.filling, self.boxes)
+        within, filling = self._framed
+        k = _best_side(within.sum(axis=0), filling.sum(axis=0), n)
         if outside:
-            found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their images"
-            where = f"an image about {self.reach:.1f} times as large" if k is None else _frame_name(k)
+            found = f"{self._beyond} of {n} boxes reach past the right or lower edge of their images"
+            where = f"an image about {reach:.1f} times as large" if k is None else _frame_name(k)
             fix = _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
-            return Diagnosis("wrong-frame", self.beyond, self.boxes, f"{found}; the numbers fit {where}.", fix)
-        found = f"{self.in_corner} of {self.boxes} boxes end within {_CORNER:.0%} of the width and of the height"
+            return Diagnosis("wrong-frame", self._beyond, n, f"{found}; the numbers fit {where}.", fix)
+        found = f"{in_corner} of {n} boxes end within {_CORNER:.0%} of the width and of the height"
         if k is None:
-            fix = _LOOK
             return self._one_quarter() or Diagnosis(
-                "one-corner", self.in_corner, self.boxes, f"{found} of their images.", fix, whole=False
+                "one-corner", in_corner, n, f"{found} of their images.", _LOOK, whole=False
             )
         found = f"{found}; the numbers fit {_frame_name(k)}."
-        return Diagnosis("wrong-frame", self.in_corner, self.boxes, found, f"Convert them: {_scaling(k)}.")
+        return Diagnosis("wrong-frame", in_corner, n, found, f"Convert them: {_scaling(k)}.")
 
     def _one_quarter(self) -> Diagnosis | None:
-        k = int(self.quarters.argmax())
-        count = int(self.quarters[k])
-        if count < (1 - _MOST_UNEXPLAINED) * self.boxes:
+        n = len(self.boxes)
+        x, y = np.sort(self._parts[:, ::2], axis=1), np.sort(self._parts[:, 1::2], axis=1)
+        left, right, upper, lower = x[:, 1] <= 0.5, x[:, 0] >= 0.5, y[:, 1] <= 0.5, y[:, 0] >= 0.5
+        counts = [int(which.sum()) for which in (left & upper, right & upper, left & lower, right & lower)]
+        k = int(np.argmax(counts))
+        if counts[k] < (1 - _MOST_UNEXPLAINED) * n:
             return None
-        of_many = self.images >= _CERTAIN_IMAGES, len(self.labels) >= _CERTAIN_LABELS
+        of_many = len(self.sizes) >= _CERTAIN_IMAGES, self.labels >= _CERTAIN_LABELS
         # A wrong frame moves boxes to the upper left; a quarter elsewhere may be where one finding usually is.
-        certain = self.boxes >= _CERTAIN_BOXES and (any(of_many) if k == 0 else all(of_many))
-        found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their images."
-        return Diagnosis("one-corner", count, self.boxes, found, _LOOK, whole=False, certain=certain)
+        certain = n >= _CERTAIN_BOXES and (any(of_many) if k == 0 else all(of_many))
+        found = f"{counts[k]} of {n} boxes lie in the {_QUARTERS[k]} quarter of their images."
+        return Diagnosis("one-corner", counts[k], n, found, _LOOK, whole=False, certain=certain)
 
 
 def _best_side(within: np.ndarray, filling: np.ndarray, of: int) -> int | None:
@@ -529,17 +487,6 @@ def _scaling(k: int) -> str:
     if k == len(_SIDES):
         return _SCALED.format("resized_width", "resized_height")
     return _SCALED.format(f"{_SIDES[k]:g}", f"{_SIDES[k]:g}")
-
-
-def _joined(mine: Any, other: Any) -> Any:
-    return mine | other if isinstance(mine, frozenset) else mine + other
-
-
-def _in_quarters(parts: Boxes) -> np.ndarray:
-    """How many boxes, (n, 4) in parts of the image, lie wholly in each of :data:`_QUARTERS`."""
-    left, right = parts[:, [0, 2]].max(axis=1) <= 0.5, parts[:, [0, 2]].min(axis=1) >= 0.5
-    upper, lower = parts[:, [1, 3]].max(axis=1) <= 0.5, parts[:, [1, 3]].min(axis=1) >= 0.5
-    return np.array([left & upper, right & upper, left & lower, right & lower]).sum(axis=1)
 
 
 def _on_image(boxes: Boxes, corner: np.ndarray) -> np.ndarray:

@@ -1,160 +1,299 @@
-"""The state of an examination, and the base class of the examiners."""
+"""What the checks look at: all rows without their images, all boxes side by side, and how a defect is made."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, NamedTuple
 
-from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, NeighbourFit
-from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, ImagePicture, Problem
-from grounding_rewards.doctor.histograms import Metrics
+import numpy as np
+
+from grounding_rewards.boxes import is_box
+from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect, is_placeholder, shifted_rows
+from grounding_rewards.doctor.defects import CHECKS, EXAMPLES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSource
 
-#: Why what needs pixels was not looked for.
-QUICK = "--quick reads the headers of images, not their pixels"
+# A region to ignore of at least this part of the image leaves nothing to be judged.
+WHOLE_IMAGE = 0.95
+_NO_BOX = [np.nan] * 4
+
+
+class Problem(NamedTuple):
+    """A problem of one row: the name of the check, what is there, and the drawing (empty for the column `boxes`)."""
+
+    name: str
+    row: ImageRow
+    detail: str
+    drawing: str = ""
+
+
+class Place(NamedTuple):
+    """Where a box stands: the row, the drawing, and its place in it."""
+
+    row: ImageRow
+    drawing: Drawing
+    number: int
+
+    @property
+    def box(self) -> Any:
+        """The box as it is given."""
+        return self.drawing.boxes[self.number]
+
+    @property
+    def label(self) -> Any:
+        """Its label; None where it has none."""
+        return self.drawing.label(self.number)
+
+    @property
+    def group(self) -> str:
+        """The name of boxes that are likely from one source: those of a split, or of one reader in a split."""
+        return group(self.row, self.drawing.name)
+
+    def problem(self, name: str, words: str) -> Problem:
+        """A problem of this box; the words follow its number."""
+        return Problem(name, self.row, f"{self.drawing.prefix}box {self.number} {words}", self.drawing.name)
+
+
+@dataclass(frozen=True)
+class BoxTable:
+    """All boxes of all rows side by side; arrays have a row for each.
+
+    Attributes:
+        places: where each stands.
+        defects: the first thing that is wrong with each; None where nothing is.
+        numbers: (n, 4), nan where a box is not four finite numbers.
+        sizes: (n, 2), width and height of the image; nan where they are unknown or not of the image's shape.
+        seen: (n, 2), width and height at which the model sees the image.
+        resized: as `seen`, nan where it is an assumption.
+        drawing: counts drawings from 0.
+        answers: whether it is part of a right answer.
+        first: whether it is part of the row's first right answer.
+    """
+
+    places: list[Place]
+    defects: list[str | None]
+    numbers: np.ndarray
+    sizes: np.ndarray
+    seen: np.ndarray
+    resized: np.ndarray
+    drawing: np.ndarray
+    answers: np.ndarray
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, rows: Sequence[ImageRow], model: Model) -> BoxTable:
+        """The boxes of these rows."""
+        places: list[Place] = []
+        defects: list[str | None] = []
+        columns: list[tuple[Any, ...]] = []
+        drawings = 0
+        unknown = (np.nan, np.nan)
+        for row in rows:
+            size, resized = row.trusted_size, model.resized(row)
+            sides = (*(size or unknown), *(model.seen_size(row) if size else unknown), *(resized or unknown))
+            for drawing in row.drawings:
+                drawings += bool(drawing.boxes)
+                is_answer = drawing.name != IGNORED and bool(drawing.name) == bool(row.readers)
+                is_first = is_answer and drawing.name == row.answers[0].name
+                for index, box in enumerate(drawing.boxes):
+                    places.append(Place(row, drawing, index))
+                    defects.append(_defect(drawing, index, size))
+                    columns.append((*(box if is_box(box) else _NO_BOX), *sides, drawings, is_answer, is_first))
+        table = np.array(columns, dtype=np.float64).reshape(-1, 13)
+        numbers, sizes, seen, resizes, (drawing_of, answers, first) = (
+            *np.split(table[:, :10], (4, 6, 8), axis=1),
+            table[:, 10:].T,
+        )
+        return cls(places, defects, numbers, sizes, seen, resizes, drawing_of, answers > 0, first > 0)
+
+    @cached_property
+    def sound(self) -> np.ndarray:
+        """Which boxes nothing is wrong with, on an image of known size."""
+        return np.array([defect is None for defect in self.defects], dtype=bool) & ~np.isnan(self.sizes[:, 0])
+
+    @cached_property
+    def parts(self) -> np.ndarray:
+        """The boxes in parts of the image, (n, 4)."""
+        return self.numbers / np.tile(self.sizes, 2)
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The :func:`group` of each box whose order and frame can be told; empty for others."""
+        left_out = ("normalised-boxes", "negative-placeholder")
+        whose = [
+            "" if defect in left_out else place.group for place, defect in zip(self.places, self.defects, strict=True)
+        ]
+        return np.where(np.isnan(self.numbers[:, 0] + self.sizes[:, 0]), "", np.array(whose, dtype=np.str_))
+
+    def fit(self, chosen: np.ndarray, frame: tuple[float, float] | None = None) -> BoxFit:
+        """How these boxes fit on their images, or on one frame."""
+        _, first, image = np.unique(self.drawing[chosen], return_index=True, return_inverse=True)
+        sizes = self.sizes[chosen][first] if frame is None else np.tile(frame, (len(first), 1))
+        labels = {self.places[k].label for k in np.flatnonzero(chosen) if isinstance(self.places[k].label, str)}
+        return BoxFit(self.numbers[chosen], image, sizes, self.resized[chosen][first], len(labels))
 
 
 @dataclass
 class Case:
-    """What the examiners share: counters, but no images beyond the examples.
+    """What the checks share.
 
     Attributes:
-        source: the rows.
+        source: where the rows come from.
         model: what is known of the model.
-        thumbnails: longer side in pixels of the images in examples; 0 keeps no images.
-        is_quick: whether only the headers of images are read.
-        lists_rows: whether all rows of a defect are kept, not only the first.
-        totals: how many images, boxes and patients there are.
-        metrics: counts over all images.
-        fits: how the boxes of each :func:`group` fit on their images.
-        neighbours: whether boxes fit the images of their neighbours better.
-        unmerged: groups that hold the boxes of several readers as one; known after the last row.
+        rows: those that could be read, without their images.
+        damaged: those that could not.
+        images: images by split, of all rows.
+        is_quick: whether only the headers of images were read.
+        has_pictures: whether examples have images.
+        bad: the keys of rows with an error.
+        longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
     source: RowSource
     model: Model
-    thumbnails: int = 0
+    rows: list[ImageRow] = field(default_factory=list)
+    damaged: list[Problem] = field(default_factory=list)
+    images: Counter[str] = field(default_factory=Counter)
     is_quick: bool = False
-    lists_rows: bool = False
-    totals: Counter[str] = field(default_factory=Counter)
-    metrics: Metrics = field(default_factory=Metrics)
-    fits: dict[str, BoxFit] = field(default_factory=dict)
-    neighbours: NeighbourFit = field(default_factory=NeighbourFit)
-    unmerged: set[str] = field(default_factory=set)
+    has_pictures: bool = False
+    bad: set[tuple[str, int]] = field(default_factory=set)
+    longest_gold: int = 0
+
+    @cached_property
+    def table(self) -> BoxTable:
+        """All boxes."""
+        return BoxTable.of(self.rows, self.model)
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Boxes of each row, of the reader with most; a box that stands for an image without findings is none."""
+        return [
+            max(sum(not is_placeholder(box, one.label(k)) for k, box in enumerate(one.boxes)) for one in row.answers)
+            for row in self.rows
+        ]
+
+    def labelled(self) -> Iterator[Place]:
+        """The boxes of right answers that have a label and do not stand for an image without findings."""
+        for place, is_answer in zip(self.table.places, self.table.answers, strict=True):
+            if is_answer and isinstance(place.label, str) and not is_placeholder(place.box, place.label):
+                yield place
+
+    @cached_property
+    def labels(self) -> Counter[str]:
+        """Boxes of right answers by label."""
+        return Counter(place.label for place in self.labelled())
 
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
-        """Mistakes that all boxes of a group share, by the names of the groups. Cached: ask after the last row."""
-        if diagnosis := self.neighbours.diagnose():
-            return {tuple(self.fits): diagnosis}
+        """Mistakes that all boxes of a group share, by the names of the groups."""
+        whose = self.table.groups
+        names = list(dict.fromkeys(name for name in whose.tolist() if name))
+        if diagnosis := self._shifted():
+            return {tuple(names): diagnosis}
         found: dict[tuple[str, ...], Diagnosis] = {}
         # Regions to ignore may all be in one corner, such as side markers.
-        ignored = {name for name in self.fits if name.endswith(f", {IGNORED}")}
-        for name, fit in self.fits.items():
-            diagnosis = fit.diagnose(corners=name not in ignored, parts=False)
+        ignored = {name for name in names if name.endswith(f", {IGNORED}")}
+        for name in names:
+            diagnosis = self.table.fit(whose == name).diagnose(corners=name not in ignored, parts=False)
             if diagnosis is not None and (diagnosis.whole or diagnosis.certain):
                 found[name,] = diagnosis
         # Groups too small to show a mistake by themselves may show it together, and a mistake in a part of the images
         # shows best over all of them.
-        rest = tuple(name for name in self.fits if (name,) not in found and name not in ignored)
-        if diagnosis := sum((self.fits[name] for name in rest), BoxFit()).diagnose():
+        rest = tuple(name for name in names if (name,) not in found and name not in ignored)
+        if diagnosis := self.table.fit(np.isin(whose, rest)).diagnose():
             found[rest] = diagnosis
         return found
 
-    def is_explained(self, check: Check, name: str) -> bool:
-        """Whether problems of this group follow from a mistake that its boxes share."""
-        if name in self.unmerged and check.name in ("duplicate-boxes", "near-duplicate-boxes"):
-            return True
-        for names, diagnosis in self.diagnoses.items():
-            if name in names:
-                return check.follows if diagnosis.whole else check.name in diagnosis.explains
-        return False
+    def _shifted(self) -> Diagnosis | None:
+        rows = [row for row in self.rows if row.trusted_size is not None]
+        boxes = [[box for box in row.answers[0].boxes if is_box(box)] for row in rows]
+        reach = [(max(box[2] for box in one), max(box[3] for box in one)) if one else (0, 0) for one in boxes]
+        sizes = [row.trusted_size for row in rows]
+        return shifted_rows(*(np.array(one, dtype=np.float64).reshape(-1, 2) for one in (reach, sizes)))
 
-    def keep(self, examples: list[Example], row: ImageRow, detail: str) -> None:
-        """Add a row to the first examples, with its image if images are kept; or to all of them if rows are listed."""
-        is_first = len(examples) < EXAMPLES
-        if is_first or self.lists_rows:
-            for name in row.hidden:
-                detail = detail.replace(name, "…")
-            picture = self.picture(row) if is_first and self.thumbnails else None
-            examples.append(Example(row.split, row.number, row.id, detail, picture))
-
-    def picture(self, row: ImageRow) -> ImagePicture:
-        """A row's image with all its boxes."""
-        width, height = row.size or row.image_size or (1, 1)
-        title = f"{row.split} {row.number} · {row.id}"
-        boxes = [box for drawing in row.drawings for box in drawing.boxes]
-        labels = [_caption(drawing, k) for drawing in row.drawings for k in range(len(drawing.boxes))]
-        return ImagePicture(row.thumbnail(self.thumbnails), width, height, boxes, labels, title)
-
-
-@dataclass
-class Bucket:
-    """A count, and the first examples, or all."""
-
-    count: int = 0
-    examples: list[Example] = field(default_factory=list)
-
-    def add(self, case: Case, row: ImageRow, detail: str) -> None:
-        """Count one more."""
-        self.count += 1
-        case.keep(self.examples, row, detail)
-
-
-class Examiner:
-    """Base class of the examiners, one per topic.
-
-    `look` is called for every row, `defects` once after the last row.
-
-    Attributes:
-        checks: what it looks for.
-        met: problems of rows, by check and :func:`group`.
-    """
-
-    checks: ClassVar[tuple[Check, ...]]
-
-    def __init__(self, case: Case) -> None:
-        self.case = case
-        self.met: dict[str, dict[str, Bucket]] = {check.name: {} for check in self.checks}
-        self._errors = {check.name for check in self.checks if check.severity == "error"}
-
-    def look(self, row: ImageRow) -> Iterator[Problem]:
-        """The problems of one row."""
-        return iter(())
-
-    def defects(self) -> Iterator[Defect]:
-        """The problems of all rows as defects, without those that a mistake of all boxes explains."""
-        for check in self.checks:
-            buckets = [one for name, one in self.met[check.name].items() if not self.case.is_explained(check, name)]
-            if buckets:
-                examples = [example for bucket in buckets for example in bucket.examples]
-                count = sum(bucket.count for bucket in buckets)
-                yield check.defect(count, self.case.totals[check.unit], examples=examples)
-
-    def unchecked(self) -> dict[str, str]:
-        """Names of checks that could not be made, and why."""
-        return {}
-
-    def assumptions(self) -> Iterator[str]:
-        """Assumptions, one sentence each."""
-        return iter(())
-
-    def add(self, row: ImageRow) -> bool:
-        """Look at a row and count its problems. Returns whether one of them is an error."""
-        return self.count(row, self.look(row))
-
-    def count(self, row: ImageRow, problems: Iterable[Problem]) -> bool:
-        """Count the problems of a row. Returns whether one of them is an error."""
-        is_error = False
+    def collect(self, problems: Iterable[Problem]) -> Iterator[Defect]:
+        """The problems of rows as defects, without those that a mistake of all boxes explains."""
+        met: dict[str, list[Problem]] = {}
         for problem in problems:
-            bucket = self.met[problem.name].setdefault(group(row, problem.drawing), Bucket())
-            bucket.add(self.case, row, problem.detail)
-            is_error |= problem.name in self._errors
-        return is_error
+            if CHECKS[problem.name].severity == "error":
+                self.bad.add(problem.row.key)
+            if not self._is_explained(problem.name, group(problem.row, problem.drawing)):
+                met.setdefault(problem.name, []).append(problem)
+        for name, here in met.items():
+            yield self.defect(name, [(one.row, one.detail) for one in here])
+
+    def _is_explained(self, name: str, whose: str) -> bool:
+        """Whether problems of this group follow from a mistake that its boxes share."""
+        return any(
+            CHECKS[name].follows if diagnosis.whole else name in diagnosis.explains
+            for names, diagnosis in self.diagnoses.items()
+            if whose in names
+        )
+
+    def defect(
+        self,
+        name: str,
+        rows: Iterable[tuple[ImageRow | None, str]] = (),
+        *,
+        count: int | None = None,
+        of: int | None = None,
+        found: str = "",
+        fix: str = "",
+        severity: str = "",
+        diagnosis: Diagnosis | None = None,
+    ) -> Defect:
+        """A defect.
+
+        Args:
+            name: of the check.
+            rows: that show it, each with what is there; None for what is no row's.
+            count: of units affected; the rows without it.
+            of: how many there are; all of the check's unit without it.
+            found: details in a sentence.
+            fix: what to do, where it depends on what is found.
+            severity: where it is another than the check's.
+            diagnosis: the mistake that all boxes share, which may propose other boxes.
+        """
+        check, shown = CHECKS[name], list(rows)
+        examples = [_example(row, detail) for row, detail in shown]
+        first = examples[:EXAMPLES]
+        if self.has_pictures:
+            first = [
+                example if row is None else example._replace(image=picture(row, diagnosis))
+                for example, (row, _) in zip(first, shown, strict=False)
+            ]
+        if of is None:
+            of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
+        count = len(examples) if count is None else count
+        texts = check.title, count, of, check.unit, found, check.why, fix or check.fix
+        return Defect(name, severity or check.severity, *texts, tuple(first), tuple(examples))
+
+
+def _example(row: ImageRow | None, detail: str) -> Example:
+    if row is None:
+        return Example("", -1, "", detail)
+    for name in row.hidden:
+        detail = detail.replace(name, "…")
+    return Example(row.split, row.number, row.id, detail)
+
+
+def picture(row: ImageRow, diagnosis: Diagnosis | None = None) -> ImagePicture:
+    """A row's image, still empty, with all its boxes, and beside them as a mistake in their order proposes them."""
+    width, height = row.size or row.image_size or (1, 1)
+    boxes = [box for drawing in row.drawings for box in drawing.boxes]
+    labels = [
+        ": ".join(filter(None, (drawing.name, "" if drawing.label(k) is None else str(drawing.label(k)))))
+        for drawing in row.drawings
+        for k in range(len(drawing.boxes))
+    ]
+    proposed: Sequence[Any] = ()
+    if diagnosis is not None and diagnosis.order is not None:
+        given = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
+        proposed = diagnosis.order.to_xyxy(given).tolist()
+    return ImagePicture(b"", width, height, boxes, labels, f"{row.split} {row.number} · {row.id}", proposed)
 
 
 def group(row: ImageRow, drawing: str) -> str:
@@ -162,6 +301,12 @@ def group(row: ImageRow, drawing: str) -> str:
     return f"{row.split}, {drawing}" if drawing else row.split
 
 
-def _caption(drawing: Drawing, index: int) -> str:
-    label = drawing.label(index)
-    return ": ".join(filter(None, (drawing.name, "" if label is None else str(label))))
+def _defect(drawing: Drawing, index: int, size: tuple[float, float] | None) -> str | None:
+    """The first thing that is wrong with a box of a drawing, or None."""
+    box = drawing.boxes[index]
+    if drawing.name != IGNORED:
+        return "negative-placeholder" if is_placeholder(box, drawing.label(index)) else box_defect(box, size)
+    if (defect := box_defect(box, size)) or size is None:
+        return defect
+    covered = (box[2] - box[0]) * (box[3] - box[1]) / (size[0] * size[1])
+    return "ignored-image" if covered >= WHOLE_IMAGE else None

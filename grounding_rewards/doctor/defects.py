@@ -37,14 +37,6 @@ class Example(NamedTuple):
     image: ImagePicture | None = None
 
 
-class Problem(NamedTuple):
-    """A problem of one row: the name of the check, what is there, and the drawing (empty for the column `boxes`)."""
-
-    name: str
-    detail: str
-    drawing: str = ""
-
-
 @dataclass(frozen=True)
 class Defect:
     """What one check found in the dataset.
@@ -60,7 +52,7 @@ class Defect:
         why: why it matters.
         fix: what to do.
         examples: the first three.
-        rows: all of them if rows are listed, without their images; else at least the first.
+        rows: all of them, without their images.
     """
 
     name: str
@@ -97,6 +89,7 @@ class Check(NamedTuple):
     severity: one of :data:`SEVERITIES`.
     unit: what is counted: boxes, images, labels, …
     follows: whether boxes in a wrong order or frame cause it; it is then not reported beside that mistake.
+    needs: what it takes: `pixels`, several `splits` or `sources`, `patients`, a box `format`.
     """
 
     name: str
@@ -106,12 +99,7 @@ class Check(NamedTuple):
     severity: str = "error"
     unit: str = "boxes"
     follows: bool = False
-
-    def defect(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Defect:
-        """A defect of this check, with the first of the examples."""
-        first = tuple(examples[:EXAMPLES])
-        texts = self.title, count, of, self.unit, found, self.why, self.fix
-        return Defect(self.name, self.severity, *texts, first, tuple(examples))
+    needs: tuple[str, ...] = ()
 
 
 def _read_checks() -> dict[str, Check]:
@@ -120,14 +108,10 @@ def _read_checks() -> dict[str, Check]:
     checks = {}
     for name in table.sections():
         texts = {key: " ".join(text.split()) for key, text in table[name].items()}
-        checks[name] = Check(name, **{**texts, "follows": "follows" in texts})  # type: ignore[arg-type]
+        other = {"follows": "follows" in texts, "needs": tuple(texts.get("needs", "").split())}
+        checks[name] = Check(name, **{**texts, **other})  # type: ignore[arg-type]
     return checks
 
 
 #: All checks by name, in the order of reports.
 CHECKS = _read_checks()
-
-
-def named(*names: str) -> tuple[Check, ...]:
-    """The checks of these names."""
-    return tuple(CHECKS[name] for name in names)

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import random
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import BytesIO
 from typing import Any
 
-from grounding_rewards.doctor.answer_checks import AnswerExaminer, GoldExaminer
-from grounding_rewards.doctor.box_checks import BoxExaminer
-from grounding_rewards.doctor.case import Case, Examiner
+from grounding_rewards.data.checks import row_problems
+from grounding_rewards.doctor.answer_checks import check_answers, check_gold, check_prompts
+from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
+from grounding_rewards.doctor.case import Case, Problem, picture
 from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, ImagePicture
 from grounding_rewards.doctor.histograms import Metrics
-from grounding_rewards.doctor.image_checks import ImageExaminer, RowExaminer, rows_with_pixels
-from grounding_rewards.doctor.label_checks import LabelExaminer
-from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.image_checks import check_images, check_rows, rows_with_facts
+from grounding_rewards.doctor.label_checks import check_labels
+from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
-from grounding_rewards.doctor.reader_checks import ReaderExaminer
-from grounding_rewards.doctor.repeat_checks import RepeatExaminer
-from grounding_rewards.doctor.source_checks import GreyExaminer, SourceExaminer
-from grounding_rewards.doctor.split_checks import SplitExaminer
+from grounding_rewards.doctor.repeat_checks import check_repeats
+from grounding_rewards.doctor.split_checks import check_greys, check_scales, check_splits
+from grounding_rewards.images.decoding import load_image, small_image
 
-#: The examiners in stages: a row with an error does not reach the next stage.
-STAGES: tuple[tuple[type[Examiner], ...], ...] = (
-    (RowExaminer,),
-    # Readers first: their boxes explain repeated ones.
-    (
-        *(ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
-        *(SourceExaminer, GreyExaminer),
-    ),
-    (GoldExaminer,),
+#: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
+#: others found no error.
+ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
+    *(check_rows, check_boxes, check_pairs, check_images, check_repeats, check_labels),
+    *(check_answers, check_prompts, check_splits, check_scales, check_greys, check_gold),
 )
 #: Images in the sample for the page.
 SAMPLE = 12
@@ -89,7 +86,6 @@ def examine(
     names: bool = True,
     seed: int = 0,
     quick: bool = False,
-    rows: bool = False,
     processes: int = 1,
     track: Callable[[Iterable[ImageRow], int | None], Iterable[ImageRow]] | None = None,
 ) -> Checkup:
@@ -104,7 +100,6 @@ def examine(
         names: whether ids, patients and files are named; else they have numbers.
         seed: of the sample of images.
         quick: whether to read only the headers of images.
-        rows: whether each defect lists all its rows.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
 
@@ -121,42 +116,96 @@ def examine(
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
-    case, chance = Case(source, model or Model(), thumbnails, quick, rows), random.Random(seed)
-    stages = [[make(case) for make in stage] for stage in STAGES]
-    sample: list[ImagePicture] = []
-    images = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
+    case = Case(source, model or Model(), is_quick=quick, has_pictures=thumbnails > 0)
+    images = rows_with_facts(source.open(), source.total, processes, quick=quick)
     images = images if names else numbered(images)
-    for done, row in enumerate(track(images, source.total) if track else images, start=1):
-        case.metrics.images[row.split] += 1
-        case.totals["images"] = done
-        for stage in stages:
-            errors = [examiner.add(row) for examiner in stage]
-            if any(errors):
-                break
-        if thumbnails:
-            # A uniform sample of unknown size: Vitter's algorithm R.
-            place = chance.randrange(done)
-            if len(sample) < SAMPLE:
-                sample.append(case.picture(row))
-            elif place < SAMPLE:
-                sample[place] = case.picture(row)
-    examiners = [examiner for stage in stages for examiner in stage]
+    # Most prompts are the same words: one copy of them is kept.
+    prompts: dict[str, Any] = {}
+    for row in track(images, source.total) if track else images:
+        case.images[row.split] += 1
+        if damage := row.damage or "; ".join(row_problems(row.columns, about=["lists"])):
+            case.damaged.append(Problem("unreadable-row", row, damage))
+            continue
+        if (prompt := row.columns.get("prompt")) is not None:
+            row = replace(row, columns={**row.columns, "prompt": prompts.setdefault(repr(prompt), prompt)})
+        case.rows.append(row)
     order = list(CHECKS)
     defects = sorted(
-        (defect for examiner in examiners for defect in examiner.defects()),
+        (defect for check in ALL_CHECKS for defect in check(case)),
         key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
     )
-    return Checkup(
-        source.name,
-        tuple(defects),
-        {name: why for examiner in examiners for name, why in examiner.unchecked().items()} | _no_signal(case),
-        tuple(assumption for examiner in examiners for assumption in examiner.assumptions()),
-        case.metrics,
-        tuple(sample),
+    metrics = Metrics.of(case)
+    sample: list[ImagePicture] = []
+    if thumbnails:
+        chosen = random.Random(seed).sample(case.rows, min(SAMPLE, len(case.rows)))
+        shown = {(one.split, one.row) for defect in defects for one in defect.examples if one.image}
+        jpegs = _thumbnails(source, shown | {row.key for row in chosen}, thumbnails)
+        sample = [picture(row)._replace(jpeg=jpegs[row.key]) for row in chosen]
+        defects = [_with_thumbnails(defect, jpegs) for defect in defects]
+    return Checkup(source.name, tuple(defects), _unchecked(case), tuple(_assumptions(case)), metrics, tuple(sample))
+
+
+def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dict[tuple[str, int], bytes]:
+    """Small copies of the images of rows as JPEG, by key; empty where one cannot be read.
+
+    The rows are read once more: which images are shown is known only after the last one.
+    """
+    found = dict.fromkeys(keys, b"")
+    for row in source.open():
+        if row.key in found and row.image is not None:
+            buffer = BytesIO()
+            try:
+                small_image(load_image(row.image, draft=side), side).save(buffer, format="JPEG", quality=80)
+            except ValueError:
+                continue
+            found[row.key] = buffer.getvalue()
+    return found
+
+
+def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Defect:
+    examples = (
+        one._replace(image=one.image and one.image._replace(jpeg=jpegs[one.split, one.row])) for one in defect.examples
     )
+    return replace(defect, examples=tuple(examples))
 
 
-def _no_signal(case: Case) -> dict[str, str]:
-    """Only the model's own answers say whether a reward tells them apart; another command asks for them."""
+def _unchecked(case: Case) -> dict[str, str]:
+    """Names of checks that could not be made, and why."""
+    sources = {str(row.columns["source"]) for row in case.rows if row.columns.get("source") is not None}
+    why = {
+        "splits": "" if len(case.images) > 1 else "there is one split only",
+        "sources": "" if len(sources) > 1 else "no column source with several sources",
+        "patients": "" if any(row.patient_id for row in case.rows) else "no column patient_id",
+        "pixels": "--quick reads the headers of images, not their pixels" if case.is_quick else "",
+        "format": ""
+        if any(case.model.format_of(row) for row in case.rows)
+        else "no box format: give --box-format, or add the column box_format",
+    }
+    unchecked = {
+        name: missing[0]
+        for name, check in CHECKS.items()
+        if (missing := [why[what] for what in check.needs if why[what]])
+    }
+    # Only the model's own answers say whether a reward tells them apart; another command asks for them.
     words = ("grounding-rewards", "signal", "--model", case.model.name or "MODEL", "--dataset", case.source.name)
-    return {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
+    return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
+
+
+def _assumptions(case: Case) -> Iterator[str]:
+    if any(row.size is not None and case.model.resized(row) is None for row in case.rows):
+        yield (
+            f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
+            "--model, or the columns resized_width and resized_height, for the real size."
+        )
+    if without := sum(row.prompt is None for row in case.rows):
+        yield (
+            f"{without} of {case.images.total()} rows have no prompt: training and evaluation ask for every label of "
+            "the dataset, in the words of `grounding-rewards prepare`."
+        )
+    if case.longest_gold and not case.model.counts_tokens:
+        yield "Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them."
+    if case.source.drawn:
+        yield (
+            f"{case.source.drawn} Here all images are looked at together. Copies of an image under other patients may "
+            "part; `grounding-rewards prepare` keeps them in one split."
+        )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.doctor.case import Case
 
 #: Edges of the histograms: share of the image's area, width / height, shorter side in pixels that the model sees.
 AREA_EDGES = np.logspace(-6, 0, 25)
@@ -20,7 +17,6 @@ SIDE_EDGES = np.logspace(0, 11, 23, base=2)
 #: Images with this many boxes or more share one bin.
 MOST_BOXES = 20
 
-_AREAS, _ASPECTS, _SIDES = AREA_EDGES.tolist(), ASPECT_EDGES.tolist(), SIDE_EDGES.tolist()
 _HEAT = 32
 _MOST_HEAT_LABELS = 64
 _MOST_LABELS = 5000
@@ -69,51 +65,34 @@ class Metrics:
         """Images without a box."""
         return sum(self.splits.values()) - sum(self.with_boxes.values())
 
-    def add(self, row: ImageRow, size: tuple[float, float] | None, seen: tuple[float, float]) -> None:
-        """Count the boxes of one image.
-
-        Args:
-            row: the image.
-            size: its width and height in pixels; None if they can't be trusted: boxes then enter no histogram.
-            seen: width and height at which the model sees the image.
-        """
-        drawn = [
-            [k for k, box in enumerate(drawing.boxes) if not is_placeholder(box, drawing.label(k))]
-            for drawing in row.answers
-        ]
-        counts = list(map(len, drawn))
-        self.boxes += sum(counts)
-        self.splits[row.split] += 1
-        self.with_boxes[row.split] += any(counts)
-        self.per_image[min(max(counts), MOST_BOXES)] += 1
-        given = [drawing.label(k) for drawing, kept in zip(row.answers, drawn, strict=True) for k in kept]
-        labels = [label for label in given if isinstance(label, str)]
-        for label in labels:
-            if label in self.labels or len(self.labels) < _MOST_LABELS:
-                self.labels[label] += 1
-        for label in set(labels):
-            if label in self.labels:
-                self.label_images[row.split, label] += 1
-        if size is None:
-            return
-        for drawing in row.answers:
-            for index, box in enumerate(drawing.boxes):
-                if box_defect(box, size) is None:
-                    self._measure(box, drawing.label(index), size, seen)
-
-    def _measure(self, box: Sequence[float], label: Any, size: tuple[float, float], seen: tuple[float, float]) -> None:
-        """Count a sound box into the histograms."""
-        x1, y1, x2, y2 = box[0] / size[0], box[1] / size[1], box[2] / size[0], box[3] / size[1]
-        shorter = min((box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1])
-        _count(self.areas, _AREAS, (x2 - x1) * (y2 - y1))
-        _count(self.aspects, _ASPECTS, (box[2] - box[0]) / (box[3] - box[1]))
-        _count(self.sides, _SIDES, shorter)
-        x, y = (min(max(int((low + high) / 2 * _HEAT), 0), _HEAT - 1) for low, high in ((x1, x2), (y1, y2)))
-        for key in (None, label) if isinstance(label, str) else (None,):
-            if key not in self.centres and len(self.centres) <= _MOST_HEAT_LABELS:
-                self.centres[key] = np.zeros((_HEAT, _HEAT), dtype=np.int64)
-            if key in self.centres:
-                self.centres[key][y, x] += 1
+    @classmethod
+    def of(cls, case: Case) -> Metrics:
+        """The counts of a dataset."""
+        table, metrics = case.table, cls(case.images, longest_gold=case.longest_gold)
+        for row, count in zip(case.rows, case.counts, strict=True):
+            metrics.splits[row.split] += 1
+            metrics.with_boxes[row.split] += bool(count)
+            metrics.per_image[min(count, MOST_BOXES)] += 1
+        defects = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
+        metrics.boxes = int((table.answers & ~defects).sum())
+        metrics.labels = Counter(dict(case.labels.most_common(_MOST_LABELS)))
+        images = {(place.row.split, place.label, place.row.number) for place in case.labelled()}
+        metrics.label_images = Counter((split, label) for split, label, _ in images if label in metrics.labels)
+        # Of the sound boxes, in parts of the image.
+        chosen = table.sound & table.answers
+        start, sides = table.parts[chosen, :2], table.parts[chosen, 2:] - table.parts[chosen, :2]
+        shape = table.numbers[chosen, 2:] - table.numbers[chosen, :2]
+        metrics.areas = _histogram(sides.prod(axis=1), AREA_EDGES)
+        metrics.aspects = _histogram(shape[:, 0] / shape[:, 1], ASPECT_EDGES)
+        metrics.sides = _histogram((sides * table.seen[chosen]).min(axis=1), SIDE_EDGES)
+        x, y = np.clip(((start + sides / 2) * _HEAT).astype(int), 0, _HEAT - 1).T
+        labels = np.array([str(table.places[k].label) for k in np.flatnonzero(chosen)], dtype=np.str_)
+        for label in (None, *(label for label, _ in metrics.labels.most_common(_MOST_HEAT_LABELS))):
+            here = np.ones(len(x), dtype=bool) if label is None else labels == label
+            if here.any():
+                cells = np.bincount(y[here] * _HEAT + x[here], minlength=_HEAT**2)
+                metrics.centres[label] = cells.reshape(_HEAT, _HEAT)
+        return metrics
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -130,6 +109,7 @@ class Metrics:
         }
 
 
-def _count(counts: np.ndarray, edges: Sequence[float], value: float) -> None:
-    """Add one to the bin of a value; what lies beyond the ends counts in the first or last. Few values: no numpy."""
-    counts[min(max(bisect_right(edges, value) - 1, 0), len(counts) - 1)] += 1
+def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """How many values are in each bin; what lies beyond the ends counts in the first or last."""
+    places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
+    return np.bincount(places, minlength=len(edges) - 1)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
+import numpy as np
+
 from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
-from grounding_rewards.doctor.case import Examiner
-from grounding_rewards.doctor.defects import CHECKS, Defect, Example, Problem, named
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.doctor.case import Case, Place, Problem
+from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
@@ -23,6 +26,12 @@ _LEAST_SIMILAR = 0.85
 _RARER = 0.2
 # Names of findings have no more words than this.
 _LONGEST_NAME = 4
+# Between several labels in one.
+_JOINS = re.compile(r"[|;,/+&\\]|\band\b")
+# Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number.
+_NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED = re.compile(r"[\s_#-]\s?(\d{1,2})$"), 20, 0.9
+# A box is on a side if its centre is so far from the middle; of so many, so small a part may be wrong.
+_ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES = 0.1, 30, 0.2
 _QUOTES = "\"'`“”„‘’«»[{"
 # So large a part of so many boxes under one of several labels.
 _ONE_LABEL, _FEWEST_OF_ONE = 0.98, 100
@@ -41,45 +50,75 @@ _OPPOSITES = (
 )
 
 
-class LabelExaminer(Examiner):
-    """Missing and blank labels, and several labels for one finding."""
+def check_labels(case: Case) -> Iterator[Defect]:
+    """Missing and blank labels, several labels for one finding, and labels that are no names."""
+    yield from case.collect(_label_problems(case))
+    labels = case.labels
+    groups = label_variants(labels)
+    for name in ("label-spelling", "label-words"):
+        if mine := [group for group in groups if (group.why == "words") == (name == "label-words")]:
+            found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
+            listed = [(None, ", ".join(f"{label!r} × {labels[label]}" for label in group.labels)) for group in mine]
+            count = sum(len(group.labels) for group in mine)
+            yield case.defect(name, listed, count=count, of=len(labels), found=found)
+    for name, is_odd in (("label-marks", is_marked), ("label-number", is_numbered)):
+        if odd := [label for label in labels if is_odd(label)]:
+            yield case.defect(name, [(None, f"{label!r:.80} × {labels[label]}") for label in odd], of=len(labels))
+    alone = {spelling_key(label) for label in labels}
+    if joined := [label for label in labels if len(parts := _parts(label)) > 1 and alone.issuperset(parts)]:
+        yield case.defect("joined-labels", [(None, f"{one!r:.80} × {labels[one]}") for one in joined], of=len(labels))
+    boxes = labels.total()
+    most, count = max(labels.items(), key=lambda one: one[1], default=("", 0))
+    if len(labels) > 1 and boxes >= _FEWEST_OF_ONE and count >= _ONE_LABEL * boxes:
+        yield case.defect("one-label", count=count, of=boxes, found=f"{count} of {boxes} boxes are {most!r:.80}.")
+    yield from _counted(case)
+    yield from _wrong_sides(case)
 
-    checks = named(
-        *("label-count", "blank-label", "null-label", "label-spelling", "label-words", "label-marks", "label-number"),
-        "one-label",
-    )
 
-    def look(self, row: ImageRow) -> Iterator[Problem]:
+def _label_problems(case: Case) -> Iterator[Problem]:
+    for row in case.rows:
         if wrong := list(row_problems(row.columns, about=["labels"])):
-            yield Problem("label-count", "; ".join(wrong))
+            yield Problem("label-count", row, "; ".join(wrong))
         for drawing in row.drawings:
             for index, label in enumerate(drawing.labels):
                 if index < len(drawing.boxes) and is_placeholder(drawing.boxes[index], label):
                     continue
-                if is_null_label(label):
-                    yield Problem("null-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
-                if is_blank(label):
-                    yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
+                for name, is_none in (("null-label", is_null_label), ("blank-label", is_blank)):
+                    if is_none(label):
+                        detail = f"{drawing.prefix}label {index} is {label!r:.40}"
+                        yield Problem(name, row, detail, drawing.name)
 
-    def defects(self) -> Iterator[Defect]:
-        yield from super().defects()
-        labels = self.case.metrics.labels
-        groups = label_variants(labels)
-        for check in (CHECKS["label-spelling"], CHECKS["label-words"]):
-            mine = [group for group in groups if (group.why == "words") == (check is CHECKS["label-words"])]
-            if mine:
-                found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
-                listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]
-                examples = [Example("", -1, "", one) for one in listed]
-                yield check.defect(sum(len(group.labels) for group in mine), len(labels), found, examples)
-        for check, is_odd in ((CHECKS["label-marks"], is_marked), (CHECKS["label-number"], _is_number)):
-            if odd := [label for label in labels if is_odd(label)]:
-                examples = [Example("", -1, "", f"{label!r:.80} × {labels[label]}") for label in odd]
-                yield check.defect(len(odd), len(labels), "", examples)
-        boxes = sum(labels.values())
-        most, count = max(labels.items(), key=lambda one: one[1], default=("", 0))
-        if len(labels) > 1 and boxes >= _FEWEST_OF_ONE and count >= _ONE_LABEL * boxes:
-            yield CHECKS["one-label"].defect(count, boxes, f"{count} of {boxes} boxes are {most!r:.80}.")
+
+def _counted(case: Case) -> Iterator[Defect]:
+    """Labels that end in the number of their box on the image."""
+    places = list(case.labelled())
+    ends = [(place, int(found[1])) for place in places if (found := _NUMBER_BEHIND.search(place.label))]
+    right = [place for place, number in ends if number in (place.number, place.number + 1)]
+    if len(right) >= max(_FEWEST_COUNTED, _LEAST_COUNTED * len(ends)):
+        shown = [(place.row, f"label {place.number} is {place.label!r:.80}") for place in right]
+        yield case.defect("label-number", shown, of=len(places), found="Labels end in the number of their box.")
+
+
+def _wrong_sides(case: Case) -> Iterator[Defect]:
+    """Findings of a side of the body that lie where nearly all those of the other side do."""
+    table = case.table
+    sides: defaultdict[bool, list[Place]] = defaultdict(list)
+    for k in np.flatnonzero(table.sound & table.answers & (np.abs(table.parts[:, ::2].mean(axis=1) - 0.5) > _ASIDE)):
+        place = table.places[k]
+        words = {word for word in re.findall(r"[a-z]+", str(place.label).casefold()) if word in ("left", "right")}
+        if len(words) == 1:
+            # The left of an image is the right of the patient.
+            sides[bool(("right" in words) == (table.parts[k, ::2].mean() < 0.5))].append(place)
+    few, many = sorted((sides[True], sides[False]), key=len)
+    if few and len(few) + len(many) >= _FEWEST_OF_SIDE and len(few) <= _MOST_WRONG_SIDES * len(many):
+        shown = [
+            (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on the other side") for one in few
+        ]
+        yield case.defect("side-label", shown, of=len(few) + len(many))
+
+
+def _parts(label: str) -> list[str]:
+    return [spelling_key(part) for part in _JOINS.split(label) if part.strip()]
 
 
 def is_marked(label: str) -> bool:
@@ -90,7 +129,7 @@ def is_marked(label: str) -> bool:
         [True, True, True, False, False]
     """
     text = label.strip()
-    if "\ufffd" in text or _is_misread(text):
+    if "\ufffd" in text or html.unescape(text) != text or _is_misread(text):
         return True
     # Longer ones are sentences.
     if len(text.split()) > _LONGEST_NAME or is_blank(text):
@@ -107,8 +146,13 @@ def _is_misread(text: str) -> bool:
         return False
 
 
-def _is_number(label: str) -> bool:
-    return label.strip().isdecimal()
+def is_numbered(label: str) -> bool:
+    """Whether a label is the number of a class, or begins with one.
+
+    >>> [is_numbered(label) for label in ("3", "3: mass", "12_nodule", "2nd rib", "3 mm nodule")]
+    [True, True, True, False, False]
+    """
+    return re.match(r"\d+\s*(?:$|[:._)-])", label.strip()) is not None
 
 
 class Variants(NamedTuple):
@@ -129,6 +173,8 @@ def spelling_key(label: str) -> str:
     ('lung opacity', 'lung opacity', 'fibrosis')
     """
     text = unicodedata.normalize("NFKC", label).casefold()
+    # Signs without a width.
+    text = "".join(sign for sign in text if sign.isascii() or unicodedata.category(sign) != "Cf")
     words = re.sub(r"[\s_\-–/]+", " ", text).strip().split(" ")
     return " ".join([*words[:-1], _singular(words[-1])])
 
@@ -197,7 +243,8 @@ def _near_spellings(totals: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     ordered = sorted(totals, key=lambda key: -totals[key])
     for k, rare in enumerate(ordered):
         for common in ordered[:k]:
-            if totals[rare] <= max(1, _RARER * totals[common]) < totals[common] and _is_slip(common, rare):
+            is_rare = totals[rare] <= max(1, _RARER * totals[common]) < totals[common]
+            if (is_rare and _is_slip(common, rare)) or _is_cut(*sorted((common, rare), key=len)):
                 yield common, rare
                 break
 
@@ -212,6 +259,13 @@ def _is_slip(common: str, rare: str) -> bool:
     if len(differing) != 1 or not _is_near(*differing[0]):
         return False
     return not (normalize_label(common).known and normalize_label(rare).known)
+
+
+def _is_cut(short: str, long: str) -> bool:
+    """Whether a label was cut off within a word of a longer one; not where only an ending is left out."""
+    rest = long[len(short) :]
+    is_part = len(short) >= _LEAST_LETTERS and long.startswith(short) and len(rest) > 1 and rest.isalpha()
+    return is_part and not (normalize_label(short).known and normalize_label(long).known)
 
 
 def _is_near(a: str, b: str) -> bool:

@@ -5,14 +5,12 @@ Training loads its images with `grounding_rewards.prepare.load`, which refuses w
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from io import BytesIO
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +19,7 @@ from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
 from grounding_rewards.data.patients import patient_column, patient_in_name, patient_of_row
-from grounding_rewards.images.decoding import has_shape, image_size, load_image, small_image
+from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.image_paths import image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
 from grounding_rewards.prepare.manifest import MANIFEST, read_manifest
@@ -59,24 +57,32 @@ class Drawing(NamedTuple):
         return self.labels[index] if index < len(self.labels) else None
 
 
-class Pixels(NamedTuple):
-    """What the decoded image of a row says.
+class ImageFacts(NamedTuple):
+    """What the image of a row says; from `problem` on only where its pixels were decoded.
 
-    digest: of the file, 8 bytes.
+    size: width and height by its header, upright; None where that cannot be read.
+    fault: why it cannot be read.
+    digest: a hash of the file, 8 bytes; the same image encoded again has another.
+    burned_in: whether a DICOM file says that names may be written into its pixels.
     problem: why it cannot be decoded; empty where it can.
     deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
-    grey: the grey of an image that has only one, else None.
+    greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
-    greys: of a copy of 16 x 16 pixels.
+    small: the greys of a copy of 16 x 16 pixels.
+    colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
     """
 
-    digest: bytes
+    size: tuple[int, int] | None = None
+    fault: str = ""
+    digest: bytes | None = None
+    burned_in: bool = False
     problem: str = ""
     deep: tuple[str, float] | None = None
-    grey: int | None = None
+    greys: tuple[int, int] | None = None
     signature: bytes | None = None
-    greys: bytes = b""
+    small: bytes = b""
+    colourful: bool = False
     drawn: int | None = None
 
 
@@ -92,7 +98,7 @@ class ImageRow:
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
         outside: why the image that the row names may not be opened; empty where it may.
-        pixels: what its decoded image says; None where it was not decoded, or is missing.
+        facts: what its image says; None where it has none, or nobody looked at it yet.
         hidden: names that no report may hold.
     """
 
@@ -103,7 +109,7 @@ class ImageRow:
     damage: str = ""
     expects_image: bool = False
     outside: str = ""
-    pixels: Pixels | None = None
+    facts: ImageFacts | None = None
     hidden: tuple[str, ...] = ()
 
     @property
@@ -124,43 +130,15 @@ class ImageRow:
         stated = {name: value for name, value in self.columns.items() if value is not None}
         return patient_of({"patient_id": stated.get(patient_column(stated) or "patient_id")})
 
-    @cached_property
-    def image_bytes(self) -> bytes | None:
-        """The image as it is stored; None where there is none or it cannot be read."""
-        if self.image is None:
-            return None
-        if self.image.get("bytes") is not None:
-            return self.image["bytes"]
-        try:
-            return Path(self.image["path"]).read_bytes()
-        except (OSError, TypeError):
-            return None
+    @property
+    def key(self) -> tuple[str, int]:
+        """Split and number, which no other row has."""
+        return self.split, self.number
 
     @property
     def image_size(self) -> tuple[int, int] | None:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
-        return self._header[0]
-
-    @property
-    def image_fault(self) -> str:
-        """Why the header of the row's image cannot be read; empty where it can."""
-        return self._header[1]
-
-    @cached_property
-    def _header(self) -> tuple[tuple[int, int] | None, str]:
-        if self.image is None:
-            return None, "none"
-        try:
-            return image_size(self.image), ""
-        except ValueError as error:
-            return None, " ".join(str(error).split())
-
-    @cached_property
-    def image_hash(self) -> bytes | None:
-        """A hash of the image's file, 8 bytes; None without one. The same image encoded again has another hash."""
-        if self.pixels is not None:
-            return self.pixels.digest
-        return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
+        return None if self.facts is None else self.facts.size
 
     @cached_property
     def size(self) -> tuple[float, float] | None:
@@ -217,18 +195,7 @@ class ImageRow:
     def prompt(self) -> str | None:
         """The text of the prompt, of all its messages; None where the row has no prompt, and training writes one."""
         given = self.columns.get("prompt")
-        return None if given is None else " ".join(_texts(given)).strip()
-
-    def thumbnail(self, side: int) -> bytes:
-        """A small copy of the image as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
-        if self.image is None:
-            return b""
-        buffer = BytesIO()
-        try:
-            small_image(load_image(self.image, draft=side), side).save(buffer, format="JPEG", quality=80)
-        except ValueError:
-            return b""
-        return buffer.getvalue()
+        return None if given is None else " ".join(texts(given)).strip()
 
 
 @dataclass(frozen=True)
@@ -311,14 +278,15 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         yield replace(row, columns=columns, hidden=tuple(names))
 
 
-def _texts(given: Any) -> Iterator[str]:
+def texts(given: Any) -> Iterator[str]:
+    """The texts of a prompt: of a text, a message or several."""
     if isinstance(given, str):
         yield given
     elif isinstance(given, Mapping):
-        yield from _texts(given.get("content") or given.get("text"))
+        yield from texts(given.get("content") or given.get("text"))
     elif isinstance(given, list | tuple):
         for part in given:
-            yield from _texts(part)
+            yield from texts(part)
 
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:

@@ -83,6 +83,13 @@ def folder(images: Path, tmp_path: Path) -> Folder:
     return write
 
 
+def fit_of(images: list[tuple[list[list[float]], tuple[float, float]]], labels: int = 0) -> BoxFit:
+    """How the boxes of images fit, each with its size."""
+    boxes = np.array([box for drawn, _ in images for box in drawn], dtype=float)
+    image = np.repeat(np.arange(len(images)), [len(drawn) for drawn, _ in images])
+    return BoxFit(boxes, image, np.array([size for _, size in images], dtype=float), labels=labels)
+
+
 def found(checkup: Checkup, *severities: str) -> list[str]:
     return [defect.name for defect in checkup.defects if defect.severity in (severities or SEVERITIES)]
 
@@ -226,6 +233,11 @@ def patient_leaked_in_another_spelling(annotated_images):
     return 1
 
 
+def without_a_split(annotated_images):
+    for image in annotated_images[1:20:2]:
+        image["split"] = ""
+
+
 def leaked_patient(annotated_images):
     annotated_images[45]["patient_id"] = "p3"
 
@@ -313,6 +325,7 @@ PLANTED = [
     (same_image, "repeated-image"),
     (leaked_image, "image-leak"),
     (leaked_patient, "patient-leak"),
+    (without_a_split, "split-names"),
     (patient_leaked_in_another_spelling, "patient-leak"),
     (too_few_labels, "label-count"),
     (blank, "blank-label"),
@@ -416,10 +429,8 @@ def test_boxes_in_one_corner_that_fit_no_usual_size(folder, scale, count):
     [(LABELS, True), (("pacemaker",), False)],
 )
 def test_one_kind_of_finding_may_be_at_home_in_a_quarter(labels, certain):
-    fit = BoxFit()
-    for k in range(40):
-        fit.add([[300 + k, 20, 380 + k, 90 + k]], (600, 600), labels=[labels[k % len(labels)]])
-    diagnosis = fit.diagnose()
+    images = [([[300 + k, 20, 380 + k, 90 + k]], (600, 600)) for k in range(40)]
+    diagnosis = fit_of(images, len(labels)).diagnose()
     assert (diagnosis.name, diagnosis.certain) == ("one-corner", certain)
     assert "upper right" in diagnosis.found
 
@@ -937,10 +948,10 @@ def test_a_box_has_a_defect_where_training_refuses_it(box, is_list):
 
 @given(st.lists(st.integers(0, 400), min_size=40, max_size=120))
 def test_sound_boxes_over_the_whole_image_share_no_mistake(values):
-    fit = BoxFit()
-    for k, value in enumerate(values):
-        fit.add([[value, k, value + 60, k + 80], [500 - 60, 600 - 80, 500, 600]], (500, 600))
-    assert fit.diagnose() is None
+    images = [
+        ([[value, k, value + 60, k + 80], [500 - 60, 600 - 80, 500, 600]], (500, 600)) for k, value in enumerate(values)
+    ]
+    assert fit_of(images).diagnose() is None
 
 
 @pytest.mark.parametrize(
@@ -986,11 +997,13 @@ def test_every_check_says_what_to_do():
         # test_pixels.py
         "patient-name-leak",
         "broken-image",
+        "colour-image",
         "deep-image",
         "one-grey",
         "drawn-boxes",
         "burned-in",
         "inverted-image",
+        "turned-image",
         "grey-shift",
         "image-copy",
         "copy-leak",
@@ -1000,6 +1013,13 @@ def test_every_check_says_what_to_do():
         "answer-in-prompt",
         "constant-box",
         "count-in-prompt",
+        "empty-reader",
+        "joined-labels",
+        "one-size",
+        "prompt-marks",
+        "several-formats",
+        "side-label",
+        "study-leak",
         "giant-boxes",
         "label-marks",
         "label-number",
@@ -1009,7 +1029,6 @@ def test_every_check_says_what_to_do():
         "shifted-rows",
         "source-scale",
         "source-without-findings",
-        "split-names",
         "ignored-image",
         "label-not-in-train",
         "negative-placeholder",
@@ -1023,10 +1042,10 @@ def test_every_check_says_what_to_do():
 
 
 def test_the_table_of_checks_says_the_numbers_that_the_code_has():
-    from grounding_rewards.doctor import answer_checks, box_checks, repeat_checks
+    from grounding_rewards.doctor import answer_checks, box_checks, case
 
     specks = f"below {answer_checks.LEAST_SIDE:g} pixels of what the model sees, or {answer_checks.LEAST_SHARE:g} of"
     assert specks in CHECKS["small-boxes"].title
-    assert f"{box_checks._WHOLE_IMAGE:.0%}" in CHECKS["ignored-image"].title
-    assert f"above {repeat_checks._NEAR_DUPLICATE} are" in CHECKS["near-duplicate-boxes"].why
+    assert f"{case.WHOLE_IMAGE:.0%}" in CHECKS["ignored-image"].title
+    assert f"above {box_checks._NEAR_DUPLICATE} are" in CHECKS["near-duplicate-boxes"].why
     assert box_checks._TO_PIXELS in CHECKS["normalised-boxes"].fix

@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 PIXEL_CHECKS = {
     *("broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"),
-    *("drawn-boxes", "inverted-image", "grey-shift"),
+    *("drawn-boxes", "inverted-image", "turned-image", "colour-image", "grey-shift"),
 }
 
 
@@ -68,6 +68,23 @@ def test_deep_and_empty_images(folder):
     assert deep.examples[0].detail.endswith(": 100 % of the pixels are above 255")
 
 
+def test_an_image_that_is_nearly_black_shows_nothing(folder):
+    image(4).point(lambda grey: grey // 64).save(folder / "4.png")
+    assert defects(folder) == {"one-grey": ("warning", 1, ["f4"])}
+    (defect,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "one-grey"]
+    assert defect.examples[0].detail == "every pixel is 0 to 3, but for one in a hundred, of 255"
+
+
+def test_a_few_images_in_colour(folder):
+    few = {"colour-image": ("warning", 2, ["f4", "f6"])}
+    for name in ("4.png", "6.png"):
+        Image.merge("RGB", (image(4), image(5), image(6))).save(folder / name)
+    assert defects(folder) == few
+    for k in range(8, 12):
+        Image.merge("RGB", (image(k), image(k + 9), image(k + 20))).save(folder / f"{k}.{'jpg' if k % 2 else 'png'}")
+    assert defects(folder) == few | {"colour-image": ("warning", 6, ["f4", "f6", "f8"])}
+
+
 def test_copies_are_a_note_within_a_split_and_an_error_between_splits(folder):
     image(2).save(folder / "5.jpg", quality=80)  # encoded again, train and train
     image(3, (90, 120)).save(folder / "10.png")  # smaller, train and test
@@ -115,6 +132,8 @@ def test_greys_unlike_those_of_the_other_images(folder):
     assert alike(folder, lambda k, greys: greys) == {}
     few = alike(folder, lambda k, greys: 255 - greys if k in (4, 22) else greys)
     assert few == {"inverted-image": ("warning", 2, ["f4", "f22"])}
+    turned = alike(folder, lambda k, greys: greys[::-1, ::-1] if k == 4 else greys)
+    assert turned == {"turned-image": ("warning", 1, ["f4"])}
     darker = alike(folder, lambda k, greys: 0.6 * greys if k >= 18 else greys)
     gamma = alike(folder, lambda k, greys: 255 * (greys / 255) ** 0.5 if k >= 18 else greys)
     assert darker == gamma == {"grey-shift": ("warning", 18, [])}

@@ -17,12 +17,12 @@ import pytest
 
 from grounding_rewards.boxes import from_xyxy
 from grounding_rewards.data.prompts import task_prompt
-from grounding_rewards.doctor.box_defects import BoxFit
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from tests.conftest import REPOSITORY
 from tests.doctor.test_examine import PLANTED as PLANTED_WITH_IMAGES
+from tests.doctor.test_examine import fit_of
 
 Row = dict[str, Any]
 LABELS = ("Pleural effusion", "Nodule/Mass", "Cardiomegaly", "Calcification")
@@ -266,6 +266,26 @@ def labels_in_numbers(rows: list[Row]) -> None:
         row["labels"] = [str(LABELS.index(label)) for label in row["labels"]]
 
 
+def labels_by_place(words: Callable[[int, str], str]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row["labels"] = [words(k, label) for k, label in enumerate(row["labels"])]
+
+    return plant
+
+
+def two_in_one(rows: list[Row]) -> None:
+    for row in every(6, with_findings(rows)):
+        row["labels"][0] = "Cardiomegaly | Calcification"
+
+
+def sides_exchanged(rows: list[Row]) -> None:
+    for k, row in enumerate(with_findings(rows)):
+        centres = [(box[0] + box[2]) / 2 for box in row["boxes"]]
+        on_right = [(centre < row["width"] / 2) != (k % 20 == 0) for centre in centres]
+        row["labels"] = [f"{'right' if one else 'left'} lung" for one in on_right]
+
+
 def nearly_all_masses(rows: list[Row]) -> None:
     for k, row in enumerate(with_findings(rows)):
         row["labels"] = ["Nodule/Mass"] * len(row["boxes"])
@@ -308,6 +328,12 @@ def readers_together(jitter: float, choose: Callable[[list[Row]], list[Row]] = l
             row["labels"] = row["labels"] * 2
 
     return plant
+
+
+def an_empty_reader(rows: list[Row]) -> None:
+    for row in rows:
+        row["reader_boxes"], row["reader_labels"] = [row["boxes"], []], [row["labels"], []]
+        row["boxes"], row["labels"] = [], []
 
 
 def a_row_per_reader(rows):
@@ -383,6 +409,12 @@ def a_patient_in_two_splits(rows):
     rows[300]["patient_id"] = "p3"
 
 
+def a_study_in_two_splits(rows: list[Row]) -> None:
+    for row in rows:
+        row["StudyInstanceUID"] = f"1.2.{row.pop('patient_id')}"
+    rows[300]["StudyInstanceUID"] = "1.2.p3"
+
+
 def split_names(rows: list[Row]) -> None:
     # Both images of a patient are under one name.
     for k, row in enumerate(row for row in rows if row["split"] == "validation"):
@@ -417,6 +449,13 @@ def a_row_later(rows: list[Row]) -> None:
 
 
 # Constant boxes.
+
+
+def around_points(rows: list[Row]) -> None:
+    for row in with_findings(rows):
+        limits = row["width"] - 240, row["height"] - 200
+        corners = [(min(x1, limits[0]), min(y1, limits[1])) for x1, y1, *_ in row["boxes"]]
+        row["boxes"] = [[x, y, x + 240, y + 200] for x, y in corners]
 
 
 def giant(rows: list[Row]) -> None:
@@ -492,6 +531,23 @@ def a_wrong_number(row: Row) -> str:
 
 def empty_prompt(rows):
     rows[7]["prompt"] = [{"role": "user", "content": " "}]
+
+
+def an_answer_of_the_assistant(rows: list[Row]) -> None:
+    for row in rows:
+        words = f"I see {', '.join(row['labels']) or 'nothing at all'}."
+        row["prompt"] = [*row["prompt"], {"role": "assistant", "content": words}]
+
+
+def of_two_formats(rows: list[Row]) -> None:
+    for k, row in enumerate(rows[:40]):
+        row["box_format"] = ("qwen3-vl", "internvl")[k % 2]
+        del row["prompt"]
+
+
+def resized_exchanged(rows: list[Row]) -> None:
+    for row in rows:
+        row["resized_width"], row["resized_height"] = round(row["height"] * 0.36), round(row["width"] * 0.36)
 
 
 def wrong_order_asked(rows):
@@ -595,6 +651,7 @@ DEFECTS = [
     ("the whole image", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
     ("one box on half", constant(lambda row: [500, 600, 900, 1100], half), "constant-box", ""),
     ("nearly the whole image", giant, "giant-boxes", ""),
+    ("points with a frame", around_points, "one-size", "are 240 x 200 pixels"),
     ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
     ("a region beside the image", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-image", ""),
     # Labels.
@@ -619,7 +676,20 @@ DEFECTS = [
     ("too few labels", one_label_too_few, "label-count", ""),
     ("a finding of the test alone", only_in_test, "label-not-in-train", "'Rib fracture' on 6 images of test"),
     ("another word in the test", other_words_in_test, "label-not-in-train", "'Hydrops'"),
+    ("the number of the box behind", labels_by_place(lambda k, label: f"{label}_{k + 1}"), "label-number", "_2'"),
+    (
+        "the number of the class before",
+        labels_by_place(lambda k, label: f"{LABELS.index(label)}: {label}"),
+        "label-number",
+        "'0: Pleural effusion' × ",
+    ),
+    ("a sign without width", renamed("Cardiomegaly", "Cardiomegaly\u200b"), "label-spelling", ""),
+    ("cut to ten letters", renamed("Calcification", "Calcificat"), "label-spelling", ""),
+    ("an entity of HTML", renamed("Cardiomegaly", "Cardiomegaly&nbsp;", list), "label-marks", ""),
+    ("two labels in one", two_in_one, "joined-labels", ""),
+    ("left and right exchanged", sides_exchanged, "side-label", " lung', is on the other side"),
     # Several readers.
+    ("a reader who drew nothing", an_empty_reader, "empty-reader", "reader 1 drew nothing on 240 images"),
     ("two readers as one", readers_together(0.12), "unmerged-readers", ""),
     ("two readers as one in half", readers_together(0.12, half), "unmerged-readers", ""),
     ("a row for each reader", a_row_per_reader, "repeated-id", ""),
@@ -643,6 +713,7 @@ DEFECTS = [
         "patient-spelling",
         "patient p150, in train one is called p-0150",
     ),
+    ("a study in two splits", a_study_in_two_splits, "study-leak", "StudyInstanceUID 1.2.p3 is also in train"),
     ("a column PatientID", patient_under("PatientID"), "patient-column", "PatientID"),
     ("a column subject_id", patient_under("subject_id"), "patient-column", "subject_id"),
     # Prompts.
@@ -654,6 +725,17 @@ DEFECTS = [
     ("tokens in the prompt", prompts_say(as_tokens), "answer-in-prompt", ""),
     ("the number in the prompt", prompts_say(the_number), "count-in-prompt", "the prompt says 1, 1 boxes"),
     ("another number in the prompt", prompts_say(a_wrong_number), "prompt-contradiction", ""),
+    (
+        "the number behind",
+        prompts_say(lambda row: f"Number of boxes: {len(row['boxes'])}." if row["boxes"] else ""),
+        "count-in-prompt",
+        "",
+    ),
+    ("an answer of the assistant", an_answer_of_the_assistant, "answer-in-prompt", "I see "),
+    ("a place left open", prompts_say(lambda row: "Where is the {label}?"), "prompt-marks", "{label}"),
+    ("nan in the prompt", prompts_say(lambda row: "Where is nan?"), "prompt-marks", ""),
+    ("a chat template", prompts_say(lambda row: "<|im_end|>"), "prompt-marks", ""),
+    ("a report without findings", prompts_say(lambda row: "Report: The lungs are clear."), "prompt-contradiction", ""),
     ("the prompt says normal", prompts_say(lambda row: "The image is normal."), "prompt-contradiction", "is normal"),
     ("another finding is asked for", asked_for(another_finding), "prompt-contradiction", "the prompt names"),
     ("a prompt without words", empty_prompt, "prompt-missing", ""),
@@ -663,6 +745,8 @@ DEFECTS = [
     ("a width of 0", column("width", 0), "missing-size", ""),
     ("a width in text", column("width", "2000"), "missing-size", ""),
     ("boxes in text", column("boxes", "[[1, 2, 3, 4]]"), "unreadable-row", ""),
+    ("resized sides exchanged", resized_exchanged, "exchanged-size", "resized_width "),
+    ("two box formats", of_two_formats, "several-formats", "internvl, qwen3-vl"),
     ("an unknown format", column("box_format", "gpt-9"), "box-format", ""),
     ("a long answer", many_findings, "gold-length", ""),
 ]
@@ -852,11 +936,11 @@ def test_a_near_miss_passes(change):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_sound_boxes_of_any_draw_share_no_mistake(seed):
-    rng, fit = np.random.default_rng(seed), BoxFit()
+    rng, images = np.random.default_rng(seed), []
     for _ in range(300):
         size = rng.uniform(900, 3000, 2)
         n = rng.integers(1, 4)
         sides = rng.uniform(0.05, 0.4, (n, 2)) * size
         starts = rng.uniform(0, 1, (n, 2)) * (size - sides)
-        fit.add(np.concatenate([starts, starts + sides], axis=1).tolist(), tuple(size))
-    assert fit.diagnose() is None
+        images.append((np.concatenate([starts, starts + sides], axis=1).tolist(), tuple(size)))
+    assert fit_of(images).diagnose() is None
