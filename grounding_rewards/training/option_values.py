@@ -1,7 +1,7 @@
 """Legal values of the options of a training run: `--help` of TRL names the options, not their ranges.
 
-What has no range here is tried by `grounding_rewards.training.model.check_optimization`, which builds it. Building alone
-is not enough: of 60 values just outside these ranges, TRL, transformers and the optimizer refuse 11.
+What has no range here is tried by `grounding_rewards.training.model.check_optimization`, which builds it. Building
+alone is not enough: of 60 values just outside these ranges, TRL, transformers and the optimizer refuse 11.
 """
 
 from __future__ import annotations
