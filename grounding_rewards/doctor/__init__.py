@@ -1,5 +1,6 @@
 """Finds mistakes in a dataset of images and boxes: `examine` reads its rows once and returns a `Checkup`.
 
-Each module `*_checks` covers one topic: its checks (severity, title, why it matters, what to do) and the examiner that
-makes them. A new check is an entry and a few lines in one of these modules.
+`case.py` holds what is looked at: all rows without their images, and all boxes side by side. A check is a function
+from the case to defects, in the module `*_checks` of its topic and in the list of `examine.py`; its words (severity,
+title, why it matters, what to do) are a section of `checks.ini`.
 """

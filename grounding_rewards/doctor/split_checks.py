@@ -29,8 +29,8 @@ _LARGEST_SCALE, _STANDARD_ERRORS = 0.93, 3.5
 _AGREE, _SLACK = 3.0, 0.01
 _FEWEST_IMAGES = 20
 # Images of one source are alike if half of them correlate so far with what they have in common; inverted ones do the
-# other way, and turned ones do by so much more once they are turned back.
-_ALIKE, _INVERTED, _TURNED = 0.5, -0.3, 0.4
+# other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative.
+_ALIKE, _INVERTED, _TURNED, _CLEARER = 0.5, -0.3, 0.4, 0.1
 # Splits of so many images are of different greys if their means are so many standard deviations apart.
 _FEWEST_OF_SPLIT, _APART = 10, 2.0
 
@@ -218,7 +218,7 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
     square = common.reshape(side, side) * sign
     turned = np.max([images @ np.rot90(square, k).ravel() for k in (1, 2, 3)], axis=0)
     # Turning may exchange black and white: what is as like the negative is taken for that.
-    is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= 0.1) & (turned - cosines >= _TURNED)
+    is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= _CLEARER) & (turned - cosines >= _TURNED)
     return np.flatnonzero((cosines <= _INVERTED) & ~is_turned).tolist(), np.flatnonzero(is_turned).tolist()
 
 
