@@ -58,8 +58,7 @@ def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], cou
         >>> from grounding_rewards.parsing import get_box_format
         >>> columns = {"width": [640], "height": [480]}
         >>> frame_of_boxes([get_box_format("qwen3-vl")], columns, np.array([2]))
-        Frame(offset=0.0, size=array([[640., 480., 640., 480.],
-               [640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
+        Frame(offset=0.0, size=array([[640., 480., 640., 480.]]), unit=1000.0, origin=0.0)
     """
     n = len(formats)
     distinct = list({id(fmt.space): fmt.space for fmt in formats}.values())
@@ -75,6 +74,9 @@ def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], cou
             for part, of_space in zip(parts, space_frame(space, **own), strict=True):
                 part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
         frame = Frame(*parts)
+    if n == 1:
+        # One row for all boxes: numpy spreads it.
+        return frame
     return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
 
 

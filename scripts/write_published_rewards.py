@@ -4,7 +4,7 @@
     python scripts/write_published_rewards.py … --check    only say whether the page is up to date
 
 ``--boxes`` is NIH's own list of 984 boxes; ``--predictions`` is JSON lines of ``boxes`` and ``pred``, pixel boxes of a
-general model: only their *errors* are taken, and moved onto NIH's boxes. Half a minute.
+general model: only their *errors* are taken, and moved onto NIH's boxes. Two minutes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
-from grounding_rewards.audit.audit_images import usual_boxes
-from grounding_rewards.audit.play import position_map
+from grounding_rewards.audit.audit_images import images_of, usual_boxes
+from grounding_rewards.audit.play import audit, position_map
+from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
@@ -31,6 +32,8 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGE = DOCS / "published_rewards.md"
 PICTURE = DOCS / "pictures" / "published_rewards.png"
 NAMES = ("R1", "R2", "R3", "R4", "R5", "soft_f1", *gr.list_rewards(published=True)[len(gr.list_rewards()) :])
+#: What rewards pay that do not go from 0 to 1.
+RANGES = {"perception_r1_detection": (0.0, 2.75), "vision_reasoner": (0.0, 2.0), "nemo_rl": (-1.0, 1.0)}
 #: NIH's radiographs have this many pixels a side.
 SIDE = 1024
 #: Answers to one image in a group, and groups.
@@ -39,6 +42,10 @@ GROUP, GROUPS = 8, 1000
 FORMAT = get_box_format("qwen3-vl")
 #: Two answers whose IoUs are closer than this are not ordered by them.
 NEAR = 0.01
+#: Images with findings that the audit's answers are written to, and normal ones beside them.
+AUDITED, NORMAL = 96, 32
+#: What the audit finds of answers that should not pay; a range beyond 0 to 1 and a ceiling are the reward's own affair.
+PAYING = ("pays", "free", "beats honest", "worse pays")
 
 Boxes = NDArray[np.float64]
 
@@ -123,6 +130,35 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
         "earned": iou,
     }
     return made
+
+
+def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, list[str]]:
+    """By reward the scripted answers that earn what they should not, the largest gain first."""
+    chosen = references[:: len(references) // AUDITED][:AUDITED]
+    rows = [{"boxes": [box.tolist()], "labels": [label], "patient_id": patient} for patient, label, box in chosen]
+    rows += [{"boxes": [], "labels": [], "patient_id": f"normal {k}"} for k in range(NORMAL)]
+    images = images_of([{**row, "width": SIDE, "height": SIDE} for row in rows])
+    # NIH has neither several readers nor regions to ignore.
+    scripts = [one for one in SCRIPTED_ANSWERS if one.doubt in ("", "small")]
+    found: dict[str, list[str]] = {}
+    for name in NAMES:
+        reward = gr.get_reward(name, box_format=FORMAT)
+        low, high = RANGES.get(name, (0.0, 1.0))
+
+        def in_unit(texts: list, reward=reward, low=low, high=high, **columns: list) -> list[float]:
+            return [(value - low) / (high - low) for value in reward(texts, **columns)]
+
+        played = audit({name: in_unit}, images, FORMAT, scripts=scripts).found
+        worst = sorted((one for one in played if one.finding in PAYING), key=lambda one: -np.nan_to_num(one.gain))
+        found[name] = [one.script for one in worst]
+    return found
+
+
+def audit_table(found: dict[str, list[str]]) -> str:
+    rows = [[f"`{name}`", str(len(scripts)), "; ".join(scripts[:3])] for name, scripts in found.items()]
+    return markdown_table(
+        ["reward", "answers that should not pay, and do", "the first of them, by what they gain"], rows
+    )
 
 
 def earned_table(made: dict[str, dict]) -> str:
@@ -212,6 +248,7 @@ def main(argv: list[str] | None = None) -> str | None:
     page = PAGE.read_text(encoding="utf-8")
     page = replace_part(page, marks_of("earned"), earned_table(made))
     page = replace_part(page, marks_of("order"), order_table(made))
+    page = replace_part(page, marks_of("audit"), audit_table(audited(read_nih(args.boxes))))
     if not args.check:
         draw(made, PICTURE)
     return write_or_check(PAGE, page, check=args.check)
