@@ -28,7 +28,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.tables import Place, chosen_splits, find_file, image_files
+from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_files
 
 _SIDE = 1024
 _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
@@ -63,7 +63,7 @@ def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedI
     paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
     files = image_files(root, (".png",))
 
-    def image(split: str, place: Place, entry: Mapping[str, Any]) -> AnnotatedImage:
+    def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
         name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
         if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
             raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")

@@ -36,7 +36,7 @@ from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     TableRow,
     check_split,
     group_rows,
@@ -247,7 +247,9 @@ def _is_nothing(label: str) -> bool:
     return label == "0" or states_nothing(f"{label}.")
 
 
-def _drawn(place: Place, cells: Sequence[str], found: Mapping[str, Any]) -> tuple[str, list[Sequence[Any]], list[str]]:
+def _drawn(
+    place: RowPlace, cells: Sequence[str], found: Mapping[str, Any]
+) -> tuple[str, list[Sequence[Any]], list[str]]:
     """The order of the numbers, the boxes of a row, and their labels."""
     label = cells[found["label"]] if "label" in found else ""
     if "box" in found:
@@ -283,7 +285,7 @@ def _listed(text: str) -> list[Any]:
         return [text]
 
 
-def _number(place: Place, cell: Any) -> float:
+def _number(place: RowPlace, cell: Any) -> float:
     text = str(cell)
     try:
         # A comma is the decimal sign where it parts no cells.

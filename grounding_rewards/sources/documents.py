@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.texts import decoded_lines, parse_json, read_text
-from grounding_rewards.sources.tables import Place, TableRow, group_rows, split_files
+from grounding_rewards.sources.tables import RowPlace, TableRow, group_rows, split_files
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-JsonRow = tuple[Place, dict[str, Any]]
+JsonRow = tuple[RowPlace, dict[str, Any]]
 """Where the line, or the entry of a list, is, counted from 1, and its object."""
 
 UNNAMED = "finding"
@@ -52,9 +52,9 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
         raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
     for number, row, problem in numbered:
         if problem:
-            raise Place(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
+            raise RowPlace(path, number, "-").error("a JSON object", row or problem, "Correct the line.")
         image = row.get(key)
-        yield Place(path, number, image if isinstance(image, str) else "-"), row
+        yield RowPlace(path, number, image if isinstance(image, str) else "-"), row
 
 
 def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
-from grounding_rewards.sources.tables import Place, check_split, find_file, find_folder, image_files, read_table
+from grounding_rewards.sources.tables import RowPlace, check_split, find_file, find_folder, image_files, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -65,7 +65,7 @@ def read_grazpedwri_dx(
         for name, file in image_files(folder, [".png"]).items()
     }
 
-    def image(place: Place, cells: tuple[str, ...]) -> AnnotatedImage:
+    def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
         stem, patient, *extra = cells
         if f"{stem}.png" not in images:
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")

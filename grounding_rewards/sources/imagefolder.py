@@ -25,7 +25,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.patients import patient_column
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.tables import Place, check_split, header_size, read_whole_table
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size, read_whole_table
 
 _TABLES = ("metadata.jsonl", "metadata.csv")
 _CATEGORIES = ("categories", "category", "labels", "label", "category_id")
@@ -71,7 +71,7 @@ def read_imagefolder(
     check_split(split, dict.fromkeys(name for name in splits.values() if name is not None))
     named = ((path, name, *row) for path, name in splits.items() if split in (None, name) for row in _rows(path))
 
-    def image(path: Path, own_split: str | None, place: Place, row: Mapping[str, Any]) -> AnnotatedImage:
+    def image(path: Path, own_split: str | None, place: RowPlace, row: Mapping[str, Any]) -> AnnotatedImage:
         name, given = row.get("file_name"), row.get("objects")
         if not isinstance(name, str) or not (path.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
@@ -104,7 +104,7 @@ def read_imagefolder(
     return sound_images(image, named)
 
 
-def _rows(path: Path) -> Iterator[tuple[Place, dict[str, Any]]]:
+def _rows(path: Path) -> Iterator[tuple[RowPlace, dict[str, Any]]]:
     if path.suffix == ".jsonl":
         yield from read_json_rows(path, "file_name")
         return

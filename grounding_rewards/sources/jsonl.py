@@ -25,7 +25,7 @@ from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import json_lines
-from grounding_rewards.sources.tables import Place, find_file
+from grounding_rewards.sources.tables import RowPlace, find_file
 
 ANNOTATIONS = "annotations.jsonl"
 
@@ -84,10 +84,10 @@ def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
 def _annotated(path: Path) -> Iterator[AnnotatedImage]:
     def image(line: int, content: Any, no_object: str) -> AnnotatedImage:
         if no_object:
-            raise Place(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
+            raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
         if problem := next(row_faults(row), None):
-            raise Place(path, line, row["id"]).error(*problem, "Correct the line.")
+            raise RowPlace(path, line, row["id"]).error(*problem, "Correct the line.")
         return annotated_image(row)
 
     return sound_images(image, json_lines(path))

@@ -31,7 +31,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import CREDENTIALED, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_json
-from grounding_rewards.sources.tables import Place, check_split, find_file, grouped_rows, read_whole_table, xywh_box
+from grounding_rewards.sources.tables import RowPlace, check_split, find_file, grouped_rows, read_whole_table, xywh_box
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(
@@ -43,7 +43,7 @@ _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
 class _Phrase(NamedTuple):
-    place: Place
+    place: RowPlace
     label: str
     phrase: str
     box: list[float]
@@ -111,7 +111,7 @@ def _csv_images(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     return ((image, [_csv_row(*row) for row in rows]) for image, rows in groups)
 
 
-def _csv_row(place: Place, cells: tuple[str, ...]) -> _Phrase:
+def _csv_row(place: RowPlace, cells: tuple[str, ...]) -> _Phrase:
     _, label, phrase, file, *numbers, split = cells
     box = xywh_box(place.numbers(numbers[:4]))
     width, height = map(int, place.numbers(numbers[4:]))
@@ -127,7 +127,7 @@ def _json_images(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     images = {image.get("id"): image for image in document["images"] if image.keys() >= _IMAGE_KEYS}
     annotated_images: dict[str, list[_Phrase]] = {}
     for number, annotation in enumerate(document["annotations"], start=1):
-        place = Place(path, number, str(annotation.get("id")))
+        place = RowPlace(path, number, str(annotation.get("id")))
         image, label = images.get(annotation.get("image_id")), names.get(annotation.get("category_id"))
         phrase = annotation.get("label_text")
         if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):

@@ -23,7 +23,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in
-from grounding_rewards.sources.tables import Place, header_size, scaled_box
+from grounding_rewards.sources.tables import RowPlace, header_size, scaled_box
 
 _BOX_TYPES = {"real": False, "norm1": True}
 
@@ -87,7 +87,7 @@ def read_ms_swift(
     return sound_images(image, samples)
 
 
-def _objects(place: Place, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
+def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]], bool, list[str]]:
     """The boxes of a row, whether they are fractions of the image, and their names."""
     text = "".join(str(message.get("content")) for message in objects_in(row.get("messages")))
     objects = row.get("objects") or {}

@@ -32,7 +32,7 @@ from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     check_split,
     find_file,
     image_files,
@@ -117,11 +117,11 @@ def _read_boxes(path: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
     line, header = next(rows, (1, [""]))
     if len(header) < 6 or [cell.strip() for cell in header[:2]] != ["Image Index", "Finding Label"]:
         expected = "'Image Index,Finding Label,Bbox [x,y,w,h]'"
-        raise Place(path, line, "header").error(expected, header, "Take the file as published.")
+        raise RowPlace(path, line, "header").error(expected, header, "Take the file as published.")
     found: dict[str, tuple[list[list[float]], list[str]]] = {}
     for line, row in rows:
         name, label, *cells = (cell.strip() for cell in row)
-        place = Place(path, line, name)
+        place = RowPlace(path, line, name)
         if len(cells) < 4 or any(cells[4:]):
             raise place.error("an image, a label and four numbers", row, "Correct the row.")
         boxes, labels = found.setdefault(name, ([], []))
@@ -135,7 +135,7 @@ def _read_entries(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     next(rows, None)
     for line, row in rows:
         if len(row) < 11:
-            raise Place(path, line, row[0]).error("11 cells", row, "Take the file as published.")
+            raise RowPlace(path, line, row[0]).error("11 cells", row, "Take the file as published.")
         name, labels, _, _, _, _, *about = (cell.strip() for cell in row[:11])
         facts = dict(zip(("view", "original_width", "original_height"), about[:3], strict=True))
         yield name, {"finding_labels": labels, **facts, "pixel_spacing": " ".join(about[3:])}

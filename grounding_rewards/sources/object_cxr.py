@@ -23,7 +23,7 @@ from pathlib import Path
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     check_split,
     clipped_box,
     find_file,
@@ -62,7 +62,7 @@ def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
     by_path = "image_path" in header
     rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
 
-    def image(place: Place, cells: tuple[str, ...]) -> AnnotatedImage:
+    def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
         file = cells[0] if by_path else f"{name}/{cells[0]}"
         there = path.parent / file
         width, height = header_size(there) if there.is_file() else (None, None)
@@ -74,7 +74,7 @@ def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
     return sound_images(image, rows)
 
 
-def _box(fields: list[str], frame: tuple[float, float], place: Place) -> list[float]:
+def _box(fields: list[str], frame: tuple[float, float], place: RowPlace) -> list[float]:
     kind, *cells = fields
     numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:

@@ -31,7 +31,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     check_split,
     find_file,
     header_size,
@@ -77,7 +77,7 @@ def read_padchest_gr(
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
     files, root = image_files(root, (".png",)), Path(root)
 
-    def image(place: Place, report: Mapping[str, Any]) -> AnnotatedImage | None:
+    def image(place: RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
         name = str(report.get("ImageID"))
         patient, own_split = about.get(name, ("", ""))

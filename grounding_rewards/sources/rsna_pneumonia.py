@@ -26,7 +26,7 @@ from pathlib import Path
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import KAGGLE, register_source, sound_images
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     TableRow,
     check_split,
     find_file,
@@ -79,7 +79,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     return sound_images(image, groups)
 
 
-def _is_positive(place: Place, cells: tuple[str, ...]) -> bool:
+def _is_positive(place: RowPlace, cells: tuple[str, ...]) -> bool:
     _, *box, target = cells
     if target == "1":
         return True

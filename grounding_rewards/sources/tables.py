@@ -21,11 +21,11 @@ from grounding_rewards.sources.base import split_name
 _T = TypeVar("_T")
 
 
-class Place(NamedTuple):
+class RowPlace(NamedTuple):
     """Where a row is, for errors: its file, the number of its line or entry, and the id of its image.
 
     Example:
-        >>> place = Place("train.csv", 7, "a1")
+        >>> place = RowPlace("train.csv", 7, "a1")
         >>> place.error("four numbers for the box", ("1", ""), "Correct the row.")
         ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). Correct the row.")
         >>> place.numbers(("1", "2.5", "30", "4e1")), place.one_of({"1": "bone"}, "1")
@@ -81,7 +81,7 @@ class Place(NamedTuple):
         raise self.error(expected, given, "Name all classes in their order: --option classes=mass,nodule.")
 
 
-TableRow = tuple[Place, tuple[str, ...]]
+TableRow = tuple[RowPlace, tuple[str, ...]]
 """Where the row is, and the cells of the columns that were asked for, in that order."""
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -246,8 +246,8 @@ def read_whole_table(path: str | Path, separator: str = ",") -> tuple[list[str],
         for line, row in rows:
             # Spreadsheets add empty cells behind a row, and rows of them behind the last one.
             if len(row) != width and (len(row) < width or any(row[width:])):
-                raise Place(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
-            yield Place(path, line, row[0].strip()), tuple([cell.strip() for cell in row[:width]])
+                raise RowPlace(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
+            yield RowPlace(path, line, row[0].strip()), tuple([cell.strip() for cell in row[:width]])
 
     return [name.strip() for name in header], cells()
 
@@ -339,7 +339,7 @@ def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterat
     """`grouped_rows` for rows from elsewhere: takes the same rows twice, each with the image in its first cell.
 
     Example:
-        >>> rows = [(Place("a.csv", line, image), (image,)) for line, image in enumerate("aba")]
+        >>> rows = [(RowPlace("a.csv", line, image), (image,)) for line, image in enumerate("aba")]
         >>> [(image, len(found)) for image, found in group_rows(iter(rows), iter(rows))]
         [('b', 1), ('a', 2)]
     """
@@ -436,14 +436,14 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     return sizes
 
 
-def known_size(sizes: Mapping[str, Size], place: Place) -> Size:
+def known_size(sizes: Mapping[str, Size], place: RowPlace) -> Size:
     """The size of an image in a table of sizes.
 
     Raises:
         ValueError: the table does not have it.
 
     Example:
-        >>> known_size({"a": (30, 20)}, Place("train.csv", 7, "a"))
+        >>> known_size({"a": (30, 20)}, RowPlace("train.csv", 7, "a"))
         (30, 20)
     """
     if place.image not in sizes:

@@ -22,7 +22,7 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import UNNAMED, JsonRow, grouped_samples, objects_in, pixels
-from grounding_rewards.sources.tables import Place, header_size
+from grounding_rewards.sources.tables import RowPlace, header_size
 
 
 @register_source("vlm-r1")
@@ -97,7 +97,7 @@ def read_vlm_r1(
 
 
 def _answer(
-    place: Place, row: Mapping[str, Any], fmt: BoxFormat, width: int, height: int
+    place: RowPlace, row: Mapping[str, Any], fmt: BoxFormat, width: int, height: int
 ) -> tuple[str, list[list[float]], list[str]]:
     """Question, boxes and their labels of a row."""
     if "solution" in row:

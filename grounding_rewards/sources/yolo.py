@@ -26,7 +26,7 @@ from grounding_rewards.common.texts import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import DICOM_SUFFIXES
 from grounding_rewards.sources.base import register_source, sound_images, split_name
-from grounding_rewards.sources.tables import Place, check_split, header_size, outline_box, scaled_box
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size, outline_box, scaled_box
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
@@ -92,7 +92,7 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     if not path.is_file():
         return
     for number, line in enumerate(text_lines(path), start=1):
-        line, place = line.strip(), Place(path, number, path.stem)
+        line, place = line.strip(), RowPlace(path, number, path.stem)
         fields = line.split()
         if not fields:
             continue

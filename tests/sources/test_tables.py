@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.sources.tables import (
-    Place,
+    RowPlace,
     find_file,
     group_rows,
     grouped_rows,
@@ -66,12 +66,12 @@ def test_a_packed_table_is_unpacked(table):
 def test_lines_are_counted_as_an_editor_does(table):
     # A quoted cell may run over lines, and blank lines count.
     path = table('id,text\n\na,"one\ntwo"\nb,three\n')
-    assert [place for place, _ in read_table(path, ("id", "text"))] == [Place(path, 4, "a"), Place(path, 5, "b")]
+    assert [place for place, _ in read_table(path, ("id", "text"))] == [RowPlace(path, 4, "a"), RowPlace(path, 5, "b")]
 
 
 def test_columns_that_are_missing(table):
     path = table(TABLE)
-    assert next(read_table(path, ("image_id",), ("split",))) == (Place(path, 2, "a"), ("a", ""))
+    assert next(read_table(path, ("image_id",), ("split",))) == (RowPlace(path, 2, "a"), ("a", ""))
     # The header is looked at by the call, not by the first row
     with pytest.raises(ValueError, match=r"Expected the columns image_id, y in .*table\.csv.* without y\."):
         read_table(path, ("image_id", "y"))
@@ -131,7 +131,7 @@ def test_an_image_is_let_go_with_its_last_row():
 @pytest.mark.parametrize("cells", [("1", "2", "3", ""), ("1", "2", "3", "x"), ("nan", "1", "1", "1"), ("1", "inf")])
 def test_numbers_that_are_none(cells):
     with pytest.raises(ValueError, match=r"finite numbers in line 7 of t\.csv \(id f\)"):
-        Place("t.csv", 7, "f").numbers(cells)
+        RowPlace("t.csv", 7, "f").numbers(cells)
 
 
 def test_conversions():
