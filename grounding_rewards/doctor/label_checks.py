@@ -29,7 +29,7 @@ _LONGEST_NAME = 4
 # Between several labels in one.
 _JOINS = re.compile(r"[|;,/+&\\]|\band\b")
 # Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number.
-_NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED = re.compile(r"[\s_#-]\s?(\d{1,2})$"), 20, 0.9
+_NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED = re.compile(r"[_#](\d{1,2})$"), 20, 0.9
 # A box is on a side if its centre is so far from the middle; of so many, so small a part may be wrong.
 _ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES = 0.1, 30, 0.2
 _QUOTES = "\"'`“”„‘’«»[{"
@@ -94,7 +94,9 @@ def _counted(case: Case) -> Iterator[Defect]:
     places = list(case.labelled())
     ends = [(place, int(found[1])) for place in places if (found := _NUMBER_BEHIND.search(place.label))]
     right = [place for place, number in ends if number in (place.number, place.number + 1)]
-    if len(right) >= max(_FEWEST_COUNTED, _LEAST_COUNTED * len(ends)):
+    # Ribs and vertebrae have numbers of their own.
+    several = len({_NUMBER_BEHIND.sub("", place.label) for place in right}) > 1
+    if several and len(right) >= max(_FEWEST_COUNTED, _LEAST_COUNTED * len(ends)):
         shown = [(place.row, f"label {place.number} is {place.label!r:.80}") for place in right]
         yield case.defect("label-number", shown, of=len(places), found="Labels end in the number of their box.")
 
