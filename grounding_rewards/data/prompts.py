@@ -243,6 +243,16 @@ def _parts(content: str | Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
+def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
+    """What a prompt says, without the marks of its turns.
+
+    Example:
+        >>> prompt_words([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}])
+        'Where?'
+    """
+    return "".join(part["text"] for turn in conversation(prompt) for part in turn["content"] if part["type"] == "text")
+
+
 def prompt_problem(prompt: Any) -> str | None:
     """What is wrong with the prompt of a row; None where it asks something, or the row has none and gets one.
 
@@ -253,9 +263,7 @@ def prompt_problem(prompt: Any) -> str | None:
     if prompt is None:
         return None
     try:
-        turns = conversation(prompt)
-        words = [part["text"] for turn in turns for part in turn["content"] if part["type"] == "text"]
-        is_blank = not "".join(words).strip()
+        is_blank = not prompt_words(prompt).strip()
     except (AttributeError, IndexError, KeyError, TypeError):
         return f"prompt is {prompt!r:.100}, neither a text nor a list of messages with role and content"
     return f"prompt is {prompt!r:.100}, without a word" if is_blank else None

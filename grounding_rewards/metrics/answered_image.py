@@ -58,6 +58,7 @@ class AnsweredImage:
         image: path of the image, where it has one.
         view: how the image was taken, as its dataset says, such as `PA`; None where that is not known.
         source: which dataset the image is from, where several were mixed; None where that is not known.
+        asked: the labels that the prompt names, where it is known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the image earned what it did.
@@ -82,6 +83,7 @@ class AnsweredImage:
     image: str | None = None
     view: str | None = None
     source: str | None = None
+    asked: tuple[str, ...] = ()
     text: str = ""
     status: str = "boxes"
     reason: str = ""
@@ -137,7 +139,7 @@ class AnsweredImage:
         taken = {key: values[key] for key in cls.__slots__ if key in values}
         scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
         sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read", "sampled_boxes")}
-        return cls(**{**taken, "pred_scores": scores, **sampled})
+        return cls(**{**taken, "pred_scores": scores, "asked": tuple(taken.get("asked", ())), **sampled})
 
 
 def with_broken_boxes(image: AnsweredImage) -> AnsweredImage:

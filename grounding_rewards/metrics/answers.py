@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ _MOST_UNREAD = 0.1
 # A member of an object that is read as a confidence.
 _STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that play no part in scoring, or are large.
-_PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
+_PASSED_OVER = ("prompt", "asked", "image", "images", "completion_ids", "ground_truth")
 
 
 def read_answers(
@@ -44,7 +45,8 @@ def read_answers(
 
     Args:
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
-            `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`.
+            `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`, and in `asked` the words
+            of the prompt.
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
@@ -154,10 +156,33 @@ def _references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
                     f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
                     "Add it, or name the dataset that has it with --dataset."
                 )
-    return [_reference(row, f"image {k}") for k, row in enumerate(rows)]
+    labels = {label for row in rows for label in row.get("labels") or () if label is not None}
+    asked = asked_labels(rows, labels)
+    return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, asked, strict=True))]
 
 
-def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
+def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """Of the labels those that the prompt of each row names: what it is asked for, in whatever words.
+
+    Args:
+        rows: with the words of their prompts in the column `asked`; a row without it is asked for nothing by name.
+        labels: all that may be asked for.
+
+    Example:
+        >>> asked_labels([{"asked": "Find each nodule."}, {"asked": "Find any mass, nodule."}, {}], ["mass", "nodule"])
+        [('nodule',), ('mass', 'nodule'), ()]
+    """
+    legal = sorted(map(str, labels))
+
+    @cache
+    def named(words: str) -> tuple[str, ...]:
+        said = words.casefold()
+        return tuple(label for label in legal if label.casefold() in said)
+
+    return [named(row.get("asked") or "") for row in rows]
+
+
+def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> AnsweredImage:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
     image = row.get("image_path")
@@ -174,6 +199,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredImage:
         image=None if image is None else str(image),
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
+        asked=asked,
         status="empty",
     )
 

@@ -182,7 +182,9 @@ class Evaluation:
         constant = self.constant.get("mean_iou", _NOTHING).value
         said = f"{self.dependence.value:.2f} mean IoU; "
         if self.dependence.value < constant:
-            said = "Worse than a model that never looks: " + said
+            # A constant box within the model's interval is not shown to be better.
+            shown = next(iter(self.systems.values())).get("mean_iou", _NOTHING).high < constant
+            said = f"{'Worse' if shown else 'No better'} than a model that never looks: {said}"
         if not math.isnan(constant):
             said += f"the constant box, which never looks, reaches {constant:.2f}; "
         said += f"{owed.value:.2f} {format_interval(owed)}".rstrip() + " of it is owed to the image"

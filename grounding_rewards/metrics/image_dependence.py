@@ -8,8 +8,9 @@ that are dealt among each other,
 
 which is the metric less its expectation over all permutations of the answers. ``M_i`` is what the metric divides by:
 reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. Answers are dealt among
-images of one source with equally many reference boxes (or the same labels), so that a model gains nothing by counting;
-boxes are compared as shares of the image's sides. It is 0 for a model that answers every image alike, whatever it
+images of one source whose prompts name the same labels, as what the question says is nothing seen, with equally many
+reference boxes (or the same labels), so that a model gains nothing by counting; boxes are compared as shares of the
+image's sides. It is 0 for a model that answers every image alike, whatever it
 earns.
 
 Its interval is that of a ratio of sums over patients, of ``u_i = N_ii - N_i. - N_.i + N_..`` with the means over
@@ -40,7 +41,7 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, reference_images
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, asked_labels, reference_images
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
 from grounding_rewards.metrics.intervals import ratio_estimates
@@ -229,7 +230,7 @@ def _deal(
     groups: dict[Any, list[int]] = defaultdict(list)
     # Sorted, so that neither partners nor dealings depend on the order of the images.
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
-        groups[images[k].source, WITHIN[within](images[k])].append(k)
+        groups[images[k].source, images[k].asked, WITHIN[within](images[k])].append(k)
     if any(len(group) > MOST_IMAGES for group in groups.values()):
         dealings = min(dealings, PARTNERS)
     totals = np.zeros(dealings)
@@ -341,8 +342,9 @@ def baseline_systems(
         reward: what the evaluation is about.
 
     Returns:
-        By name: the reference itself, the constant box (:func:`constant_boxes`), nothing found, the whole image under
-        the most frequent label, and, where rows have `reader_boxes`, what one more radiologist drew.
+        By name: the reference itself, the constant box (:func:`constant_boxes`, of the training images that are asked
+        for the same labels), nothing found, the whole image under the most frequent label, and, where rows have
+        `reader_boxes`, what one more radiologist drew.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
@@ -353,13 +355,14 @@ def baseline_systems(
     images = ImageBatch(reference_images(rows))
     # With the names that rows without labels are given.
     named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = constant_boxes(named if training is None else training)
+    constant = _constant_by_question(named if training is None else list(training), images)
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    if constant:
+    if constant[None]:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
-            constant_answer(constant, width=image.width, height=image.height) for image in images
+            constant_answer(constant.get(image.asked) or constant[None], width=image.width, height=image.height)
+            for image in images
         ]
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
@@ -443,6 +446,18 @@ def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     if not chosen and seen:
         chosen = [max(seen, key=lambda label: carried[label])]
     return {label: np.median(seen[label], axis=0) for label in chosen}
+
+
+def _constant_by_question(
+    training: Sequence[Mapping[str, Any]], images: Sequence[AnsweredImage]
+) -> dict[tuple[str, ...] | None, dict[str, Array]]:
+    """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
+    by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
+    for row, asked in zip(
+        training, asked_labels(training, {label for image in images for label in image.gt_labels}), strict=True
+    ):
+        by_question[asked].append(row)
+    return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
 
 
 def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:

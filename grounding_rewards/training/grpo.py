@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.parsing import BoxFormat
@@ -274,6 +276,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         metrics = self._metrics["train" if self.model.training else "eval"]
         if not self.model.training and (answered := gather_object(self._evaluated)):
             # What the model owes to looking: its mean IoU less that of its answers dealt to other images.
+            labels = {label for image in answered for label in image.gt_labels}
+            asked = asked_labels(({"asked": image.asked[0]} for image in answered), labels)
+            answered = [replace(image, asked=names) for image, names in zip(answered, asked, strict=True)]
             metrics["image_dependence"] = [image_dependence(answered).dependence.value]
             self._evaluated = []
         for name in self.reward_func_names:

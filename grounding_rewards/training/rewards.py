@@ -14,6 +14,7 @@ import torch
 from accelerate.utils import gather_object
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.signal import Groups
@@ -205,6 +206,8 @@ def _answered(row: Mapping[str, Any], pred: Any) -> AnsweredImage:
         gt_labels=tuple(label or UNNAMED for label in labels) if len(boxes) else (),
         pred=pred,
         source=row.get("source"),
+        # Which labels these words name is known when all images of an evaluation are.
+        asked=(prompt_words(row["prompt"]),),
     )
 
 

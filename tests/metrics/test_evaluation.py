@@ -187,9 +187,13 @@ def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
     # By hand: of six dealings of three answers two leave none at its image, three leave one, one leaves all.
     assert found.systems["model"]["image_dependence"].value == pytest.approx(1 - (3 * 1 / 3 + 1) / 6)
     assert found.systems["constant box"]["image_dependence"].value == 0
+    many = [replace(image, id=f"{image.id}/{k}") for k in range(10) for image in same]
     worse = evaluate(
-        {"model": [replace(image, pred=[[90, 90, 95, 95]]) for image in same], "constant box": same}, MEASURES
+        {"model": [replace(image, pred=[[90, 90, 95, 95]]) for image in many], "constant box": many}, MEASURES
     )
     assert worse.looking.startswith("Worse than a model that never looks: 0.00 mean IoU; the constant box, which never")
-    assert worse.looking.endswith("All 3 images have the same answer.")
+    assert worse.looking.endswith("All 30 images have the same answer.")
+    # One of three right instead of two: three images do not show which is better.
+    close = evaluate({"model": same, "constant box": [*looks[:2], same[2]]}, MEASURES)
+    assert close.looking.startswith("No better than a model that never looks: 0.33 mean IoU; the constant box")
     assert evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.2})]}, MEASURES).looking == ""

@@ -10,8 +10,10 @@ import pytest
 
 from grounding_rewards.metrics import image_dependence as module
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.image_dependence import dependence_sums, image_dependence
+from grounding_rewards.metrics.image_dependence import baseline_systems, dependence_sums, image_dependence
+from grounding_rewards.rewards.grounding import get_reward
 
 
 def draw(rng: np.random.Generator, n: int, *, looks: float, boxes: tuple[int, ...] = (1,)) -> list[AnsweredImage]:
@@ -40,6 +42,29 @@ def dealt(images: list[AnsweredImage], order: tuple[int, ...]) -> list[AnsweredI
         replace(image, pred=images[j].pred, pred_labels=images[j].pred_labels, pred_scores=images[j].pred_scores)
         for image, j in zip(images, order, strict=True)
     ]
+
+
+def test_what_the_question_says_is_nothing_seen() -> None:
+    """A model that puts each finding where it usually is, by the prompt alone, owes nothing to the images."""
+    usual = {"heart": [30.0, 40.0, 80.0, 80.0], "nodule": [10.0, 10.0, 20.0, 20.0]}
+    rows = [
+        {"id": str(k), "width": 100, "height": 100, "boxes": [usual[label]], "labels": [label], "asked": question}
+        for k, (label, question) in enumerate(
+            [("heart", "Find the heart."), ("nodule", "Find every nodule."), ("heart", "Where is the HEART?")] * 4
+        )
+    ]
+    texts = [[str([[10 * value for value in usual[row["labels"][0]]]])] for row in rows]
+    reward = get_reward("R3", box_format="qwen3-vl")
+    images = read_answers(rows, texts, reward)
+    assert [image.asked for image in images[:3]] == [("heart",), ("nodule",), ("heart",)]
+    assert image_dependence(images).dependence.value == 0
+    unasked = [replace(image, asked=()) for image in images]
+    assert image_dependence(unasked).dependence.value > 0.4
+    # The constant box answers the question too; images that ask for nothing by name have one for all.
+    constant = baseline_systems(rows, rows, reward)["constant box"]
+    assert [image.rewards["R3"] for image in constant] == [1.0] * 12
+    plain = [{**row, "asked": "Find boxes."} for row in rows]
+    assert {image.pred_labels for image in baseline_systems(plain, plain, reward)["constant box"]} == {("heart",)}
 
 
 @pytest.mark.parametrize("metric", ["mean_iou", "f1_50"])
