@@ -47,17 +47,6 @@ saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown
 If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread. SFT
 lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; nothing ran at 3B.
 
-Trainings with GRPO that differ in the reward alone: the same initial checkpoint, images, steps and settings, several
-seeds each, and controls that nobody expects to teach. [Tables and plots](study_tables.md) of the three studies, and
-this page, are written by a script from the results in `docs/study/`:
-
-    python scripts/write_study.py
-
-and the results by `grounding-rewards study` with the YAML that is named. How often such intervals hold what they should
-is in [simulated.md](simulated.md#studies). Of placed_lungs two things were settled after its first results: arms
-beside R3, soft_f1, R3_low, sft and blank were added, and so was the early kind of checkpoint; and the degrees of
-freedom of all intervals were limited to twice those of the runs, which widens them.
-
 ## Real findings
 
 {findings}
@@ -69,6 +58,20 @@ of τ: that SFT teaches a model with much to learn more than a plain reward does
 is not. MedVision reports that GRPO after SFT raised the IoU of lesions from .298 to .382: here GRPO after SFT was not
 shown to raise anything on placed lungs, and raised mean IoU on drawn images by less than more SFT. Their rewards and
 sources are in [published_rewards.md](published_rewards.md).
+
+## How the studies were made
+
+The trainings of a study differ in the reward alone. Initial checkpoint, images, steps and settings are the same. Every
+reward is trained several times, beside controls that nobody expects to teach. `grounding-rewards study` does all this
+from [one YAML](run_a_study.md). How often such intervals hold what they should is [simulated](simulated.md#studies).
+
+Of placed_lungs, whose plot is above, two things were settled after its first results. The arms beside R3, soft_f1,
+R3_low, sft and blank were added, and so was the early kind of checkpoint. The degrees of freedom of all intervals were
+limited to twice those of the runs, which widens them.
+
+The results lie in `docs/study/`. A script writes this page and the [tables and plots](study_tables.md) from them:
+
+    python scripts/write_study.py
 
 ## What this does not show
 
@@ -106,12 +109,16 @@ _NIH = (
 FINDINGS = "nih_findings"
 #: The study of the first screen, and its arms there.
 FIRST = "placed_lungs"
-_COMPARED = {
-    "sft": "more SFT at the same cost changed them",
+#: The arms of its table, in words that say what they do.
+_SHOWN = {
+    "sft": "sft: more SFT at the same cost",
     "R3": "R3",
-    "blank": "R3 on images that are all replaced by their mean grey",
+    "soft_f1": "soft_f1",
+    "R3_low": "R3_low: R3 at τ 0.3",
+    "R1": "R1",
+    "blank": "blank: R3 on images of their mean grey",
+    "consensus": "consensus: no reference boxes",
 }
-_SHOWN = ("sft", "R3", "soft_f1", "R3_low", "R1", "blank", "consensus")
 
 
 def main() -> None:
@@ -178,37 +185,39 @@ def first_screen(found: StudyResult, folder: str, others: Sequence[Mapping[str, 
     names = " and ".join(RULERS[one.metric].heading for one in primary)
     checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
     gained = dict.fromkeys(arm.key.arm for arm in found.arms if gains(arm, primary))
-    said = [
-        f"**To a model that already looks, {' and '.join(gained) or 'no reward'} is shown to add anything.** A pilot, "
-        "which can show large differences alone: "
-        f"{sum(len(arm.seeds) for arm in found.arms)} runs of a model of {parameters()} parameters on real lungs at "
-        f"random places, one run of an arm from each of {checkpoints} checkpoints."
-    ]
-    for kind, metrics in found.starts.items():
-        arms = {arm.key.arm: arm for arm in found.of_start(kind)}
-        values = " and ".join(format_value(metrics[one].value) for one in primary)
-        changes = []
-        for name in (name for name in _COMPARED if name in arms):
-            since = (format_value(arms[name].against[START][one].value, signed=True) for one in primary)
-            changes.append(f"{_COMPARED[name]} by {' and '.join(since)}")
-        said.append(f"From the {kind} checkpoints ({names}: {values}) {', '.join(changes)}.")
+    changed = {
+        (arm.key.start, arm.key.arm): " and ".join(
+            format_value(arm.against[START][one].value, signed=True) for one in primary
+        )
+        for arm in found.arms
+    }
     readers, constant = ceiling_and_constant(study.sets["test"], others)
-    said.append(
-        f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
-        f"learned from, and the median boxes of the test images, which never move, {format_value(constant)}."
+    said = (
+        f"**To a model that already looks, {' and '.join(gained) or 'no reward'} is shown to add anything.** "
+        f"R3 changed {names} of saturated checkpoints by {changed['saturated', 'R3']}. More SFT changed them by "
+        f"{changed['saturated', 'sft']}. R3 changed early checkpoints by {changed['early', 'R3']}, and on blank images "
+        f"by {changed['early', 'blank']}. More SFT changed them by {changed['early', 'sft']}. This is a pilot "
+        f"of {sum(len(arm.seeds) for arm in found.arms)} runs: a model of {parameters()} parameters, real lungs at "
+        "random places. It can show only large differences."
     )
     header = ["", *(f"{kind}: {RULERS[one.metric].heading}" for kind in found.starts for one in primary)]
     rows = [["checkpoint", *(format_value(metrics[one].value) for metrics in found.starts.values() for one in primary)]]
-    for name in _SHOWN:
+    for name, told in _SHOWN.items():
         of_kind = [next((arm for arm in found.of_start(kind) if arm.key.arm == name), None) for kind in found.starts]
         if any(of_kind):
-            rows.append([name, *("" if arm is None else change(arm, one) for arm in of_kind for one in primary)])
+            rows.append([told, *("" if arm is None else change(arm, one) for arm in of_kind for one in primary)])
     note = (
-        f"Changes since the checkpoint, with 95 % intervals over checkpoints with their seeds and patients. \\*: "
-        f"differs from {study.reference}, p < {ALPHA:g} after Holm for {found.family} comparisons."
+        "First row: F1@0.5, and [image dependence](metrics.md#image-dependence), which is mean IoU less what the same "
+        "answers reach on other images. Below it: changes since the checkpoint, with 95 % intervals over checkpoints "
+        f"with their seeds and patients. \\*: differs from {study.reference}, p < {ALPHA:g} after Holm for "
+        f"{found.family} comparisons.\n\n"
+        f"One run of an arm began at each of {checkpoints} checkpoints. Saturated: after all of SFT. Early: SFT "
+        "was stopped where F1@0.5 was at most half as high. "
+        f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
+        f"learned from. The median boxes of the test images, which never move, have {format_value(constant)}."
     )
     plot = f"![Differences from {study.reference}]({folder}/differences.svg)"
-    return "\n\n".join([" ".join(said), plot, markdown_table(header, rows), note])
+    return "\n\n".join([said, plot, markdown_table(header, rows), note])
 
 
 def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
@@ -262,24 +271,27 @@ def real_findings(folder: Path) -> str:
         )
     looks = whole.dependence.low > 0
     verdict = "looks, a little" if looks else "is not shown to look"
+    if never > whole.value:
+        verdict += ", and is no better than a box that never moves"
     if looked_at:
         which = f"Of single findings that interval is above 0 for {', '.join(looked_at)}."
     else:
         which = "No single finding has such an interval above 0."
-    if not looks:
-        which += " The set stays one to transfer to: no study of rewards begins from a model that does not look."
     said = (
-        f"**On real findings a small model {verdict}.** Asked for one of {len(table)} findings of NIH's radiographs, "
-        f"{whole.images} questions about {len({row['patient_id'] for row in rows})} patients who were never trained "
-        f"on, it reaches a mean IoU of {format_value(whole.value)}; the same answers dealt to other images with the "
-        f"same finding reach {format_value(whole.dealt)}, so that the image dependence is "
-        f"{format_estimate(whole.dependence, signed=True)}. The median training box of each finding, which never "
-        f"moves, reaches {format_value(never)}, {'more' if never > whole.value else 'less'} than the model. {which} "
-        "The model has learned drawn radiographs first; configs/study/nih_findings.yaml says how it is made, and no "
-        "normal image is asked about."
+        f"**On real findings a small model {verdict}.** Asked for one finding of NIH's radiographs, it reaches a mean "
+        f"IoU of {format_value(whole.value)}. The same answers dealt to other images with the same finding reach "
+        f"{format_value(whole.dealt)}. So the image dependence is {format_estimate(whole.dependence, signed=True)}. "
+        f"{which} The median training box of each finding, which never moves, reaches {format_value(never)}."
     )
+    note = (
+        f"These are {whole.images} questions about {len({row['patient_id'] for row in rows})} patients who were never "
+        f"trained on, each for one of {len(table)} findings; no normal image is asked about. The model has learned "
+        "drawn radiographs first; configs/study/nih_findings.yaml says how it is made."
+    )
+    if not looks:
+        note += " The set stays one to transfer to: no study of rewards begins from a model that does not look."
     header = ["finding", "questions", "mean IoU", "median box", "distinct answers", "image dependence"]
-    return "\n\n".join([said, markdown_table(header, table), _NIH])
+    return "\n\n".join([said, _NIH, markdown_table(header, table), note])
 
 
 def study_part(found: StudyResult, folder: Path, beside: Path) -> str:

@@ -131,8 +131,11 @@ def curves(
             axis.margins(x=0.01)
             if len(names) > 1 and several[0].name:
                 axis.legend(loc="best", fontsize=6.5)
+        for axis, (_, several) in zip(axes, shown, strict=True):
+            # An axis that is shared has its limits by all panels, so all are drawn before it is cut.
+            on_axis = [one for _, own in shown for one in own] if y else several
             low, high = axis.get_ylim()
-            if all(0 <= value <= 1 for one in several for value in one.y):
+            if all(0 <= value <= 1 for one in on_axis for value in one.y):
                 # A share has no room beyond its ends.
                 axis.set_ylim(max(low, -0.02), min(high, 1.02))
         for axis in axes[::columns]:
