@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import runpy
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -23,6 +26,8 @@ SMALLER = {
     "--max_steps 100": "--max_steps 1",
     "--samples 8": "--samples 2",
 }
+# From here on real radiographs, which the reader has downloaded.
+REAL = "scripts/ask_findings.py"
 FEW = ["--per_device_train_batch_size=4", "--num_generations=4", "--save_strategy=no", "--disable_tqdm=true"]
 
 
@@ -30,6 +35,13 @@ def smaller(text: str) -> str:
     for large, small in SMALLER.items():
         text = text.replace(large, small)
     return text
+
+
+def commands() -> tuple[list[list[str]], list[list[str]]]:
+    """The commands on drawn images, and those on real ones."""
+    every = list(shell_commands(TUTORIAL))
+    first = next(k for k, words in enumerate(every) if REAL in words)
+    return every[:first], every[first:]
 
 
 def test_what_is_made_smaller_is_on_the_page() -> None:
@@ -46,7 +58,7 @@ def test_the_tutorial_arrives(
     [images] = [one.code for one in blocks(TUTORIAL) if one.language == "python"]
     exec(smaller(images), {})
     printed = []
-    for words in shell_commands(TUTORIAL):
+    for words in commands()[0]:
         command = shlex.split(smaller(shlex.join(words)))
         given = ours(command)
         assert given is not None, words
@@ -58,3 +70,32 @@ def test_the_tutorial_arrives(
     assert "mean IoU" in helped
     for page in ("doctor.html", "before/report.html", "helped.html", "r1_or_r4.html"):
         assert (tmp_path / "runs" / "tutorial" / page).stat().st_size > 10_000, page
+
+
+@pytest.mark.training
+def test_it_arrives_with_real_radiographs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    nih = shared_dir / "data" / "nih_findings"
+    lines = (nih / "annotations.jsonl").read_text(encoding="utf-8").splitlines()[:60]
+    (tmp_path / "nih" / "images").mkdir(parents=True)
+    (tmp_path / "nih" / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for line in lines:
+        shutil.copy(nih / json.loads(line)["file"], tmp_path / "nih" / "images")
+    (_, script, _, asked), *rest = commands()[1]
+    monkeypatch.setattr(sys, "argv", [script, "nih", asked, "--copies", "2"])
+    runpy.run_path(str(REPOSITORY / script), run_name="__main__")
+    printed = []
+    for words in rest:
+        given = ours(words)
+        assert given is not None, words
+        assert main([*given, *(("--max_steps=1", "--disable_tqdm=true") if given[0] == "sft" else ())]) == 0, words
+        printed.append(capsys.readouterr().out)
+    assert [words[1] for words in rest] == ["doctor", "sft", "evaluate"]
+    report = (tmp_path / "runs" / "nih_findings_test" / "report.html").read_text(encoding="utf-8")
+    assert "image dependence" in report
+    # The warning that the page explains.
+    assert "Hardly any or nearly only images without boxes" in printed[0]
+    assert "error " not in printed[0]
