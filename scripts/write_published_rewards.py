@@ -133,7 +133,7 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
 
 
 def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, list[str]]:
-    """By reward the scripted answers that earn what they should not, the largest gain first."""
+    """By reward the scripted answers that are paid too much, the largest gain first."""
     chosen = references[:: len(references) // AUDITED][:AUDITED]
     rows = [{"boxes": [box.tolist()], "labels": [label], "patient_id": patient} for patient, label, box in chosen]
     rows += [{"boxes": [], "labels": [], "patient_id": f"normal {k}"} for k in range(NORMAL)]

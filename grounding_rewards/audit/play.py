@@ -1,4 +1,4 @@
-"""Play scripts against rewards: what each earns, and which of them earn what they should not."""
+"""Play scripts against rewards: what each earns, and which of them are paid too much."""
 
 from __future__ import annotations
 

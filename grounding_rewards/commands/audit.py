@@ -44,7 +44,7 @@ examples:
   grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
-  0  done        1  with --strict, a scripted answer earns what it should not        2  a wrong argument or dataset
+  0  done        1  with --strict, a scripted answer is paid too much        2  a wrong argument or dataset
 """
 
 
@@ -144,11 +144,11 @@ def print_audit(done: Audit, console: Console) -> None:
     from grounding_rewards.report.audit_page import audit_table, found_tables, looking_table
 
     title = f"Mean reward of each scripted answer, {done.images} images, {done.negatives} of them without a finding"
-    caption = f"Written in {done.box_format}. ! marks what should not be, said below."
+    caption = f"Written in {done.box_format}. ! marks what is wrong, explained below."
     console.print(audit_table(done)._replace(title=title).rich(small=False, caption=caption))
     # With the places, which small print says.
     console.print(looking_table(done)._replace(title="Never looking, and the same error by place").rich())
     for found in found_tables(done):
         console.print(found.rich(small=False))
     if not done.found:
-        console.print(Text("Nothing earns what it should not.", style="bold green"))
+        console.print(Text("No scripted answer is paid too much.", style="bold green"))

@@ -36,7 +36,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     tiles = []
     for name in done.rewards:
         kinds = [one.finding for one in done.found if one.reward == name]
-        told = ", ".join(dict.fromkeys(kinds)) or "nothing earns what it should not"
+        told = ", ".join(dict.fromkeys(kinds)) or "nothing is paid too much"
         tiles.append(Tile(name, str(len(kinds) or "none"), note=told))
     return Page(
         title="Can it be gamed?",
@@ -45,7 +45,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
         verdict=audit_verdict(done),
         tiles=tiles,
         sections=[
-            Section("What was found", found_tables(done) or [["Nothing earns what it should not."]]),
+            Section("What was found", found_tables(done) or [["No scripted answer is paid too much."]]),
             Section(
                 "What every scripted answer earns",
                 [audit_table(done)],
@@ -115,15 +115,13 @@ def audit_verdict(done: Audit) -> str:
 
     Example:
         >>> audit_verdict(Audit(("R3",), (), (), 2, 1, "qwen3-vl"))
-        'Of 0 scripted answers, none earns what it should not under any of 1 reward.'
+        'Of 0 scripted answers, none is paid too much by any of 1 reward.'
     """
     count = len({one.script for one in done.found})
     rewards = counted(len(done.rewards), "reward")
     if not count:
-        return f"Of {len(done.scripts)} scripted answers, none earns what it should not under any of {rewards}."
-    return (
-        f"Of {len(done.scripts)} scripted answers, {count} earn what they should not under at least one of {rewards}."
-    )
+        return f"Of {len(done.scripts)} scripted answers, none is paid too much by any of {rewards}."
+    return f"Of {len(done.scripts)} scripted answers, {count} are paid too much by at least one of {rewards}."
 
 
 def found_tables(done: Audit) -> list[Table]:

@@ -1,6 +1,6 @@
 """What the doctor found in a dataset, as one HTML file: defects, histograms, where the boxes lie, and images.
 
-The file loads nothing: everything is inside it. Where it shows images, guard it like the images.
+The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
 
 from __future__ import annotations

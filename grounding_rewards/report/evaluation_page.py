@@ -1,7 +1,7 @@
 """The report of an evaluation as one HTML file: metrics with intervals, plots, images with boxes, every reward.
 
 The file loads nothing: everything is inside it, and its Content-Security-Policy forbids the rest. What a model wrote
-is data and never markup. The file shows images and what a model wrote about them: guard it like the images.
+is data and never markup. The file shows images and what a model wrote about them: keep it as private as the images.
 
 Its size is bounded: at most :data:`MOST_PICTURES` pictures take :data:`PICTURE_BUDGET` characters, first those of the
 groups, then others while there is room; :data:`TEXT_BUDGET` characters of answers are shared equally between the

@@ -1,7 +1,7 @@
 """The frame of every page: a title, a verdict, tiles, then sections of tables, plots, lists and images with boxes.
 
 A page is one HTML file that loads nothing and runs nothing but its own program; what a model or a dataset wrote is text
-and never markup. A page with images is to be guarded like the images.
+and never markup. Keep a page with images as private as the images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grounding_rewards.report.render import fill_template, read_asset
 from grounding_rewards.report.tables import Cell
 
 #: Beneath pages with images.
-GUARD = "Shows images and what models wrote about them: guard it like the images."
+GUARD = "Shows images and what models wrote about them: keep it as private as the images."
 
 
 class Tile(NamedTuple):
