@@ -19,14 +19,14 @@ from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.conftest import REPOSITORY
 
 SAID = (
-    "R4, the default: in three small studies (1.2 million parameters, real lungs and drawn images) R2, R3, R5 and "
-    "soft_f1 were within 0.02 mean IoU of it from a good checkpoint, and R1 with tied ranks was worse on the drawn "
-    "ones. First teach with SFT until its validation metric is flat: from early checkpoints on real lungs at random "
-    "places more SFT gained 0.15 F1@0.5 and 0.09 image dependence, and GRPO gained neither with R3, with R3 at τ 0.3 "
-    "or with soft_f1. From saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown to change "
-    "F1@0.5 or image dependence. If few boxes reach IoU 0.5, run `signal`: a lower `iou_threshold` or soft_f1 leaves "
-    "fewer groups without spread. SFT lost 0.11 mean IoU on shifted drawn images, where GRPO with R3 lost nothing; "
-    "nothing ran at 3B."
+    "- **R4**, the default: in three small studies (1.2 million parameters, real lungs and drawn images) R2, R3, R5"
+    " and soft_f1 were within 0.02 mean IoU of it from a good checkpoint. R1 with tied ranks was worse on the drawn"
+    " ones. - **SFT first**, until its validation metric is flat. From early checkpoints on real lungs at random "
+    "places more SFT gained 0.15 F1@0.5 and 0.09 image dependence; GRPO gained neither with R3, with R3 at τ 0.3 or"
+    " with soft_f1. From saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown to change"
+    " F1@0.5 or image dependence. - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or "
+    "soft_f1 leaves fewer groups without spread. - SFT lost 0.11 mean IoU on shifted drawn images, where GRPO with "
+    "R3 lost nothing. Nothing ran at 3B."
 )
 _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name))
 
