@@ -38,7 +38,7 @@ _MOST_BEGUN = 2
 _ROWS_AT_ONCE = 1024
 
 
-def check_answers(case: Case) -> Iterator[Defect]:
+def check_expected_answers(case: Case) -> Iterator[Defect]:
     """Negative images and small boxes."""
     images, negatives = len(case.rows), case.counts.count(0)
     if images >= _FEWEST_IMAGES and not 0 < negatives <= _MOST_NEGATIVES * images:

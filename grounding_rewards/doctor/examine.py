@@ -10,12 +10,12 @@ from io import BytesIO
 from typing import Any
 
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.doctor.answer_checks import check_answers, check_gold, check_prompts
+from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.case import Case, Problem, picture
 from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, ImagePicture
 from grounding_rewards.doctor.histograms import Metrics
-from grounding_rewards.doctor.image_checks import check_images, check_rows, rows_with_facts
+from grounding_rewards.doctor.image_checks import check_image_files, check_unreadable_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
@@ -26,8 +26,8 @@ from grounding_rewards.images.decoding import load_image, small_image
 #: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
 #: others found no error.
 ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
-    *(check_rows, check_boxes, check_pairs, check_images, check_repeats, check_labels),
-    *(check_answers, check_prompts, check_splits, check_scales, check_greys, check_gold),
+    *(check_unreadable_rows, check_boxes, check_pairs, check_image_files, check_repeats, check_labels),
+    *(check_expected_answers, check_prompts, check_splits, check_scales, check_greys, check_gold),
 )
 #: Images in the sample for the page.
 SAMPLE = 12

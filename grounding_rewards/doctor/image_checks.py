@@ -163,14 +163,14 @@ def _is_line(band: np.ndarray) -> bool:
     return bool((even & (apart >= _CONTRAST)).any())
 
 
-def check_rows(case: Case) -> Iterator[Defect]:
+def check_unreadable_rows(case: Case) -> Iterator[Defect]:
     """Missing and unreadable rows."""
     if unfinished := case.source.unfinished:
         yield case.defect("unfinished-folder", count=1, found=unfinished)
     yield from case.collect(case.damaged)
 
 
-def check_images(case: Case) -> Iterator[Defect]:
+def check_image_files(case: Case) -> Iterator[Defect]:
     """Missing images and sizes, and sizes that contradict the image. A smaller copy of the image does not."""
     yield from case.collect(problem for row in case.rows for problem in _image_problems(row))
     yield from _odd_scales(case)
