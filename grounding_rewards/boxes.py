@@ -373,9 +373,8 @@ def space_frame(
         return Frame(space.offset, 1.0, 1.0, 0.0)
     if space.frame == "resized" and resized_width is None and resized_height is None:
         warnings.warn(
-            f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the image to reach the "
-            f"model at "
-            "its original size. If its processor resizes it, give both, or the boxes are off by that factor.",
+            f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the image to reach the model "
+            "at its original size. If its processor resizes it, give both, or the boxes are off by that factor.",
             stacklevel=3,
         )
         return Frame(space.offset, 1.0, 1.0, 0.0)

@@ -187,9 +187,8 @@ def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list
 def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
     if members and len(members[0]) > 1:
         yield (
-            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its "
-            f"samples, of "
-            "which only the reward is measured."
+            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its samples, "
+            "of which only the reward is measured."
         )
 
 
@@ -223,9 +222,8 @@ def read_groups(
     members = [several for several in members if len(several) > 1]
     if not members:
         raise ValueError(
-            f"Expected several completions to the same image, got one to each of {len(alone)}. GRPO compares "
-            f"answers to "
-            "one image, and so does this: give a log of samples (`log_completions: true` in training; `evaluate "
+            f"Expected several completions to the same image, got one to each of {len(alone)}. GRPO compares answers "
+            "to one image, and so does this: give a log of samples (`log_completions: true` in training; `evaluate "
             "--samples 8` writes samples.jsonl), name each row's image by `id` or the rows of a group by --group-size, "
             "or sample now with --model."
         )
@@ -298,9 +296,8 @@ def _refuse_images_without_boxes(log: Log, members: Sequence[Sequence[int]]) -> 
     without = [place for row, place in described if row.get("boxes") is None and row.get("reader_boxes") is None]
     if without:
         raise ValueError(
-            f"Expected `boxes` for every image, got none for {len(without)} of {len(members)}: "
-            f"{first_of(without)}. Add "
-            "the column, or name the --dataset that has the images by their `id`."
+            f"Expected `boxes` for every image, got none for {len(without)} of {len(members)}: {first_of(without)}. "
+            "Add the column, or name the --dataset that has the images by their `id`."
         )
 
 
@@ -315,8 +312,7 @@ def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> 
         size = f"{len(members[0])}" if count == 1 else f"{min(map(len, members))} to {max(map(len, members))}"
         groups = "1 group" if len(members) == 1 else f"{len(members)} groups"
         yield (
-            f"No row has an `id`: rows next to each other with the same prompt and image are taken for one "
-            f"group, which "
+            "No row has an `id`: rows next to each other with the same prompt and image are taken for one group, which "
             f"makes {groups} of {size}. If that is wrong, give --group-size."
         )
 

@@ -630,9 +630,8 @@ class LogDoubts:
         count, first = self.off_image
         if count:
             yield (
-                f"{_rows(count, self.rows)} a reference box that is not on the image, the first {first}. What "
-                f"is scored "
-                "against it means little: correct the boxes or the size."
+                f"{_rows(count, self.rows)} a reference box that is not on the image, the first {first}. What is "
+                "scored against it means little: correct the boxes or the size."
             )
 
 

@@ -240,8 +240,7 @@ box format the model's? `grounding-rewards inspect` shows what was read.
     why = ", ".join(f"{name} {n}" for name, n in Counter(image.status for image in unread).most_common())
     return [
         f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {why}. The first is to "
-        f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards "
-        "inspect` shows what was read."
+        f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
     ]
 
 

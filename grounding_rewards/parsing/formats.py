@@ -91,8 +91,7 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
         guess = f"Did you mean {near[0]}? " if near else ""
         raise ValueError(
             f"Expected a known name for `box_format`, got {box_format!r:.200}. {guess}Use one of: "
-            f"{', '.join(BOX_FORMATS)}; "
-            "or declare one: {syntax: json, keys: [box], order: xyxy, space: norm1000}."
+            f"{', '.join(BOX_FORMATS)}; or declare one: {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
         ) from None
 
 
@@ -235,10 +234,9 @@ def list_box_formats() -> list[str]:
 
 #: How to find out what a model writes.
 _MEASURE = (
-    "To find out what a checkpoint writes, sample 20 answers to images with a finding, run "
-    "`grounding-rewards inspect answers.jsonl --box-format json`, which says what does not fit and which declaration "
-    "would, and state it as `box_format`: one of {names}; or "
-    "{{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
+    "To find out what a checkpoint writes, sample 20 answers to images with a finding, run `grounding-rewards inspect "
+    "answers.jsonl --box-format json`, which says what does not fit and which declaration would, and state it as "
+    "`box_format`: one of {names}; or {{syntax: json, keys: [box], order: xyxy, space: norm1000}}."
 )
 
 

@@ -112,9 +112,8 @@ negative.']
         alone = small["without_other"]
         have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
         yield (
-            f"{small['boxes']} boxes on {small['images']} images are too small (--smallest-box) and left out; "
-            f"{alone} of "
-            f"these images {have}."
+            f"{small['boxes']} boxes on {small['images']} images are too small (--smallest-box) and left out; {alone} "
+            f"of these images {have}."
         )
 
 

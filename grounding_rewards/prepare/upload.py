@@ -35,9 +35,9 @@ def push_private(folder: str | Path, name: str, *, licence_allows: bool = False)
     forbidding = forbidding_licences(read_manifest(folder))
     if forbidding and not licence_allows:
         raise ValueError(
-            f"Expected images that may be passed on, got some under: {'; '.join(forbidding)}. A private dataset "
-            f"lies on "
-            "somebody else's machine too: keep them here, or say that you have the right with --licence-allows-upload."
+            f"Expected images that may be passed on, got some under: {'; '.join(forbidding)}. A private dataset lies "
+            "on somebody else's machine too: keep them here, or say that you have the right with "
+            "--licence-allows-upload."
         )
     api = HfApi()
     api.create_repo(name, repo_type="dataset", private=True, exist_ok=True)

@@ -46,9 +46,8 @@ _LABEL = "Lung Opacity"
     title="RSNA Pneumonia Detection Challenge",
     url="https://www.kaggle.com/c/rsna-pneumonia-detection-challenge",
     licence=KAGGLE,
-    note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never "
-    "train on one "
-    "and test on the other.",
+    note="Two thirds of the images without a box show other findings. Images are of NIH ChestX-ray14: never train on "
+    "one and test on the other.",
 )
 def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[AnnotatedImage]:
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""

@@ -203,9 +203,8 @@ class Stages:
         first = int((self.entering == 0).sum())
         if first < self.images:
             raise ValueError(
-                f"Expected at least {self.images} images for the first of {self.stages} stages of curriculum, "
-                f"as many as "
-                f"one step generates answers to, got {first}. Lower `stages`, add images, or make batches smaller."
+                f"Expected at least {self.images} images for the first of {self.stages} stages of curriculum, as many "
+                f"as one step generates answers to, got {first}. Lower `stages`, add images, or make batches smaller."
             )
 
     def stage(self, draw: int) -> int:
