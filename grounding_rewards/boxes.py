@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +50,7 @@ __all__ = [
     "from_xyxy",
     "get_space",
     "is_box",
+    "is_number",
     "norm1_to_patch_index",
     "pad",
     "patch_index_to_norm1",
@@ -152,11 +153,16 @@ def is_box(box: object) -> bool:
     # Plain numbers first: asking whether a value is Real takes ten times as long, and a log has millions.
     if type(box) is list and len(box) == 4 and _PLAIN.issuperset(map(type, box)):
         return all(map(math.isfinite, box))
-    return (
-        isinstance(box, Sequence)
-        and len(box) == 4
-        and all(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in box)
-    )
+    return isinstance(box, Sequence) and len(box) == 4 and all(map(is_number, box))
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether this is a finite number; True and False are none.
+
+    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number("1")
+    (True, False, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:

@@ -7,17 +7,15 @@ the full reward from the very reward that will train the model.
 
 from __future__ import annotations
 
-import math
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
+from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.patients import patient_of_row
@@ -43,6 +41,8 @@ _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
 # Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
+
+_Made = TypeVar("_Made")
 
 
 def check_dataset(
@@ -179,6 +179,41 @@ def without_bad_rows(
         raise bad_rows_error(problems, ids, expected, name, f"{remedy}, or go on without them by bad_rows: drop")
     said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
     return dataset.select([number for number in range(len(ids)) if number not in problems])
+
+
+def with_each(
+    dataset: Dataset, values: Iterable[Any], make: Callable[[Any], _Made], expected: str, name: str, bad_rows: str
+) -> tuple[Dataset, list[_Made]]:
+    """What a function makes of a value of each row; rows for which it raises ``ValueError`` are bad.
+
+    Args:
+        dataset: all rows.
+        values: one for each row.
+        make: takes a value.
+        expected: as for :func:`without_bad_rows`.
+        name: likewise.
+        bad_rows: likewise.
+
+    Returns:
+        The good rows, and what was made of theirs.
+
+    Raises:
+        ValueError: as :func:`without_bad_rows`.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> images = Dataset.from_dict({"id": ["a", "b"]})
+        >>> with_each(images, ["1", "2"], int, "numbers", "train_dataset", "refuse")[1]
+        [1, 2]
+    """
+    made: list[_Made] = []
+    problems: dict[int, list[str]] = {}
+    for number, value in enumerate(values):
+        try:
+            made.append(make(value))
+        except ValueError as error:
+            problems[number] = [str(error)]
+    return without_bad_rows(dataset, problems, expected, name, bad_rows), made
 
 
 def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
@@ -510,15 +545,6 @@ def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
-
-
-def is_number(value: Any) -> bool:
-    """Whether this is a finite number; True and False are none.
-
-    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number("1")
-    (True, False, False, False)
-    """
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
-from grounding_rewards.data.checks import without_bad_rows
+from grounding_rewards.data.checks import with_each
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
 from grounding_rewards.images.decoding import stored_sizes
 from grounding_rewards.images.resize import has_resized_size, resized_size
@@ -43,7 +44,9 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         get_box_format(box_format)
         dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
-        dataset, sizes = _resized_sizes(dataset, processor, bad_rows)
+        expected = "an image that the processor can resize"
+        resize = partial(_resized_size, processor)
+        dataset, sizes = with_each(dataset, _fed_sizes(dataset), resize, expected, "dataset", bad_rows)
         dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
@@ -112,18 +115,6 @@ def _labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
     found = list(columns.get("labels", ()))
     found += [labels for readers in columns.get("reader_labels", ()) for labels in readers or ()]
     return [label for labels in found for label in labels or () if isinstance(label, str) and label.strip()]
-
-
-def _resized_sizes(dataset: Dataset, processor: Any, bad_rows: str) -> tuple[Dataset, list[tuple[int, int]]]:
-    """The images that can be resized, and their resized sizes."""
-    sizes: list[tuple[int, int]] = []
-    problems: dict[int, list[str]] = {}
-    for number, size in enumerate(_fed_sizes(dataset)):
-        try:
-            sizes.append(_resized_size(processor, size))
-        except ValueError as error:
-            problems[number] = [str(error)]
-    return without_bad_rows(dataset, problems, "an image that the processor can resize", "dataset", bad_rows), sizes
 
 
 def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) -> tuple[int, int]:

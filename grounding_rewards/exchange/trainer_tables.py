@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import whole_folder
-from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, without_bad_rows
+from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
@@ -230,15 +230,13 @@ def _sound_rows(
             "model that will be trained."
         )
     dataset = check_rows(add_prompts(dataset, stated), name="the dataset", bad_rows=bad_rows)
-    problems = {}
-    for number, prompt in enumerate(dataset.with_format(None)["prompt"]):
-        try:
-            messages = marked_messages(prompt)
-            if trainer == "easyr1":
-                one_problem(messages)
-        except ValueError as error:
-            problems[number] = [str(error)]
-    dataset = without_bad_rows(dataset, problems, f"a prompt that {trainer} can show", "the dataset", bad_rows)
+
+    def shown(prompt: Any) -> Any:
+        messages = marked_messages(prompt)
+        return one_problem(messages) if trainer == "easyr1" else messages
+
+    prompts, expected = dataset.with_format(None)["prompt"], f"a prompt that {trainer} can show"
+    dataset, _ = with_each(dataset, prompts, shown, expected, "the dataset", bad_rows)
     if box_format is not None:
         dataset = dataset.remove_columns([name for name in ("box_format",) if name in dataset.column_names])
         dataset = dataset.add_column("box_format", [box_format] * dataset.num_rows)
@@ -251,15 +249,12 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
     dataset = dataset.remove_columns([name for name in SIZE_COLUMNS[2:] if name in dataset.column_names])
     if processor is None or not has_resized_size(processor):
         return dataset
-    sizes: list[tuple[int, int]] = []
-    problems: dict[int, list[str]] = {}
-    for number, row in enumerate(rows_with_sizes(dataset)):
-        width, height = row["image_size"]
-        try:
-            sizes.append(trainer_size(trainer, processor, width, height, limits))
-        except ValueError as error:
-            problems[number] = [str(error)]
-    dataset = without_bad_rows(dataset, problems, f"an image that {trainer} can resize", "the dataset", bad_rows)
+
+    def size(row: Mapping[str, Any]) -> tuple[int, int]:
+        return trainer_size(trainer, processor, *row["image_size"], limits)
+
+    expected = f"an image that {trainer} can resize"
+    dataset, sizes = with_each(dataset, rows_with_sizes(dataset), size, expected, "the dataset", bad_rows)
     for name, side in zip(SIZE_COLUMNS[2:], zip(*sizes, strict=True), strict=True):
         dataset = dataset.add_column(name, list(side))
     return dataset

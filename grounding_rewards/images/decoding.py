@@ -53,10 +53,15 @@ the file, or leave the image out.
     """
     from PIL.Image import fromarray
 
-    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
-    if isinstance(file, str | Path) and is_dicom(file):
+    if (file := _dicom_file(source)) is not None:
         return fromarray(read_dicom(file).pixels)
     return shown_image(load_image(source))
+
+
+def _dicom_file(source: Any) -> str | Path | None:
+    """The DICOM file that this names, an image of a row without bytes among them; None for all other images."""
+    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
+    return file if isinstance(file, str | Path) and is_dicom(file) else None
 
 
 def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
@@ -189,8 +194,7 @@ def grey_values(source: str | Path | Mapping[str, Any] | Image) -> GreyValues | 
     import numpy as np
     from PIL import Image as Images
 
-    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
-    if isinstance(file, str | Path) and is_dicom(file):
+    if (file := _dicom_file(source)) is not None:
         return GreyValues(*read_dicom_values(file))
     image = _upright(source if isinstance(source, Images.Image) else load_image(source))
     if is_deep(image):
@@ -294,8 +298,8 @@ def image_size(image: Any) -> tuple[int, int]:
 
     if isinstance(image, Image.Image):
         return image.size
-    if image["bytes"] is None and image["path"] is not None and is_dicom(image["path"]):
-        facts = dicom_facts(image["path"])
+    if (file := _dicom_file(image)) is not None:
+        facts = dicom_facts(file)
         return facts.columns, facts.rows
     with _opened(image) as opened:
         # Of TIFF files, some versions of Pillow give the size as stored, others upright.
@@ -328,7 +332,7 @@ def plain_format(image: Mapping[str, Any]) -> str | None:
         >>> plain_format({"bytes": image.getvalue(), "path": None}) is None
         True
     """
-    if image["bytes"] is None and image["path"] is not None and is_dicom(image["path"]):
+    if _dicom_file(image) is not None:
         return None
     with _opened(image) as opened:
         if opened.mode not in ("L", "RGB") or "transparency" in opened.info:

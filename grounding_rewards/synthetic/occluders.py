@@ -9,8 +9,8 @@ import numpy as np
 from grounding_rewards.synthetic.anatomy import Anatomy
 from grounding_rewards.synthetic.canvas import Canvas, ramp
 
-# Strokes of letters in a square of side 1.
-_LETTERS = {
+#: Strokes of the letters of a marker, in a square of side 1.
+LETTERS = {
     "R": (
         ((0.1, 1.0), (0.1, 0.0), (0.55, 0.0), (0.75, 0.12), (0.75, 0.38), (0.55, 0.5), (0.1, 0.5)),
         ((0.4, 0.5), (0.8, 1.0)),
@@ -68,7 +68,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
     """Paint marker and leads, denser than anything else."""
     if occluders.marker:
         letter, x, y = occluders.marker
-        for stroke in _LETTERS[letter]:
+        for stroke in LETTERS[letter]:
             canvas.add_line(canvas.tissue, np.array(stroke) * _MARKER + [x, y], width=2.6, amount=2.2)
     for lead in occluders.leads:
         canvas.add_line(canvas.tissue, np.array(lead), width=1.7, amount=0.45)

@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.synthetic.occluders import LETTERS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,15 +37,6 @@ Matrix = NDArray[np.float64]
 
 #: A finding of whose box a smaller share is left inside the image counts as no longer visible.
 MIN_VISIBLE = 0.5
-
-# Strokes of the letters of a marker, in a square of side 1.
-_LETTERS = (
-    (((0.15, 0.0), (0.15, 1.0), (0.75, 1.0)),),
-    (
-        ((0.1, 1.0), (0.1, 0.0), (0.55, 0.0), (0.75, 0.12), (0.75, 0.38), (0.55, 0.5), (0.1, 0.5)),
-        ((0.4, 0.5), (0.8, 1.0)),
-    ),
-)
 
 
 class Corrupted(NamedTuple):
@@ -226,7 +218,7 @@ def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> 
     from PIL.ImageDraw import Draw
 
     marked = image.copy()
-    strokes = _LETTERS[rng.integers(len(_LETTERS))]
+    strokes = LETTERS["LR"[rng.integers(2)]]
     side = amount * min(image.size)
     inset = 0.03 * min(image.size)
     corner = np.where(rng.integers(2, size=2), inset, np.array(image.size) - inset - side)
