@@ -610,7 +610,9 @@ class LogDoubts:
             self.rows += 1
             if row.get("id") in (None, ""):
                 self.without_id = _one_more(self.without_id, place)
-            if (problem := next(_problems(row), None)) is not None:
+            # Columns that are no lists are refused by what scores the row.
+            found = () if row.get("boxes") is None else row_problems(with_numbers(row), about=["boxes"])
+            if (problem := next(iter(found), None)) is not None:
                 self.off_image = _one_more(self.off_image, f"{place}: {problem}")
 
     def add(self, later: LogDoubts) -> None:
@@ -633,12 +635,6 @@ class LogDoubts:
                 f"{_rows(count, self.rows)} a reference box that is not on the image, the first {first}. What is "
                 "scored against it means little: correct the boxes or the size."
             )
-
-
-def _problems(row: dict[str, Any]) -> Iterator[str]:
-    # Columns that are no lists are refused by what scores the row.
-    if row.get("boxes") is not None:
-        yield from row_problems(with_numbers(row), about=["boxes"])
 
 
 def _one_more(counted: tuple[int, str], place: str) -> tuple[int, str]:

@@ -123,8 +123,9 @@ def swap_p_values(a: Sequence[Array], b: Sequence[Array], *, resamples: int, see
         if not len(metric.units) or math.isnan(metric.observed):
             continue
         if 2 ** len(metric.units) <= resamples:
-            every = _all_swaps(len(metric.units)).astype(np.float64)
-            p_values[k] = metric.reached(every @ metric.changes[metric.units]) / 2 ** len(metric.units)
+            n = len(metric.units)
+            every = ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.float64)
+            p_values[k] = metric.reached(every @ metric.changes[metric.units]) / 2**n
         else:
             drawn[k] = 1
     if drawn:
@@ -177,10 +178,6 @@ def _sums_and_products(own: Array, other: Array) -> Array:
     """Of each unit n, d, n², n·d, d², and n times the other run's d, ``(units, 6)``."""
     n, d = own.T
     return np.stack([n, d, n * n, n * d, d * d, n * other[:, 1]], axis=1)
-
-
-def _all_swaps(n: int) -> Swaps:
-    return ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.int8)
 
 
 def _random_swaps(n: int, draws: int, seed: int) -> Iterator[Swaps]:

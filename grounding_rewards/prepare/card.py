@@ -192,7 +192,10 @@ def _estimate(ends: Sequence[float | None]) -> str:
 def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield "## How it was made"
     yield ""
-    yield from _table(("setting", "value"), [(name, _plain(value)) for name, value in manifest["settings"].items()])
+    settings = manifest["settings"].items()
+    yield from _table(
+        ("setting", "value"), [(k, f"`{json.dumps(value, ensure_ascii=False)}`") for k, value in settings]
+    )
     yield ""
     yield from _table(("package", "version"), list(manifest["versions"].items()))
     yield ""
@@ -208,10 +211,6 @@ def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
             for shard in counts["shards"]
         ],
     )
-
-
-def _plain(value: Any) -> str:
-    return f"`{json.dumps(value, ensure_ascii=False)}`"
 
 
 def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[str]:

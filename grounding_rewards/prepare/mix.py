@@ -97,6 +97,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     for writer in writers.values():
         writer.close()
     splits, _ = written_splits(out)
+    sources = [manifest["source"] for manifest in manifests]
     return write_manifest(
         out,
         {
@@ -116,9 +117,9 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
             "versions": package_versions(PACKAGES),
             "source": {
                 "title": " and ".join(part.name for part in parts),
-                "url": _by_part(parts, [_address(manifest["source"]) for manifest in manifests]),
-                "licence": _by_part(parts, [manifest["source"]["licence"] for manifest in manifests]),
-                "note": _by_part(parts, [manifest["source"]["note"] for manifest in manifests]),
+                "url": _by_part(parts, [", ".join(filter(None, (one["title"], one["url"]))) for one in sources]),
+                "licence": _by_part(parts, [one["licence"] for one in sources]),
+                "note": _by_part(parts, [one["note"] for one in sources]),
             },
             "vocabulary": list(vocabulary),
             "small_boxes": {"boxes": 0, "images": 0, "without_other": 0},
@@ -144,10 +145,6 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
 
 def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
     return "; ".join(f"{part.name}: {said}" for part, said in zip(parts, words, strict=True) if said)
-
-
-def _address(source: Mapping[str, str]) -> str:
-    return ", ".join(filter(None, (source["title"], source["url"])))
 
 
 def _check_parts(parts: Sequence[Part], out: Path) -> None:

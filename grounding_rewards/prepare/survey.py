@@ -224,7 +224,9 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     rule = _rule(names, len(patients) + without_patient, settings)
     if settings.splits_from == "dataset" and not rule.own:
         said = drawn_sentence(settings.dataset, rule.shares, count, without_patient)
-        warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
+        # Only a dataset that names the split can be asked for it, so that nothing is drawn.
+        undrawn = f", --split {TRAIN} draws none" if names else ""
+        warnings.warn(f"{said} --split-shares draws others{undrawn}.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {}
     if settings.task == "finding":
@@ -260,11 +262,6 @@ def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRul
     # Shares of one's own are drawn of a few patients too; those with a split keep it.
     is_asked = shares != SHARES and not holds_out(names)
     return SplitRule(True, shares) if rule.own and is_asked else rule
-
-
-def _undrawn(names: set[str]) -> str:
-    """How nothing is drawn: only a dataset that names the split can be asked for it."""
-    return f", --split {TRAIN} draws none" if names else ""
 
 
 def _with_small(

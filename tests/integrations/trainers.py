@@ -40,10 +40,7 @@ def with_swift(monkeypatch: Any) -> dict[str, Any]:
         def __init__(self, args: Any = None, **_: Any) -> None:
             self.args = args
 
-    class AsyncORM(ORM):
-        pass
-
-    stand_in(monkeypatch, "swift.rewards", ORM=ORM, AsyncORM=AsyncORM, orms=orms)
+    stand_in(monkeypatch, "swift.rewards", ORM=ORM, orms=orms)
     return orms
 
 
