@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.whole_files import whole_file
+from grounding_rewards.prepare.shards import FOOTER, parquet_rows
 from grounding_rewards.prepare.stored_images import StoredImage
 
 #: The ending of a part; its name begins with that of the folder that is prepared.
 PART = ".images.parquet"
-_FOOTER = b"grounding_rewards"
-# Images read at once.
-_IMAGES = 16
 # Bytes of images in a row group.
 _GROUP = 32e6
 
@@ -38,7 +36,7 @@ def write_part(path: Path, images: Iterable[MadeImage], identity: Mapping[str, A
     Args:
         path: Where to write.
         images: In the order of the tables.
-        identity: Of the preparation, see `read_identity`.
+        identity: Of the preparation, which `read_footer` reads.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -60,35 +58,19 @@ def write_part(path: Path, images: Iterable[MadeImage], identity: Mapping[str, A
                 writer.write_table(pa.Table.from_pylist(rows, schema))
                 rows, size = [], 0
         writer.write_table(pa.Table.from_pylist(rows, schema))
-        writer.add_key_value_metadata({_FOOTER: json.dumps(identity).encode()})
-
-
-def read_identity(part: Path) -> dict[str, Any]:
-    """The identity of the preparation that a part belongs to, as `write_part` was given it."""
-    import pyarrow.parquet as pq
-
-    return json.loads(pq.read_metadata(part).metadata[_FOOTER])
+        writer.add_key_value_metadata({FOOTER: json.dumps(identity).encode()})
 
 
 def read_signatures(parts: Sequence[Path]) -> Iterator[bytes | None]:
     """The signatures of all images in their order, without a look at the images."""
-    for row in _rows(parts, ["signature"]):
+    for row in parquet_rows(parts, ["signature"]):
         yield row["signature"]
 
 
 def read_images(parts: Sequence[Path]) -> Iterator[tuple[str, StoredImage | str | None]]:
     """The id of every image, and its image as in `MadeImage`."""
-    for row in _rows(parts, ["id", "problem", *StoredImage._fields]):
+    for row in parquet_rows(parts, ["id", "problem", *StoredImage._fields]):
         name, problem, data = row.pop("id"), row.pop("problem"), row["data"]
         spacing = row.pop("original_spacing")
         image = problem if data is None else StoredImage(**row, original_spacing=spacing and tuple(spacing))
         yield name, image
-
-
-def _rows(parts: Sequence[Path], columns: list[str]) -> Iterator[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
-    for part in parts:
-        with pq.ParquetFile(part) as file:
-            for batch in file.iter_batches(batch_size=_IMAGES, columns=columns):
-                yield from batch.to_pylist()

@@ -18,7 +18,7 @@ from grounding_rewards.data.patients import patient_of_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.prepare.copied_images import join_copies
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits
-from grounding_rewards.prepare.shards import ShardWriter
+from grounding_rewards.prepare.shards import ShardWriter, parquet_rows
 
 _MOST_BYTES = 256e6
 
@@ -192,17 +192,12 @@ def _features(parts: Sequence[Part]) -> Any:
 
 def _rows(part: Part) -> Iterator[dict[str, Any]]:
     """The rows of a folder, with ids that are its own, and sources."""
-    import pyarrow.parquet as pq
-
-    for path in split_shards(part.folder, "all"):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=16):
-                for row in batch.to_pylist():
-                    row["id"] = f"{part.name}/{row['id']}"
-                    row["source"] = stated_name(row.get("source")) or part.name
-                    if (patient := patient_of(row)) is not None:
-                        row["patient_id"] = f"{row['source']}/{patient}"
-                    yield row
+    for row in parquet_rows(split_shards(part.folder, "all")):
+        row["id"] = f"{part.name}/{row['id']}"
+        row["source"] = stated_name(row.get("source")) or part.name
+        if (patient := patient_of(row)) is not None:
+            row["patient_id"] = f"{row['source']}/{patient}"
+        yield row
 
 
 def _images(parts: Sequence[Part]) -> Iterator[_Image]:

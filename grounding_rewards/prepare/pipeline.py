@@ -30,7 +30,6 @@ from grounding_rewards.prepare.examples import (
 from grounding_rewards.prepare.image_parts import (
     PART,
     MadeImage,
-    read_identity,
     read_images,
     read_signatures,
     write_part,
@@ -44,7 +43,7 @@ from grounding_rewards.prepare.manifest import (
     survey_facts,
 )
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardWriter
+from grounding_rewards.prepare.shards import ShardWriter, read_footer
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes
@@ -242,7 +241,7 @@ def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str
     if join:
         parts = [part for _, part in parts_of(out, PART)]
         for part in parts:
-            check_identity(part, read_identity(part), identity_of(settings, survey))
+            check_identity(part, read_footer(part), identity_of(settings, survey))
     survey = with_negatives(work.images, _with_copies(work, survey, parts))
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)

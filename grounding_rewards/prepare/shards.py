@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ from grounding_rewards.common.whole_files import publish, unfinished_name
 FOLDER = "data"
 """The folder of the shards in a prepared dataset."""
 
-_FOOTER = b"grounding_rewards"
+FOOTER = b"grounding_rewards"
+"""The key of what the package writes into the footer of a parquet file."""
+
 _ROWS_PER_GROUP = 1000
+_ROWS_AT_ONCE = 16
 _BYTES_PER_GROUP = 32e6
 # Rows of one image share its image: dictionary encoding stores it once per row group.
 _DICTIONARY_BYTES = 2**30
@@ -78,7 +81,7 @@ class ShardWriter:
         if self._writer is None:
             return
         footer = {"images": self._seen, **self._counts.as_json()}
-        self._writer.add_key_value_metadata({_FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
+        self._writer.add_key_value_metadata({FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
         self._writer.close()
         publish(unfinished_name(self._path), self._path)
         self._number += 1
@@ -169,16 +172,27 @@ def shard_files(folder: Path, split: str) -> list[Path]:
 
 
 def read_footer(path: Path) -> dict[str, Any]:
-    """From the footer of a shard: its counts, and `images`, those of the split up to the end of this shard."""
+    """What stands in the footer of a parquet file.
+
+    Of a shard these are its counts, and `images`, those of the split up to its end; of the part of a share the identity
+    of the preparation.
+    """
     import pyarrow.parquet as pq
 
-    return json.loads(pq.read_metadata(path).metadata[_FOOTER])
+    return json.loads(pq.read_metadata(path).metadata[FOOTER])
+
+
+def parquet_rows(paths: Sequence[str | Path], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The rows of parquet files with images, a few at a time."""
+    import pyarrow.parquet as pq
+
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+                yield from batch.to_pylist()
 
 
 def file_checksum(path: Path) -> str:
     """The sha256 of a file in hexadecimal digits."""
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,7 +7,8 @@ from PIL import Image
 
 from grounding_rewards.common.job_shares import Share
 from grounding_rewards.prepare import PrepareSettings, prepare_images, prepare_share, verify_images
-from grounding_rewards.prepare.image_parts import MadeImage, read_identity, read_images, read_signatures, write_part
+from grounding_rewards.prepare.image_parts import MadeImage, read_images, read_signatures, write_part
+from grounding_rewards.prepare.shards import read_footer
 from grounding_rewards.prepare.stored_images import StoredImage
 
 SHARES = (("train", 0.5), ("test", 0.5))
@@ -107,6 +108,6 @@ def test_a_part_gives_back_what_was_written(tmp_path):
         MadeImage("d", b"x", stored._replace(original_spacing=None)),
     ]
     write_part(tmp_path / "part", made, {"settings": {"side": None}})
-    assert read_identity(tmp_path / "part") == {"settings": {"side": None}}
+    assert read_footer(tmp_path / "part") == {"settings": {"side": None}}
     assert list(read_signatures([tmp_path / "part"] * 2)) == [image.signature for image in made] * 2
     assert list(read_images([tmp_path / "part"])) == [(image.id, image.image) for image in made]
