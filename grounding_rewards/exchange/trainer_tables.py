@@ -251,7 +251,8 @@ def _with_trainer_sizes(dataset: Dataset, trainer: str, processor: Any, limits: 
         return dataset
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:
-        return trainer_size(trainer, processor, *row["image_size"], limits)
+        width, height = row["image_size"]
+        return trainer_size(trainer, processor, width, height, limits)
 
     expected = f"an image that {trainer} can resize"
     dataset, sizes = with_each(dataset, rows_with_sizes(dataset), size, expected, "the dataset", bad_rows)
