@@ -66,9 +66,9 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n[1]')
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n1')
         ...     list(json_lines(Path(root, "a.jsonl")))
-        [(1, {'id': 1}, ''), (3, [1], 'not a JSON object')]
+        [(1, {'id': 1}, ''), (3, 1, 'not a JSON object')]
     """
     for number, line, problem in decoded_lines(path):
         if problem:
@@ -83,6 +83,8 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
 
 
 def _why_no_object(content: Any) -> str:
+    if isinstance(content, list):
+        return "a JSON array, not an object; each line is one object"
     return "" if isinstance(content, dict) else "not a JSON object"
 
 

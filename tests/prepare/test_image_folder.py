@@ -126,7 +126,8 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     ("line", "message"),
     [
         ("{", "line 2: not JSON"),
-        ("[]", "line 2: not a JSON object"),
+        ("1", "line 2: not a JSON object"),
+        ("[]", "line 2: a JSON array, not an object; each line is one object"),
         (
             {**GOOD, "width": "40"},
             r"line 2 \(id a.png\): expected positive numbers for width and height, got \('40', 30\)",
