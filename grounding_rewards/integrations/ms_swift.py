@@ -11,11 +11,12 @@ from typing import Any
 from grounding_rewards.integrations.samples import environment_parameters, reward_of
 
 
-def register(reward: str, **parameters: Any) -> type:
+def register(reward: str, *, asynchronous: bool = False, **parameters: Any) -> type:
     """Make a reward known to ms-swift under its name, for ``--reward_funcs``.
 
     Args:
         reward: as for :func:`grounding_rewards.get_reward`.
+        asynchronous: whether it is to run beside other asynchronous rewards.
         **parameters: of the reward; what `samples.ENVIRONMENT_VARIABLE` says goes before.
 
     Returns:
@@ -24,12 +25,18 @@ def register(reward: str, **parameters: Any) -> type:
     Raises:
         ValueError: an unknown reward or parameter.
     """
-    from swift.rewards import ORM, orms
+    from swift.rewards import ORM, AsyncORM, orms
 
     made = reward_of(reward, **{**parameters, **environment_parameters()})
 
     def score(self: Any, completions: list[Any], **columns: Any) -> list[float]:
         return made(completions, **columns)
 
-    orms[reward] = type(made.__name__, (ORM,), {"__call__": score, "__doc__": f"{made.__name__} of grounding_rewards."})
+    async def score_asynchronously(self: Any, completions: list[Any], **columns: Any) -> list[float]:
+        return made(completions, **columns)
+
+    parent, call = (AsyncORM, score_asynchronously) if asynchronous else (ORM, score)
+    orms[reward] = type(
+        made.__name__, (parent,), {"__call__": call, "__doc__": f"{made.__name__} of grounding_rewards."}
+    )
     return orms[reward]

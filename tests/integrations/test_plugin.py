@@ -38,7 +38,7 @@ CALLS = {
     "print(asyncio.run(load('mine').R3(task, trace)))",
     "ms-swift": START + "class ORM: __init__ = lambda self, args=None: None\n"
     "swift, rewards = types.ModuleType('swift'), types.ModuleType('swift.rewards')\n"
-    "rewards.ORM, rewards.orms = ORM, {}\n"
+    "rewards.ORM, rewards.AsyncORM, rewards.orms = ORM, ORM, {}\n"
     "sys.modules |= {'swift': swift, 'swift.rewards': rewards}\n"
     "load('_swift_external')\n"
     "print(rewards.orms['R3']()([LOOSE], ground_truth=[TRUTH])[0])",

@@ -183,7 +183,7 @@ def test_a_class_for_each_reward(monkeypatch):
 
     orms = with_swift(monkeypatch)
     register("R4", beta=1.0)
-    register("soft_f1")
+    register("soft_f1", asynchronous=True)
     # ms-swift logs the name of the class
     assert {name: one(args=object()).__class__.__name__ for name, one in orms.items()} == {
         "R4": "R4",
@@ -195,7 +195,8 @@ def test_a_class_for_each_reward(monkeypatch):
     assert (
         orms["R4"]()([LOOSE], **columns) == expected != gr.get_reward("R4")([LOOSE], ground_truth=[loose.ground_truth])
     )
-    assert orms["soft_f1"]()([RIGHT], ground_truth=[TRUTH]) == [1.0]
+    assert asyncio.iscoroutinefunction(orms["soft_f1"]().__call__)
+    assert asyncio.run(orms["soft_f1"]()([RIGHT], ground_truth=[TRUTH])) == [1.0]
 
 
 def test_ms_swift_tells_the_step(monkeypatch):

@@ -40,7 +40,10 @@ def with_swift(monkeypatch: Any) -> dict[str, Any]:
         def __init__(self, args: Any = None, **_: Any) -> None:
             self.args = args
 
-    stand_in(monkeypatch, "swift.rewards", ORM=ORM, orms=orms)
+    class AsyncORM(ORM):
+        pass
+
+    stand_in(monkeypatch, "swift.rewards", ORM=ORM, AsyncORM=AsyncORM, orms=orms)
     return orms
 
 
