@@ -242,7 +242,6 @@ class Case:
         of: int | None = None,
         found: str = "",
         fix: str = "",
-        severity: str = "",
         diagnosis: Diagnosis | None = None,
     ) -> Defect:
         """A defect.
@@ -254,7 +253,6 @@ class Case:
             of: how many there are; all of the check's unit without it.
             found: details in a sentence.
             fix: what to do, where it depends on what is found.
-            severity: where it is another than the check's.
             diagnosis: the mistake that all boxes share, which may propose other boxes.
         """
         check, shown = CHECKS[name], list(rows)
@@ -269,7 +267,7 @@ class Case:
             of = {"images": self.images.total(), "boxes": len(self.table.places)}.get(check.unit, 0)
         count = len(examples) if count is None else count
         texts = check.title, count, of, check.unit, found, check.why, fix or check.fix
-        return Defect(name, severity or check.severity, *texts, tuple(first), tuple(examples))
+        return Defect(name, check.severity, *texts, tuple(first), tuple(examples))
 
 
 def _example(row: ImageRow | None, detail: str) -> Example:
