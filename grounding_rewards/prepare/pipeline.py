@@ -27,13 +27,7 @@ from grounding_rewards.prepare.examples import (
     planned_examples,
     with_negatives,
 )
-from grounding_rewards.prepare.image_parts import (
-    PART,
-    MadeImage,
-    read_images,
-    read_signatures,
-    write_part,
-)
+from grounding_rewards.prepare.image_parts import PART, MadeImage, read_images, read_signatures, write_part
 from grounding_rewards.prepare.manifest import (
     begin_folder,
     check_identity,
