@@ -65,6 +65,9 @@ __all__ = [
 
 Boxes = NDArray[np.float64]
 
+# Up to so many boxes a loop in Python is faster than numpy.
+_FEW_BOXES = 8
+
 
 def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
     """Return ``boxes`` as an ``(n, 4) float64`` array; an empty list becomes ``(0, 4)``.
@@ -113,9 +116,13 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
         >>> valid_boxes(np.array([[0, 0, 1, 1], [3, 3, 3, 9], [0, 0, np.nan, 1]]))
         array([ True, False, False])
     """
+    # An infinite corner makes a side infinite or NaN, so checking the sides is enough.
+    if boxes.ndim == 2 and 0 < len(boxes) <= _FEW_BOXES and boxes.dtype == np.float64:
+        return np.array(
+            [0 < x2 - x1 < math.inf and 0 < y2 - y1 < math.inf for x1, y1, x2, y2 in boxes.tolist()], dtype=np.bool_
+        )
     with np.errstate(all="ignore"):
         sides = boxes[..., 2:] - boxes[..., :2]
-        # An infinite corner makes a side infinite or NaN, so checking the sides is enough.
         good = (sides > 0) & (sides < np.inf)
         return good[..., 0] & good[..., 1]
 
@@ -399,9 +406,9 @@ def space_frame(
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
     """Width, height, width, height in the last axis: for each coordinate of a box the side that it is measured on."""
     width, height = sizes = [_as_sizes(value) for value in sides.values()]
-    corners = np.empty((*np.broadcast(width, height).shape, 4))
-    corners[..., 0::2] = width[..., None]
-    corners[..., 1::2] = height[..., None]
+    if width.shape != height.shape:
+        width, height = np.broadcast_arrays(width, height)
+    corners = np.array((width, height, width, height)).transpose(*range(1, width.ndim + 1), 0)
     if ((corners > 0) & (corners < np.inf)).all():
         return corners
     for (argument, value), numbers in zip(sides.items(), sizes, strict=True):

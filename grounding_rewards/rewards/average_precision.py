@@ -130,9 +130,9 @@ class AveragePrecisionReward(ThresholdReward):
 
 def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
     """The predictions, (b, n), ranked highest first; None where they are in that order already."""
-    if ranking in ("emission", "tied"):
-        return None
     keys = batch.every_iou.max(axis=2) if ranking == "iou" else batch.scores
+    if ranking in ("emission", "tied") or keys is None:
+        return None
     return np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, Boxes, pad
-from grounding_rewards.common.arithmetic import Array, ratio, row_sums
+from grounding_rewards.common.arithmetic import Array, ratio, row_counts, row_sums
 from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, Indices, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
@@ -108,14 +108,14 @@ class MatchedBatch(_Matched):
 
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
     0: the IoU, unless the reward says otherwise, ``every_iou`` (b, n, m) that with each ground truth, 0 for boxes whose
-    labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
+    labels do not agree, ``scores`` (b, n) the stated confidences or NaN; None where nobody states one.
     """
 
     pred: Boxes
     gt: Boxes
     overlap: Array
     every_iou: Array
-    scores: Array
+    scores: Array | None
 
     @property
     def hit(self) -> NDArray[np.bool_]:
@@ -388,15 +388,16 @@ class BoxReward(ABC):
         """
         labels = self._checked_labels(labels, pred, gt)
         names = () if labels is None else labels.names
-        stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        b, longest = len(pred.counts), int(pred.counts.max(initial=0))
+        b = len(pred.counts)
         every = np.arange(b)
-        if b == 1 and longest and gt.counts[0]:
+        if b == 1 and len(pred.flat) and len(gt.flat):
             # One completion that has both kinds of boxes: nothing to cut up, and to put together again.
-            batch = self._match(pred, gt, stated, every, ignore, labels)
+            batch = self._match(pred, gt, scores, every, ignore, labels)
             f_beta, quality, reward = self._combine(batch)
             matched = {name: getattr(batch, name) for name in _MATCHED}
-            return Outcomes(reward=reward.clip(0.0, 1.0), f_beta=f_beta, quality=quality, label_names=names, **matched)
+            reward = np.minimum(np.maximum(reward, 0.0), 1.0)
+            return Outcomes(reward=reward, f_beta=f_beta, quality=quality, label_names=names, **matched)
+        longest = int(pred.counts.max(initial=0))
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
         wide: dict[str, NDArray[Any]] = {
@@ -407,7 +408,7 @@ class BoxReward(ABC):
         if labels is not None:
             wide["pred_labels"] = pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
-            batch = self._match(pred, gt, stated, rows, ignore, labels)
+            batch = self._match(pred, gt, scores, rows, ignore, labels)
             for name, values in wide.items():
                 values[rows, : batch.matched.shape[1]] = getattr(batch, name)
             parts[:, rows] = self._combine(batch)
@@ -454,7 +455,7 @@ class BoxReward(ABC):
         self,
         pred: BoxBatch,
         gt: BoxBatch,
-        scores: Array,
+        scores: Array | None,
         rows: NDArray[np.intp],
         ignore: BoxBatch | None,
         labels: LabelCodes | None,
@@ -480,12 +481,12 @@ class BoxReward(ABC):
             gt=g,
             n=pred.counts[rows] if ignore is None else pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
-            tp=(matched >= 0).sum(axis=1),
+            tp=row_counts(matched >= 0),
             matched=matched,
             iou=iou_of_matches,
             overlap=iou_of_matches if overlap is iou else _of_matches(overlap, matched),
             every_iou=iou,
-            scores=pad(scores, pred.counts, rows),
+            scores=None if scores is None else pad(scores, pred.counts, rows),
             ignored=ignored,
             pred_labels=pred_labels,
             gt_labels=gt_labels,
@@ -519,9 +520,9 @@ class BoxReward(ABC):
 
 def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
     """The value of each prediction's match, (b, n) of (b, n, m); 0 without one."""
-    b, n = matched.shape
+    b, n, m = values.shape
     # -1 reads the last ground truth, and counts as 0
-    own = values[np.arange(b)[:, None], np.arange(n), matched]
+    own = values[:, :, 0] if m == 1 else values[np.arange(b)[:, None], np.arange(n), matched]
     return np.where(matched >= 0, own, 0.0)
 
 

@@ -85,8 +85,9 @@ class ReadBatch:
 
 def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
     """The boxes of all texts, in pixels of their images."""
-    counts = np.array([len(raw.labels) for raw in raws], dtype=np.int64)
-    flat = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * counts.sum()).reshape(-1, 4)
+    lengths = [len(raw.labels) for raw in raws]
+    flat = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * sum(lengths)).reshape(-1, 4)
+    counts = np.array(lengths, dtype=np.int64)
     return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts)), counts)
 
 
@@ -224,17 +225,14 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     # not enough. A text whose boxes all lie in ignore regions counts as saying so; one with something broken in the
     # place of a box never does, and one that was cut off earns nothing, lest breaking off be cheaper than a box.
     lenient = on_unparseable == "empty"
-    credited = np.array(
-        [
-            raw.status in ("empty", "boxes") or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
-            for raw in raws
-        ],
-        dtype=bool,
-    )
+    credited = [
+        raw.status in ("empty", "boxes") or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
+        for raw in raws
+    ]
     gt, rows = references.boxes, references.rows
     if rows is not None:
         where = positions(counted.counts, rows)
-        counted, credited = counted.take(rows), credited[rows]
+        counted, credited = counted.take(rows), [credited[row] for row in rows.tolist()]
         scores = None if scores is None else scores[where]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[where])
@@ -247,7 +245,7 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     else:
         judged, against, regions = counted, gt, ignore
     outcomes = score_boxes(by_boxes, judged, against, scores, ignore=regions, labels=labels)
-    reward = np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
+    reward = outcomes.reward if all(credited) else np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
     suited: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
         best = _first_best(reward, rows)

@@ -68,9 +68,11 @@ class HermiteSpline:
         _check_spline(self.knots)
 
     def __call__(self, iou: ArrayLike) -> Array:
-        iou = _as_iou(iou)
+        iou = np.asarray(iou, dtype=np.float64)
         if iou.size <= _FEW:
-            return np.array([self._at(one) for one in iou.ravel().tolist()], dtype=np.float64).reshape(iou.shape)
+            few = [self._at(min(max(one, 0.0), 1.0)) for one in iou.ravel().tolist()]
+            return np.array(few, dtype=np.float64).reshape(iou.shape)
+        iou = _as_iou(iou)
         inner, pieces = _pieces(self.knots)
         left, h, y0, m0, y1, m1 = pieces[:, inner.searchsorted(iou, side="right")]
         t = (iou - left) / h
