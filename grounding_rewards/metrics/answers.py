@@ -88,11 +88,11 @@ def read_answers(
     }
     samples = iter(reward.details([one for answers in texts for one in answers[1:]], **repeated))
     answered = []
-    for k, (image, parsed, answers) in enumerate(zip(images, own.parsed(), texts, strict=True)):
+    for k, (image, parsed, reason, answers) in enumerate(zip(images, own.parsed(), own.reasons(), texts, strict=True)):
         sampled = [next(samples) for _ in answers[1:]]
         read = replace(
             image,
-            **_prediction(parsed, own.reason(k)),
+            **_prediction(parsed, reason),
             text=completion_text(answers[0]),
             rewards={name: values[k] for name, values in rewards.items()},
             sampled_rewards=tuple(one.reward for one in sampled),

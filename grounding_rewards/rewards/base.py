@@ -147,17 +147,20 @@ class Outcomes(_Matched):
         taken: dict[str, Any] = {name: one[rows] if isinstance(one, np.ndarray) else one for name, one in own.items()}
         return Outcomes(**taken)
 
-    def explanation(self, k: int) -> Explanation:
-        """The k-th completion as an :class:`Explanation`."""
-        pairs = [(i, int(j)) for i, j in enumerate(self.matched[k]) if j >= 0]
-        parts: dict[str, Any] = {part: getattr(self, part)[k].item() for part in EXPLAINED}
-        return Explanation(
-            **parts,
-            matches=tuple(pairs),
-            ious=tuple(float(self.iou[k, i]) for i, _ in pairs),
-            ignored=tuple(np.flatnonzero(self.ignored[k]).tolist()),
-            per_label=self._label_counts(k),
-        )
+    def explanations(self) -> list[Explanation]:
+        """Each completion as an :class:`Explanation`."""
+        # From arrays to lists all at once: asking numpy for a number costs as much as reading a box.
+        parts = [getattr(self, part).tolist() for part in EXPLAINED]
+        rows, places = np.nonzero(self.matched >= 0)
+        pairs = list(zip(places.tolist(), self.matched[rows, places].tolist(), strict=True))
+        ious = self.iou[rows, places].tolist()
+        ends = self.tp.cumsum().tolist()
+        spans = [slice(end - tp, end) for tp, end in zip(self.tp.tolist(), ends, strict=True)]
+        ignored: list[tuple[int, ...]] = [()] * len(spans)
+        for row, place in np.argwhere(self.ignored).tolist():
+            ignored[row] += (place,)
+        matches, ious_of = [tuple(pairs[one]) for one in spans], [tuple(ious[one]) for one in spans]
+        return list(map(Explanation, *parts, matches, ious_of, ignored, map(self._label_counts, range(len(spans)))))
 
     def _label_counts(self, k: int) -> tuple[LabelCounts, ...]:
         if self.pred_labels is None or self.gt_labels is None:
@@ -289,7 +292,7 @@ class BoxReward(ABC):
             >>> explained.matches, explained.ious, explained.fp
             (((0, 0),), (0.8,), 1)
         """
-        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanation(0)
+        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanations()[0]
 
     def _score_one(
         self,

@@ -37,7 +37,7 @@ def columns_of(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str,
     """
     return {
         "status": [raw.status for raw in batch.raws],
-        "reason": [batch.reason(k) for k in range(len(batch.raws))],
+        "reason": batch.reasons(),
         ROW_COLUMN: logged_rows(
             given, batch.texts, batch.parsed(), batch.formats, batch.opened, batch.columns, scheduled
         ),

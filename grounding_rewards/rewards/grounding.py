@@ -203,7 +203,7 @@ class GroundingReward:
             >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
             (1, 1, 0, ((0, 0),), (0.8,))
         """
-        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanation(0)
+        return self._outcomes(*_each_one_image(pred, gt, ignore, pred_labels, gt_labels)).explanations()[0]
 
     def _outcomes(
         self,
@@ -324,8 +324,10 @@ class GroundingReward:
         """
         batch = self._score(completions, columns)
         return [
-            ScoredCompletion(float(batch.reward[k]), batch.reason(k), parsed, batch.explanation(k), batch.readers[k])
-            for k, parsed in enumerate(batch.parsed())
+            ScoredCompletion(explained.reward, reason, parsed, explained, reader)
+            for explained, reason, parsed, reader in zip(
+                batch.explanations(), batch.reasons(), batch.parsed(), batch.readers, strict=True
+            )
         ]
 
     def _with(self, values: Mapping[str, float]) -> GroundingReward:
@@ -574,7 +576,7 @@ def score_columns(
         name = reward.__name__
         found[name] = batch.reward.tolist()
         found |= {f"{name}/{part}": getattr(batch.outcomes, part).tolist() for part in (*PARTS, *COUNTS)}
-        found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
+        found[f"{name}/reason"] = batch.reasons()
     return found
 
 

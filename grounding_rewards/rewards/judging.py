@@ -132,21 +132,23 @@ class ScoredBatch(ReadBatch):
     gt: BoxBatch
     readers: Sequence[int | None]
 
-    def explanation(self, k: int) -> Explanation:
-        """What led to the number of one completion; indices are of the boxes that were read."""
-        made = self.outcomes.explanation(k)
-        # Broken boxes count in the outcomes, and have no place among the boxes that were read.
-        broken = [one.place + before for before, one in enumerate(self.raws[k].broken)]
-        return replace(
-            made,
-            reward=float(self.reward[k]),
-            matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
-            ignored=tuple(i - bisect(broken, i) for i in made.ignored),
-        )
+    def explanations(self) -> list[Explanation]:
+        """What led to the number of each completion; indices are of the boxes that were read."""
+        explained = replace(self.outcomes, reward=self.reward).explanations()
+        for k, (raw, made) in enumerate(zip(self.raws, explained, strict=True)):
+            if raw.broken:
+                # Broken boxes count in the outcomes, and have no place among the boxes that were read.
+                broken = [one.place + before for before, one in enumerate(raw.broken)]
+                explained[k] = replace(
+                    made,
+                    matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
+                    ignored=tuple(i - bisect(broken, i) for i in made.ignored),
+                )
+        return explained
 
     def parsed(self) -> list[ParsedBoxes]:
         """What was read in each completion, in pixels of its image."""
-        ends = np.cumsum(self.pred.counts)
+        counts = self.pred.counts
         return [
             ParsedBoxes(
                 self.pred.flat[end - n : end],
@@ -156,37 +158,41 @@ class ScoredBatch(ReadBatch):
                 dict(raw.rejected),
                 raw.broken,
             )
-            for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
+            for raw, n, end in zip(self.raws, counts.tolist(), counts.cumsum().tolist(), strict=True)
         ]
 
-    def reason(self, k: int) -> str:
-        """One line for a person: why a completion earned what it did."""
-        raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
-        ignored = int(self.outcomes.ignored[k].sum())
-        n -= ignored
-        broken = int(self.outcomes.n[k]) - n
-        if not ignored and n == 0 and raw.status != "empty":
-            found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
-            return f"{raw.status}: {found or 'no complete box and no no-finding statement'}"
-        aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
-        if m == 0:
-            if n or broken:
-                stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
-                return ", ".join([f"{stray} where there is nothing to find", *aside])
-            if ignored:
-                return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
-            return "nothing to find, and says so"
-        if n == 0 and not ignored:
-            return f"says there is nothing, misses {m}"
-        parts = [f"{tp} of {m} found"]
-        if n > tp:
-            parts.append(f"{n - tp} false {_boxes(n - tp)}")
-        if broken:
-            parts.append(f"{broken} broken {_boxes(broken)}")
-        parts += aside
-        if tp:
-            parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
-        return ", ".join(parts)
+    def reasons(self) -> list[str]:
+        """One line for a person for each completion: why it earned what it did."""
+        own = self.outcomes
+        numbers = (self.pred.counts, own.n, own.m, own.tp, own.ignored.sum(axis=1), own.mean_iou)
+        return list(map(_reason, self.raws, *(one.tolist() for one in numbers)))
+
+
+def _reason(raw: RawBoxes, read: int, counted: int, m: int, tp: int, ignored: int, mean_iou: float) -> str:
+    n = read - ignored
+    broken = counted - n
+    if not ignored and n == 0 and raw.status != "empty":
+        found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
+        return f"{raw.status}: {found or 'no complete box and no no-finding statement'}"
+    aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
+    if m == 0:
+        if n or broken:
+            stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+            return ", ".join([f"{stray} where there is nothing to find", *aside])
+        if ignored:
+            return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
+        return "nothing to find, and says so"
+    if n == 0 and not ignored:
+        return f"says there is nothing, misses {m}"
+    parts = [f"{tp} of {m} found"]
+    if n > tp:
+        parts.append(f"{n - tp} false {_boxes(n - tp)}")
+    if broken:
+        parts.append(f"{broken} broken {_boxes(broken)}")
+    parts += aside
+    if tp:
+        parts.append(f"mean IoU {mean_iou:.2f}")
+    return ", ".join(parts)
 
 
 def _boxes(count: int) -> str:
