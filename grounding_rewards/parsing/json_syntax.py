@@ -367,10 +367,13 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
 
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
     """
-    if not node.members:
-        # "{}" over and over is as quick to read as anything else.
-        return
     keys = _folded(fmt.keys)
+    if not _has_corners(node) and not any(
+        key in keys or key in _REASON_BY_KEY or key in _STATEMENT_KEYS or isinstance(member, _Node)
+        for key, member in node.members
+    ):
+        # It says nothing of boxes: '{"a": 1}' over and over is as quick to read as anything else.
+        return
     members = _joined_corners(node.members)
     has_box = any(key in keys and isinstance(member, _Node) for key, member in members)
     boxes: list[list[_BoxOrReason]] = [
