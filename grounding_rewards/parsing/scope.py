@@ -50,7 +50,9 @@ _OPENING = frozenset(["thinking", "token", "gemma", "harmony", "medgemma", "rare
 _ENDS_OPEN = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 # A part of a completion in which models try things out; unlike a mark of thinking it may stand behind the answer.
 _DRAFT = re.compile(
-    r"<(/?)(scratchpad|reflection|plan|draft|critique|verify|look|caption)(?![\w-])[^<>]{0,64}>", re.IGNORECASE
+    # Told by its first letter, so that a text full of `<` costs little.
+    r"<(?=/?[srpdcvl])(/?)(scratchpad|reflection|plan|draft|critique|verify|look|caption)(?![\w-])[^<>]{0,64}>",
+    re.IGNORECASE,
 )
 # Words that announce the answer: "Final answer:", "**Final Answer:**", "## Final Response"; the last one counts. And
 # the first box of LaTeX, as there may be one around each of several.
