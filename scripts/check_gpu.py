@@ -177,7 +177,7 @@ def seconds_of_right_answers(trainer: Any) -> float:
 
     images = trainer.train_dataset.select(range(min(64, trainer.train_dataset.num_rows)))
     rows = [dict(row) for row in images.remove_columns(["image"])]
-    reward = trainer.reward_funcs[0]
+    reward = trainer.reward_funcs[0].reward
     columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
     texts = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
     begun = time.perf_counter()

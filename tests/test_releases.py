@@ -105,7 +105,7 @@ def test_the_readme_names_every_extra_of_users() -> None:
 def test_the_readme_says_how_to_install_while_nothing_is_released() -> None:
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     released = re.search(r"^## .+\(\d{4}-\d\d-\d\d\)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert ("No release is on a package index yet" in readme) == (released is None)
+    assert ("Not yet on a package index" in readme) == (released is None)
 
 
 @pytest.mark.parametrize(

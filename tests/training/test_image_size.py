@@ -113,4 +113,4 @@ def test_evaluate_refuses_a_size_that_it_cannot_use(tmp_path, capsys):
     assert main(["evaluate", "--completions", str(log), *out, "100000"]) == 2
     assert "Expected a model for --max-image-pixels" in capsys.readouterr().err
     assert main(["evaluate", "--model", str(ASSET), "--dataset", "synthetic", *out, "0"]) == 2
-    assert "Expected at least 1 for --max-image-pixels" in capsys.readouterr().err
+    assert "Expected a number from 1 up for --max-image-pixels" in capsys.readouterr().err
