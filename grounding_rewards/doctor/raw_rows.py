@@ -394,7 +394,7 @@ def _lost_shards(files: Sequence[str]) -> str:
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
     from datasets import Image, IterableDataset
 
-    parts = dataset_parts(name, streaming=True)
+    parts = dataset_parts(name, splits, streaming=True)
     chosen = {split: parts[split] for split in _chosen(splits, parts, name)}
     for split, part in chosen.items():
         if part.column_names is not None:
