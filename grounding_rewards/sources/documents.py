@@ -84,7 +84,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
 
 def _why_no_object(content: Any) -> str:
     if isinstance(content, list):
-        return "a JSON array, not an object; each line is one object"
+        return "a JSON array, not a JSON object: write one on each line"
     return "" if isinstance(content, dict) else "not a JSON object"
 
 

@@ -127,7 +127,7 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     [
         ("{", "line 2: not JSON"),
         ("1", "line 2: not a JSON object"),
-        ("[]", "line 2: a JSON array, not an object; each line is one object"),
+        ("[]", "line 2: a JSON array, not a JSON object: write one on each line"),
         (
             {**GOOD, "width": "40"},
             r"line 2 \(id a.png\): expected positive numbers for width and height, got \('40', 30\)",
