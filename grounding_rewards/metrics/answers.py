@@ -156,7 +156,8 @@ def _references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredImage]:
                     f"Expected a column `{name}` for every image, got none for row {k} (id {row.get('id', '-')}). "
                     "Add it, or name the dataset that has it with --dataset."
                 )
-    labels = {label for row in rows for label in row.get("labels") or () if label is not None}
+    given = (row["labels"] for row in rows if row.get("labels") is not None)
+    labels = {label for names in given for label in names if label is not None}
     asked = asked_labels(rows, labels)
     return [_reference(row, f"image {k}", names) for k, (row, names) in enumerate(zip(rows, asked, strict=True))]
 
@@ -179,7 +180,8 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
         said = words.casefold()
         return tuple(label for label in legal if label.casefold() in said)
 
-    return [named(row.get("asked") or "") for row in rows]
+    # A dataset may have a column of this name that is something else.
+    return [named(words if isinstance(words := row.get("asked"), str) else "") for row in rows]
 
 
 def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> AnsweredImage:

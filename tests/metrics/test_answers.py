@@ -21,6 +21,14 @@ ROWS: list[dict[str, Any]] = [
 HIT = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
 
 
+def test_labels_may_be_an_array_and_a_column_may_be_called_asked() -> None:
+    rows = [{**row, "labels": np.array(row["labels"]), "asked": ["once", "twice"]} for row in ROWS]
+    assert [image.asked for image in reference_images(rows)] == [(), ()]
+    assert reference_images([{**ROWS[0], "asked": "Where is the MASS?"}])[0].asked == ("mass",)
+    several = {**ROWS[0], "boxes": [[0, 0, 9, 9]] * 2, "labels": np.array(["mass", "nodule"])}
+    assert reference_images([several])[0].gt_labels == ("mass", "nodule")
+
+
 def test_answers_are_read_scored_and_kept() -> None:
     one, other = read_answers(ROWS, [[HIT, "[]", HIT], ["no idea", "[]", "[]"]], REWARD)
     assert (one.id, one.patient, one.status, one.text) == ("a", "p", "boxes", HIT)
