@@ -1,4 +1,4 @@
-"""Write docs/licences.md: under which licence each package stands that this one brings along, by extra.
+"""Write THIRD_PARTY_LICENCES.md: under which licence each package stands that this one brings along, by extra.
 
   python scripts/write_licences.py            of what is installed here, '.[train,dicom,eval,tensorboard]'
   python scripts/write_licences.py --check    write nothing; exit code 1 where the page lacks a line
@@ -19,7 +19,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGE = REPOSITORY / "docs" / "licences.md"
+PAGE = REPOSITORY / "THIRD_PARTY_LICENCES.md"
 
 _HEAD = """\
 # Licences of what is installed
@@ -32,11 +32,11 @@ packages state themselves. Written by `python scripts/write_licences.py`.
 _TAIL = """\
 ## Radiographs and reference boxes
 
-- `pictures/nih_findings.jpg` and `study/nih_findings/`: NIH ChestX-ray14, provided by the NIH Clinical Center
+- `docs/pictures/nih_findings.jpg` and `docs/study/nih_findings/`: NIH ChestX-ray14, provided by the NIH Clinical Center
   ([download](https://nihcc.app.box.com/v/ChestXray-NIHCC)); Wang et al., ChestX-ray8, CVPR 2017. The NIH puts no
   restrictions on the use of the images. They were scaled, and the boxes with them.
-- `study/lungs/` and `study/placed_lungs/`: lung boxes by General Blockchain Inc. and V7 Labs, CC BY 4.0
-  ([sources](study.md)).
+- `docs/study/lungs/` and `docs/study/placed_lungs/`: lung boxes by General Blockchain Inc. and V7 Labs, CC BY 4.0
+  ([sources](docs/study.md)).
 """
 _EXTRAS = ("eval", "dicom", "tensorboard", "train")
 _LONGEST = 70
@@ -123,7 +123,7 @@ def main() -> None:
     written = PAGE.read_text(encoding="utf-8") if PAGE.is_file() else ""
     missing = [line for line in page.splitlines() if line.startswith("| ") and line not in written.splitlines()]
     if missing:
-        sys.exit("\n".join(["Expected these lines in docs/licences.md, got none. Write it anew.", *missing]))
+        sys.exit("\n".join(["Expected these lines in THIRD_PARTY_LICENCES.md, got none. Write it anew.", *missing]))
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def test_the_version_is_one() -> None:
 
 
 def test_every_direct_dependency_has_its_licence_on_the_page() -> None:
-    page = (REPOSITORY / "docs" / "licences.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "THIRD_PARTY_LICENCES.md").read_text(encoding="utf-8")
     used = [
         *PROJECT["dependencies"],
         *(one for name, extra in EXTRAS.items() if name not in ("dev", "docs", "release") for one in extra),
