@@ -63,7 +63,8 @@ sources are in [published_rewards.md](published_rewards.md).
 
 The trainings of a study differ in the reward alone. Initial checkpoint, images, steps and settings are the same. Every
 reward is trained several times, beside controls that nobody expects to teach. `grounding-rewards study` does all this
-from [one YAML](run_a_study.md). How often such intervals hold what they should is [simulated](simulated.md#studies).
+from [one YAML](run_a_study.md). How often such intervals hold what they should is
+[simulated](metrics.md#how-often-they-are-right).
 
 Of placed_lungs, whose plot is above, two things were settled after its first results. The arms beside R3, soft_f1,
 R3_low, sft and blank were added, and so was the early kind of checkpoint. The degrees of freedom of all intervals were

@@ -41,7 +41,7 @@ chance, so that it is too high: as other monotone hulls, by about ``c m^-2/3``. 
 counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the metric less
 that. The metric itself is not changed.
 
-docs/simulated.md says how often the intervals hold the true metric. Two runs on the same units, with the same
+docs/metrics.md says how often the intervals hold the true metric. Two runs on the same units, with the same
 seed, leave out the same ones, so that their metrics can be subtracted one by one.
 
 **Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`drawn_groups`).

@@ -18,7 +18,7 @@ are few, and what a run does on a patient by chance thrice, because S and P hold
 analysis of variance gives. Intervals and p are Student's, with Satterthwaite's degrees of freedom: n - 1 for the seeds
 of each arm, and the number of patients less one for the rest; but at most twice those of the seeds. The variance of two
 or three runs is small by chance now and then, and Satterthwaite's would then take it for known: of two pairs of runs,
-5 of 100 had p < 0.001 without any difference. docs/simulated.md has how often they hold.
+5 of 100 had p < 0.001 without any difference. docs/metrics.md has how often they hold.
 
 Sources: Owen, The Pigeonhole Bootstrap, Annals of Applied Statistics 2007; Satterthwaite, Biometrics 1946.
 """

@@ -113,7 +113,7 @@ def test_few_pairs_seldom_have_a_small_p_by_chance():
 
 
 def test_intervals_hold_as_often_as_they_say():
-    # A few hundred draws; docs/simulated.md has more.
+    # A few hundred draws; docs/metrics.md has more.
     held = []
     for k in range(200):
         own, other = metrics(2 * k, 5, draws=100), metrics(2 * k + 1, 5, draws=100)
