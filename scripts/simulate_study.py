@@ -23,11 +23,11 @@ from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.statistics import ALPHA, difference, paired_difference, patient_weights
 
 _PART = """\
-**Studies.** Two arms on {patients} patients, compared {draws:,} times: share of intervals that hold the true difference,
-those of the *report* and those over *patients alone*, from one run an arm, as most papers have it; tests with
-*p < {alpha:g}* without a difference; differences *found* where a formula for unpaired runs promises {power:.0%}. Standard
-deviations: seed {seed_sd}, far apart {far_sd}; arm on a patient {arm_sd}, chance on a patient {chance_sd}; patient
-{patient_sd}; checkpoint of a pair {checkpoint_sd}.
+**Studies.** Two arms on {patients} patients, compared {draws:,} times: share of intervals that hold the true
+difference, those of the *report* and those over *patients alone*, from one run an arm, as most papers have it; tests
+with *p < {alpha:g}* without a difference; differences *found* where a formula for unpaired runs promises {power:.0%}.
+Standard deviations: seed {seed_sd}, far apart {far_sd}; arm on a patient {arm_sd}, chance on a patient {chance_sd};
+patient {patient_sd}; checkpoint of a pair {checkpoint_sd}.
 
 {table}"""
 MARKS = marks_of("studies")
