@@ -1,4 +1,5 @@
-"""What mkdocs makes while it builds the site of docs/: commands, configuration, datasets, and the notebook, run.
+"""What mkdocs makes while it builds the site of docs/: commands, configuration, datasets, the doctor's checks, and the
+notebook, run.
 
 A page says where with a mark, `<!-- made: commands -->`, in whose place stands what the parsers, dataclasses, sources
 or cells say: none of it can be out of date. Links to files of the repository that are no pages become their paths.
@@ -129,6 +130,21 @@ def datasets() -> str:
     return "\n\n".join(parts)
 
 
+def checks() -> str:
+    """Every check of the doctor: its name, what is wrong, and why it matters."""
+    from grounding_rewards.doctor.defects import CHECKS, SEVERITIES
+
+    parts = []
+    for severity in SEVERITIES:
+        rows = [
+            (f"`{one.name}`", f"{plain(one.title)}. {plain(one.why)}")
+            for one in CHECKS.values()
+            if one.severity == severity
+        ]
+        parts += [f"### {severity.capitalize()}s", table(("name", "what is wrong, and why it matters"), rows)]
+    return "\n\n".join(parts)
+
+
 def notebook() -> str:
     """The cells of the notebook, run now, with what they print and draw."""
     import nbformat
@@ -219,5 +235,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "configuration": configuration,
     "datasets": datasets,
+    "checks": checks,
     "notebook": notebook,
 }

@@ -21,6 +21,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.cli import COMMANDS, TRAINING, command_app  # noqa: E402
+from grounding_rewards.doctor.defects import CHECKS  # noqa: E402
 from grounding_rewards.sources import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
@@ -39,6 +40,7 @@ WIDEST = [
     "troubleshooting",
     "formats",
     "audit",
+    "doctor",
 ]
 WIDEST += ["api/scoring", "api/metrics", "api/training"]
 
@@ -110,6 +112,10 @@ def test_configuration_has_every_key(site: Path) -> None:
 
 def test_datasets_are_all_of_them(site: Path) -> None:
     assert set(list_datasets()) <= _Page(site / "datasets.html").ids
+
+
+def test_every_check_of_the_doctor_stands_on_its_page(site: Path) -> None:
+    assert set(CHECKS) <= set(_Page(site / "doctor.html").text.split())
 
 
 def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
