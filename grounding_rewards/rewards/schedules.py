@@ -103,17 +103,6 @@ class SelfPaced:
         moved = round(times * self.by, 12)
         return self.to if moved >= abs(way) else round(self.start + math.copysign(moved, way), 12)
 
-    def furthest(self, updates: int, completions: int) -> float:
-        """The value after so many updates of so many completions each, if everything is hit.
-
-        Example:
-            >>> SelfPaced("hit_rate", window=200, start=0.1, to=0.5, rate=0.5, by=0.1).furthest(10, completions=32)
-            0.2
-        """
-        # ⌈200 / 32⌉ = 7 updates fill the window, then ⌈100 / 32⌉ = 4 its older half
-        first, further = (max(-(-count // completions), 1) for count in (self.window, self.window // 2))
-        return self.value(0 if updates < first else 1 + (updates - first) // further)
-
     def __str__(self) -> str:
         return (
             f"self-paced from {self.start:g} to {self.to:g} by {self.by:g}, whenever {self.rate:g} of the findings in "
@@ -353,11 +342,6 @@ class Pace:
         self._moved = dict.fromkeys(self._paced, 0)
         self._windows: dict[str, list[tuple[int, int]]] = {name: [] for name in self._paced}
         self.noted: list[tuple[int, int]] = []
-
-    def furthest(self, updates: int, completions: int) -> dict[str, tuple[float, float]]:
-        """Parameters that do not reach their end in a training, with how far they can come and where they end."""
-        come = {name: (paced.furthest(updates, completions), paced.to) for name, paced in self._paced.items()}
-        return {name: (far, to) for name, (far, to) in come.items() if far != to}
 
     @property
     def values(self) -> dict[str, float]:

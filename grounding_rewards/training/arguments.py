@@ -31,16 +31,7 @@ from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.curriculum import Curriculum
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser
-from grounding_rewards.training.option_values import (
-    AUGMENTATION,
-    GRPO_CHOICES,
-    GRPO_NUMBERS,
-    IMAGE_NUMBERS,
-    MAPPING_KEYS,
-    MODEL_NUMBERS,
-    SFT_NUMBERS,
-    check_options,
-)
+from grounding_rewards.training.option_values import GRPO_CHOICES, MAPPING_KEYS, check_options
 from grounding_rewards.training.rewards import build_rewards
 
 _FILES = """\
@@ -137,20 +128,6 @@ def _option(default: Any, text: str) -> Any:
 
 
 @dataclass
-class _RewardArguments:
-    reward: list[str] = field(
-        default_factory=lambda: ["R4"],
-        metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
-    )
-    reward_kwargs: dict | str | None = _option(
-        None,
-        "Parameters of the reward, in YAML a mapping, on the command line JSON: '{\"beta\": 1.5}'. For several rewards "
-        "a list with one mapping each. In the place of a number may stand a schedule: "
-        '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
-    )
-
-
-@dataclass
 class _ImageArguments:
     dataset: str = _option(
         "synthetic",
@@ -185,13 +162,13 @@ class _ImageArguments:
         "needs `load_best_model_at_end`.",
     )
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, IMAGE_NUMBERS, {"bad_rows": BAD_ROWS})
+        check_options(self, choices={"bad_rows": BAD_ROWS, "save_dtype": _SAVE_DTYPES})
 
 
 @dataclass
-class GroundingArguments(_ImageArguments, _RewardArguments):
+class GroundingArguments(_ImageArguments):
     """Reward, box format and images of a run; see `--help` for each.
 
     Raises:
@@ -204,6 +181,16 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
 
     _argument_group_name: ClassVar[str] = "reward and images"
 
+    reward: list[str] = field(
+        default_factory=lambda: ["R4"],
+        metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
+    )
+    reward_kwargs: dict | str | None = _option(
+        None,
+        "Parameters of the reward, in YAML a mapping, on the command line JSON: '{\"beta\": 1.5}'. For several rewards "
+        "a list with one mapping each. In the place of a number may stand a schedule: "
+        '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
+    )
     curriculum: dict | str | None = _option(
         None,
         'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. `by` is '
@@ -232,14 +219,12 @@ class GroundingArguments(_ImageArguments, _RewardArguments):
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
             self.reward = [self.reward]
-        if isinstance(self.reward_kwargs, str):
-            self.reward_kwargs = _from_json("reward_kwargs", self.reward_kwargs, '{"beta": 1.5}')
-        if isinstance(self.curriculum, str):
-            self.curriculum = _from_json("curriculum", self.curriculum, '{"by": "boxes"}')
-        if isinstance(self.look_closer, str):
-            self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
+        examples = {"reward_kwargs": '{"beta": 1.5}', "curriculum": '{"by": "boxes"}', "look_closer": '{"looks": 3}'}
+        for name, example in examples.items():
+            if isinstance(given := getattr(self, name), str):
+                setattr(self, name, _from_json(name, given, example))
         extras = read_extra(Curriculum, self.curriculum), read_extra(LookCloser, self.look_closer)
-        self._check()
+        super().__post_init__()
         # Built here, once: no fields, so that they are in no saved configuration.
         self.extras = [one for one in extras if one is not None]
         self.rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
@@ -274,10 +259,6 @@ class SupervisedArguments(_ImageArguments):
         None, f"Type of the saved weights: {', '.join(_SAVE_DTYPES)}. Left out, that of training."
     )
 
-    def __post_init__(self) -> None:
-        self._check()
-        check_options(self, AUGMENTATION, {"save_dtype": _SAVE_DTYPES})
-
 
 @dataclass
 class GRPOArguments(GRPOConfig):
@@ -288,7 +269,7 @@ class GRPOArguments(GRPOConfig):
     log_multimodal: bool = _option(False, "Log the images beside the completions. Images of patients stay out of logs.")
 
     def __post_init__(self) -> None:
-        check_options(self, GRPO_NUMBERS, GRPO_CHOICES)
+        check_options(self, choices=GRPO_CHOICES)
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
@@ -307,7 +288,7 @@ class SupervisedConfig(SFTConfig):
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_options(self, SFT_NUMBERS)
+        check_options(self)
         _check_training(self)
         if self.remove_unused_columns:
             raise ValueError(
@@ -328,7 +309,7 @@ class ModelArguments(ModelConfig):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
         choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
-        check_options(self, MODEL_NUMBERS, choices)
+        check_options(self, choices=choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
@@ -429,11 +410,6 @@ def _split_config(args: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _check_training(config: Any) -> None:
     """Check what transformers checks during the run, in obscure words, or not at all."""
-    if config.learning_rate > 1:
-        raise ValueError(
-            f"Expected at most 1 for learning_rate, got {config.learning_rate:g}. Usual are 1e-6 for all weights and "
-            "1e-5 for adapters under GRPO, ten times as much in a warm start, and 1e-3 for the tiny model of the demo."
-        )
     for name, legal in MAPPING_KEYS.items():
         given = getattr(config, name, None)
         check_keys(
@@ -477,16 +453,10 @@ def _check_precision(config: Any) -> None:
 
 def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
     weights = config.reward_weights
-    if weights is None:
-        return
-    if len(weights) != len(arguments.reward):
+    if weights is not None and len(weights) != len(arguments.reward):
         raise ValueError(
             f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
             f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
-        )
-    if not any(weights):
-        raise ValueError(
-            f"Expected a weight other than 0 for reward_weights, got {weights}. Weigh at least one reward."
         )
 
 

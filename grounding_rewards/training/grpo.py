@@ -30,13 +30,7 @@ from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import EpochSampler, ExactResume
-from grounding_rewards.training.rewards import (
-    Reward,
-    StepReward,
-    build_rewards,
-    reward_with_parameters,
-    warn_of_slow_paces,
-)
+from grounding_rewards.training.rewards import Reward, StepReward, build_rewards, reward_with_parameters
 from grounding_rewards.training.training_images import (
     format_name,
     prepare_examples,
@@ -171,8 +165,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 prompt_opens_thinking=opened or one.reward.prompt_opens_thinking,
             )
         self.paces = {one.__name__: one.pace for one in self.step_rewards if one.pace is not None}
-        if train_dataset is not None and args.process_index == 0:
-            warn_of_slow_paces(self.paces, args, train_dataset.num_rows)
         self.image_groups = _image_groups(train_dataset)
         self._evaluated: list[AnsweredImage] = []
         stated = self.step_rewards[0].reward.box_format if self.step_rewards else None

@@ -60,7 +60,7 @@ class LookCloser(Extra):
     Example:
         >>> LookCloser(looks=0)
         Traceback (most recent call last):
-        ValueError: Expected a number from 1 up for looks of look_closer, got 0. Choose one of these.
+        ValueError: Expected a number from 1 up for looks of look_closer, got 0. Correct the value.
     """
 
     name = "look_closer"

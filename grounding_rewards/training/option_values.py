@@ -19,87 +19,42 @@ from transformers.trainer_pt_utils import AcceleratorConfig
 
 from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval
 
-_POSITIVE = Interval(above=True)
-_COUNT = Interval(1)
-_NOT_NEGATIVE = Interval()
-
-#: Of both commands, beside those of TRL.
-IMAGE_NUMBERS: Mapping[str, Interval] = {
-    "train_images": _COUNT,
-    "eval_images": _COUNT,
-    "max_image_pixels": _COUNT,
-    "early_stopping_patience": _COUNT,
-    "show_images": _COUNT,
-    "show_images_every": _COUNT,
-}
-
 #: How a warm start changes images; see `grounding_rewards.training.sft.GoldAnswers`.
-AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
-    ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
-)
+AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
 
-#: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
-TRAINING_NUMBERS: Mapping[str, Interval] = {
-    "per_device_train_batch_size": _COUNT,
-    "per_device_eval_batch_size": _COUNT,
-    "gradient_accumulation_steps": _COUNT,
-    "num_train_epochs": _POSITIVE,
-    "learning_rate": _POSITIVE,
-    "warmup_steps": _NOT_NEGATIVE,
-    "weight_decay": _NOT_NEGATIVE,
-    "adam_beta1": Interval(0, 1, below=True),
-    "adam_beta2": Interval(0, 1, below=True),
-    "adam_epsilon": _POSITIVE,
-    "max_grad_norm": _NOT_NEGATIVE,
-    "label_smoothing_factor": Interval(0, 1, below=True),
-    "logging_steps": _POSITIVE,
-    "eval_steps": _POSITIVE,
-    "eval_delay": _NOT_NEGATIVE,
-    "save_steps": _POSITIVE,
-    "save_total_limit": _COUNT,
-    "seed": Interval(0, 2**32, below=True),
-    "data_seed": Interval(0, 2**32, below=True),
-    "dataloader_num_workers": _NOT_NEGATIVE,
-    "dataloader_prefetch_factor": _COUNT,
-    "ddp_timeout": _COUNT,
-}
-
-#: Of TRL's GRPOConfig.
-GRPO_NUMBERS: Mapping[str, Interval] = {
-    **TRAINING_NUMBERS,
-    "num_generations": Interval(2),
-    "num_generations_eval": _COUNT,
-    "max_completion_length": _COUNT,
-    "generation_batch_size": _COUNT,
-    "steps_per_generation": _COUNT,
-    "num_iterations": _COUNT,
-    # At 0 all completions of an image are the same, and there is nothing to compare.
-    "temperature": _POSITIVE,
-    "top_p": SOME_SHARE,
-    "top_k": _NOT_NEGATIVE,
-    "min_p": SHARE,
-    "repetition_penalty": _POSITIVE,
-    "beta": _NOT_NEGATIVE,
-    "epsilon": _POSITIVE,
-    "epsilon_high": _POSITIVE,
-    "delta": _POSITIVE,
-    "ref_model_mixup_alpha": SHARE,
-    "ref_model_sync_steps": _COUNT,
-    "top_entropy_quantile": SOME_SHARE,
-    "vllm_gpu_memory_utilization": SOME_SHARE,
-    "vllm_tensor_parallel_size": _COUNT,
-    "vllm_max_model_length": _COUNT,
-    "vllm_server_timeout": _POSITIVE,
-}
-
-#: Of TRL's SFTConfig.
-SFT_NUMBERS: Mapping[str, Interval] = {**TRAINING_NUMBERS, "max_length": _COUNT}
-
-#: Of TRL's ModelConfig.
-MODEL_NUMBERS: Mapping[str, Interval] = {
-    "lora_r": _COUNT,
-    "lora_alpha": _COUNT,
-    "lora_dropout": Interval(0, 1, below=True),
+#: The legal range of each option, of TRL, transformers and ours.
+NUMBERS: Mapping[str, Interval] = {
+    name: legal
+    for legal, names in (
+        # counts
+        (
+            Interval(1),
+            "train_images eval_images max_image_pixels early_stopping_patience show_images show_images_every "
+            "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps save_total_limit "
+            "dataloader_prefetch_factor ddp_timeout num_generations_eval max_completion_length generation_batch_size "
+            "steps_per_generation num_iterations ref_model_sync_steps vllm_tensor_parallel_size vllm_max_model_length "
+            "max_length lora_r lora_alpha",
+        ),
+        # Answers to an image are compared with one another.
+        (Interval(2), "num_generations"),
+        # At temperature 0 all completions of an image are the same, and there is nothing to compare.
+        (
+            Interval(above=True),
+            "num_train_epochs adam_epsilon logging_steps eval_steps save_steps temperature repetition_penalty epsilon "
+            "epsilon_high delta vllm_server_timeout",
+        ),
+        (
+            Interval(),
+            "warmup_steps weight_decay max_grad_norm eval_delay dataloader_num_workers top_k beta",
+        ),
+        (Interval(0, 1, below=True), "adam_beta1 adam_beta2 label_smoothing_factor lora_dropout"),
+        (SHARE, "min_p ref_model_mixup_alpha"),
+        # A rate above 1 is a slip of the exponent: usual are 1e-6 for all weights and 1e-5 for adapters.
+        (SOME_SHARE, "learning_rate top_p top_entropy_quantile vllm_gpu_memory_utilization"),
+        (Interval(0, 2**32, below=True), "seed data_seed"),
+        (Interval(0, 0.5, below=True), " ".join(AUGMENTATION)),
+    )
+    for name in names.split()
 }
 
 #: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
@@ -126,7 +81,7 @@ MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
 
 def check_options(
     owner: Any,
-    numbers: Mapping[str, Interval],
+    numbers: Mapping[str, Interval] = NUMBERS,
     choices: Mapping[str, Iterable[object]] = types.MappingProxyType({}),
     where: str = "",
 ) -> None:
@@ -150,17 +105,19 @@ def check_options(
             continue
         if name in choices:
             listed = ", ".join(word for word in choices[name] if isinstance(word, str))
-            right, expected, remedy = value in choices[name], f"one of {listed}", "Choose one of these."
+            right, expected = value in choices[name], f"one of {listed}"
         elif not _fits(value, hints[name]):
-            right, expected, remedy = False, _words(hints[name]), "Correct the value's type."
+            kind = str(hints[name]).replace("<class '", "").replace("'>", "").replace("typing.", "")
+            right, expected = False, kind
         elif name in numbers:
-            right, expected, remedy = value in numbers[name], str(numbers[name]), "Choose one of these."
+            right, expected = value in numbers[name], str(numbers[name])
         else:
             given = value if isinstance(value, list) else [value]
             right = all(math.isfinite(number) for number in given if isinstance(number, float))
-            expected, remedy = "finite numbers", "Correct the value."
+            expected = "finite numbers"
         if not right:
-            raise ValueError(f"Expected {expected} for {name}{where and f' of {where}'}, got {value!r}. {remedy}")
+            of = f"{name} of {where}" if where else name
+            raise ValueError(f"Expected {expected} for {of}, got {value!r}. Correct the value.")
 
 
 def _fits(value: object, hint: Any) -> bool:
@@ -172,7 +129,3 @@ def _fits(value: object, hint: Any) -> bool:
     if hint in (int, float):
         return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True
-
-
-def _words(hint: Any) -> str:
-    return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,7 +22,6 @@ from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
 from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
 from grounding_rewards.rewards.schedules import Pace, is_self_paced, schedule_lines
-from grounding_rewards.training.training_images import draws_of_training
 
 Reward = str | Callable[..., list[float]]
 
@@ -180,19 +178,6 @@ class StepReward:
             for key, (total, n) in zip(images.keys, totals, strict=True):
                 found[f"{self.reward.name}/{key}"] = total / n if n else math.nan
         return found
-
-
-def warn_of_slow_paces(paces: Mapping[str, Pace], args: Any, images: int) -> None:
-    """Warn of self-paced parameters that the training is too short for, even if everything is hit."""
-    draws = draws_of_training(args, images)
-    for name, pace in paces.items():
-        # After the last draw nothing is scored any more.
-        for parameter, (far, to) in pace.furthest(draws - 1, args.generation_batch_size).items():
-            warnings.warn(
-                f"{name}: {parameter} comes to {far:g} at most, not to {to:g}, because the training has {draws} draws "
-                f"of {args.generation_batch_size} completions. Train longer, or lower window, or raise by.",
-                stacklevel=4,
-            )
 
 
 def _answered(row: Mapping[str, Any], pred: Any) -> AnsweredImage:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
@@ -49,7 +48,6 @@ from grounding_rewards.training.run_folder import (
     claim,
     find_start,
     resolved_config,
-    told_of_full_disk,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.shown_images import ShownImages, keep_images_here
@@ -216,13 +214,17 @@ def _train(
     trainer.accelerator.wait_for_everyone()
     checkpoint = None if start.checkpoint is None else str(start.checkpoint)
     try:
-        with told_of_full_disk(folder):
-            trainer.train(resume_from_checkpoint=checkpoint)
-    except (ValueError, OSError, ImportError) as error:
+        trainer.train(resume_from_checkpoint=checkpoint)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
         if str(error).startswith("Expected"):
             raise
+        # torch does not say why it could write a part of a file alone.
+        full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
         # Not an error of ours: keep the traceback.
-        raise RuntimeError(f"the run failed at step {trainer.state.global_step}") from error
+        raise RuntimeError(
+            f"the run failed at step {trainer.state.global_step}.{full} When its cause is mended, the same with "
+            "--resume_from_checkpoint last goes on from the last whole checkpoint"
+        ) from error
     if was_stopped(trainer):
         step = trainer.state.global_step
         _say(
@@ -239,9 +241,8 @@ def _finish(trainer: Any, save: Callable[[Path], None]) -> None:
     """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together."""
     if not was_stopped(trainer):
         folder, state = Path(trainer.args.output_dir), trainer.state
-        with told_of_full_disk(folder, folder / CHECKPOINT, folder / ADAPTER):
-            save(folder / CHECKPOINT)
-            trainer.create_model_card()
+        save(folder / CHECKPOINT)
+        trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
         if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
@@ -253,38 +254,28 @@ def _finish(trainer: Any, save: Callable[[Path], None]) -> None:
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
-    """Save the trained model and its processor as one complete checkpoint."""
-    adapter = checkpoint.with_name(ADAPTER)
-    trainer.save_model(str(adapter if model.use_peft else checkpoint))
+    """Save the trained model and its processor as one complete checkpoint, with LoRA beside its adapter.
+
+    An adapter is merged into the base model in full precision, however that was trained.
+    """
+    trained = checkpoint.with_name(ADAPTER) if model.use_peft else checkpoint
+    trainer.save_model(str(trained))
     trainer.accelerator.wait_for_everyone()
-    if trainer.is_world_process_zero():
+    if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
+        whole = AutoModelForImageTextToText.from_pretrained(
+            str(model.model_name_or_path if model.use_peft else checkpoint),
+            revision=model.model_revision,
+            dtype=save_dtype or model.dtype,
+            use_safetensors=True,
+            trust_remote_code=trainer.args.trust_remote_code,
+        )
         if model.use_peft:
-            merged = _merge(adapter, model, save_dtype, trust_remote_code=trainer.args.trust_remote_code)
-            merged.save_pretrained(checkpoint)
-            trainer.processing_class.save_pretrained(checkpoint)
-        elif save_dtype is not None:
-            saved = AutoModelForImageTextToText.from_pretrained(
-                checkpoint,
-                dtype=getattr(torch, save_dtype),
-                use_safetensors=True,
-                trust_remote_code=trainer.args.trust_remote_code,
-            )
-            saved.save_pretrained(checkpoint)
+            from peft import PeftModel
+
+            whole = PeftModel.from_pretrained(whole, str(trained)).merge_and_unload()
+        whole.save_pretrained(checkpoint)
+        trainer.processing_class.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
-
-
-def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None, *, trust_remote_code: bool) -> Any:
-    """The base model in full precision, however it was trained, with the adapter merged into it."""
-    from peft import PeftModel
-
-    under = AutoModelForImageTextToText.from_pretrained(
-        str(model.model_name_or_path),
-        revision=model.model_revision,
-        dtype=save_dtype or model.dtype,
-        use_safetensors=True,
-        trust_remote_code=trust_remote_code,
-    )
-    return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
 
 
 @contextmanager

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -56,10 +53,6 @@ _FREE = re.compile(
 
 # The files of a complete checkpoint; the trainer writes the first one last.
 _WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
-
-
-# What writing to a full disk, or beyond a quota or a limit of the size of files, ends with.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Start(NamedTuple):
@@ -185,49 +178,6 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     """
     whole = [path for path in _checkpoints(folder) if _readable(path / _WHOLE[0])]
     return whole[-1] if whole else None
-
-
-@contextmanager
-def told_of_full_disk(folder: Path, *written: Path) -> Iterator[None]:
-    """Say of a full disk how the run goes on, and make room: checkpoints that are not whole are removed.
-
-    Args:
-        folder: the run's `output_dir`.
-        *written: what is being written inside, of which a part is no use either.
-
-    Raises:
-        OSError: the disk is full, or a quota used up; names the checkpoint to resume from.
-
-    >>> with told_of_full_disk(Path("no/such/run")):  # doctest: +ELLIPSIS
-    ...     raise OSError(errno.ENOSPC, "No space left on device")
-    Traceback (most recent call last):
-    OSError: Expected room on the disk of 'no/such/run', got No space left on device. Make room, or lower ...
-    """
-    try:
-        yield
-    except Exception as error:
-        if (reason := _full(error)) is None:
-            raise
-        last = last_complete_checkpoint(folder)
-        unfinished = [path for path in _checkpoints(folder) if not _readable(path / _WHOLE[0])]
-        for path in [*unfinished, *written]:
-            shutil.rmtree(path, ignore_errors=True)
-        resumed = "begins anew: no checkpoint was written" if last is None else f"goes on from {last.name}"
-        raise OSError(
-            f"Expected room on the disk of {str(folder)!r}, got {reason}. Make room, or lower save_total_limit or "
-            f"raise save_steps; then the same command with --resume_from_checkpoint last {resumed}."
-        ) from error
-
-
-def _full(error: Exception) -> str | None:
-    """What an error says of a full disk; None if it speaks of something else."""
-    if isinstance(error, OSError):
-        return error.strerror if error.errno in _FULL else None
-    # safetensors and torch have errors of other types, and torch does not say why it could not write.
-    for number in _FULL:
-        if f"os error {number})" in str(error):
-            return os.strerror(number)
-    return "a file of which a part could be written" if "inline_container" in str(error) else None
 
 
 def _asked(resume: str | None) -> str | None:

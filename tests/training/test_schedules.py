@@ -109,12 +109,6 @@ class TestSelfPaced:
             train(stopped, {"iou_threshold": {**PACED, "window": 9}}, max_steps=9, resume_from_checkpoint="last")
 
 
-def test_a_training_that_is_too_short_for_a_self_paced_value_is_warned_of(tmp_path):
-    # 6 steps of 4 completions; the last one's hits change nothing any more.
-    with pytest.warns(UserWarning, match=r"R3: iou_threshold comes to 0\.1 at most, not to 0\.5, .* 3 draws of 4"):
-        train(tmp_path / "run", {"iou_threshold": {**PACED, "window": 20}}, max_steps=3, save_strategy="no")
-
-
 def train_in_two_processes(folder):
     ExactResume.end = lambda self: None
     values = {"train_images": 16, "max_steps": 6}
