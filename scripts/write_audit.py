@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -213,32 +213,6 @@ def matching() -> str:
 # incentives
 
 
-def reader_incentives() -> str:
-    """An image that one of three readers calls positive, and one on which one of three sees a second finding."""
-    found, other = [0, 0, 400, 400], [600, 600, 900, 900]
-    cases = {
-        "one of three drew a box": ([[found], [], []], {"the box": [found], "nothing": []}),
-        "one of three drew a second box": (
-            [[found, other], [found], [found]],
-            {"both boxes": [found, other], "one box": [found]},
-        ),
-    }
-    rows = []
-    for case, (readers, answers) in cases.items():
-        for answer, boxes in answers.items():
-            best, mean = (reader_reward(boxes, readers, how) for how in ("best", "mean"))
-            majority = gr.get_reward("R3").score(boxes, readers[1])
-            rows.append([case, answer, f"{best:.3f}", f"{mean:.3f}", f"{majority:.3f}"])
-    return markdown_table(["readers", "answer", "`readers: best`", "`readers: mean`", "by most readers' boxes"], rows)
-
-
-def reader_reward(boxes: Sequence[Sequence[float]], readers: Sequence[Any], how: str) -> float:
-    """R3 of an answer against several readers."""
-    reward = gr.get_reward("R3", box_format="qwen3-vl", readers=how)
-    text = gr.format_boxes(boxes, "qwen3-vl", width=1000, height=1000)
-    return reward([text], reader_boxes=[readers], width=[1000], height=[1000])[0]
-
-
 def omission(reward: str, loose: float = 0.5, others: int = 9, **given: Any) -> tuple[float, float]:
     """The reward with and without one loose box beside perfect ones."""
     gt = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(others + 1)]
@@ -322,7 +296,6 @@ def tables() -> dict[str, Callable[[], str]]:
         "honest": lambda: honest(done),
         "gamed": lambda: gamed(done),
         "matching": matching,
-        "readers": reader_incentives,
         "omission": omissions,
         "guesses": exclusive_guesses,
         "near misses": near_misses,

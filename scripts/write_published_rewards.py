@@ -132,15 +132,15 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
     return made
 
 
-def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, list[str]]:
-    """By reward the scripted answers that are paid too much, the largest gain first."""
+def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, int]:
+    """By reward how many scripted answers are paid too much."""
     chosen = references[:: len(references) // AUDITED][:AUDITED]
     rows = [{"boxes": [box.tolist()], "labels": [label], "patient_id": patient} for patient, label, box in chosen]
     rows += [{"boxes": [], "labels": [], "patient_id": f"normal {k}"} for k in range(NORMAL)]
     images = images_of([{**row, "width": SIDE, "height": SIDE} for row in rows])
     # NIH has neither several readers nor regions to ignore.
     scripts = [one for one in SCRIPTED_ANSWERS if one.doubt in ("", "small")]
-    found: dict[str, list[str]] = {}
+    found: dict[str, int] = {}
     for name in NAMES:
         reward = gr.get_reward(name, box_format=FORMAT)
         low, high = RANGES.get(name, (0.0, 1.0))
@@ -149,25 +149,18 @@ def audited(references: list[tuple[str, str, Boxes]]) -> dict[str, list[str]]:
             return [(value - low) / (high - low) for value in reward(texts, **columns)]
 
         played = audit({name: in_unit}, images, FORMAT, scripts=scripts).found
-        worst = sorted((one for one in played if one.finding in PAYING), key=lambda one: -np.nan_to_num(one.gain))
-        found[name] = [one.script for one in worst]
+        found[name] = sum(one.finding in PAYING for one in played)
     return found
 
 
-def audit_table(found: dict[str, list[str]]) -> str:
-    rows = [[f"`{name}`", str(len(scripts)), "; ".join(scripts[:3])] for name, scripts in found.items()]
-    return markdown_table(
-        ["reward", "answers that should not pay, and do", "the first of them, by what they gain"], rows
-    )
-
-
-def earned_table(made: dict[str, dict]) -> str:
+def earned_table(made: dict[str, dict], paying: dict[str, int]) -> str:
     columns = ("never looking", "whole image", "nothing", "normal, a box", "normal, nothing")
     rows = [
         [
             f"`{name}`",
             *(f"{made[name][column]:.2f}" for column in columns),
             "{:.2f} to {:.2f}".format(*made[name]["range"]),
+            str(paying[name]),
         ]
         for name in NAMES
     ]
@@ -180,6 +173,7 @@ def earned_table(made: dict[str, dict]) -> str:
             "a normal: a box",
             "a normal: nothing",
             "real answers",
+            "tricks",
         ],
         rows,
     )
@@ -246,9 +240,8 @@ def main(argv: list[str] | None = None) -> str | None:
     args = parser.parse_args(argv)
     made = measured(args.boxes, args.predictions)
     page = PAGE.read_text(encoding="utf-8")
-    page = replace_part(page, marks_of("earned"), earned_table(made))
+    page = replace_part(page, marks_of("earned"), earned_table(made, audited(read_nih(args.boxes))))
     page = replace_part(page, marks_of("order"), order_table(made))
-    page = replace_part(page, marks_of("audit"), audit_table(audited(read_nih(args.boxes))))
     if not args.check:
         draw(made, PICTURE)
     return write_or_check(PAGE, page, check=args.check)
