@@ -1,7 +1,6 @@
 """Sources, one module per public layout: a folder in, one annotated image per image out, boxes in its pixels.
 
-Every file of this folder is imported, and registers what it reads. A dataset of the hub has no folder: see
-`grounding_rewards.sources.hub_dataset`.
+Every file of this folder is imported, and registers what it reads.
 """
 
 from __future__ import annotations

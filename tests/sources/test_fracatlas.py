@@ -1,4 +1,4 @@
-"""FracAtlas in its three formats, which say the same; the folders say which image is a negative."""
+"""FracAtlas: COCO boxes; the folders say which image is a negative."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ COCO = {
                      "segmentation": [[10, 5, 30, 5, 30, 15, 10, 15]], "area": 200}],
     "categories": [{"id": 1, "name": "fractured"}],
 }  # fmt: skip
-VOC = """<annotation><filename>IMG0000019.jpg</filename><size><width>40</width><height>20</height></size><object>
-<name>fractured</name><bndbox><xmin>10</xmin><ymin>5</ymin><xmax>30</xmax><ymax>15</ymax></bndbox></object></annotation>"""
 
 
 @pytest.fixture
@@ -29,9 +27,6 @@ def root(tmp_path):
         Image.new("L", (40, 20)).save(path)
     for name, text in {
         "Annotations/COCO JSON/COCO_fracture_masks.json": json.dumps(COCO),
-        "Annotations/PASCAL VOC/IMG0000019.xml": VOC,
-        "Annotations/YOLO/IMG0000019.txt": "0 0.5 0.5 0.5 0.5\n",
-        "Annotations/YOLO/IMG0000000.txt": "",
         "Utilities/Fracture Split/train.csv": "image_id\nIMG0000019.jpg\n",
         "Utilities/Fracture Split/valid.csv": "image_id\n",
         "Utilities/Fracture Split/test.csv": "image_id\n",
@@ -44,9 +39,8 @@ def root(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("annotations", ["coco", "voc", "yolo"])
-def test_the_formats_agree(root, annotations):
-    fractured, *negatives = read_fracatlas(root, annotations=annotations)
+def test_images(root):
+    fractured, *negatives = read_fracatlas(root)
     assert (fractured.id, fractured.file) == ("IMG0000019", "images/Fractured/IMG0000019.jpg")
     assert (fractured.boxes, fractured.labels) == ([[10, 5, 30, 15]], ["fractured"])
     assert (fractured.width, fractured.height, fractured.split) == (40, 20, "train")
@@ -62,18 +56,16 @@ def test_a_split_has_no_negatives(root):
 
 
 def test_folder_and_boxes_must_agree(root):
-    # a fractured image without a box is no negative
-    (root / "Annotations" / "YOLO" / "IMG0000019.txt").write_text("")
-    with pytest.raises(ValueError, match=r"got 0 for .*IMG0000019.jpg"):
-        list(read_fracatlas(root, annotations="yolo"))
     (root / "images" / "Fractured" / "IMG0000019.jpg").rename(root / "images" / "Non_fractured" / "IMG0000019.jpg")
     with pytest.raises(ValueError, match=r"got 1 for .*IMG0000019.jpg"):
+        list(read_fracatlas(root))
+    # a fractured image without a box is no negative
+    (root / "images" / "Non_fractured" / "IMG0000000.jpg").rename(root / "images" / "Fractured" / "IMG0000000.jpg")
+    with pytest.raises(ValueError, match=r"got 0 for .*IMG0000000.jpg"):
         list(read_fracatlas(root))
 
 
 def test_what_is_missing_is_named(root, tmp_path):
-    with pytest.raises(ValueError, match="Expected a known word for `annotations`, got 'vgg'"):
-        read_fracatlas(root, annotations="vgg")
     with pytest.raises(ValueError, match="for split, got 'valid'"):
         read_fracatlas(root, split="valid")
     with pytest.raises(ValueError, match=r"Expected Annotations/COCO JSON/COCO_fracture_masks.json"):
@@ -87,6 +79,3 @@ def test_what_is_missing_is_named(root, tmp_path):
     (root / "images").rename(root / "elsewhere")
     with pytest.raises(ValueError, match="Expected images/Fractured and images/Non_fractured with JPEG files"):
         read_fracatlas(root)
-    (root / "Annotations" / "YOLO").rename(root / "Annotations" / "elsewhere")
-    with pytest.raises(ValueError, match=r"Expected Annotations/YOLO in the folder for root"):
-        read_fracatlas(root, annotations="yolo")
