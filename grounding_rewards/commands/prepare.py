@@ -17,8 +17,7 @@ from typing import Any, Literal, TypeVar
 from cyclopts import Parameter
 
 from grounding_rewards.commands.console import output_console, say, stage_progress
-from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, Join, Shard, SourceOption, share_of
-from grounding_rewards.common.job_shares import Share
+from grounding_rewards.commands.options import AllowOutside, BadRows, BoxFormat, SourceOption
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.held_out import SHARES, TRAIN
 from grounding_rewards.exchange.trainer_tables import IMAGES, write_trainer_table
@@ -29,7 +28,7 @@ from grounding_rewards.prepare.card import left_out_sentences
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import verify_images
 from grounding_rewards.prepare.mix import Part, mix_folders
-from grounding_rewards.prepare.pipeline import prepare_images, prepare_share, survey_only
+from grounding_rewards.prepare.pipeline import prepare_images, survey_only
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.report.tables import Table
@@ -72,10 +71,6 @@ examples:
   the table that verl reads, of a folder that was prepared, or of any other dataset that train takes:
     grounding-rewards prepare --for verl data/vindr --split train --model Qwen/Qwen2.5-VL-3B-Instruct \\
       --max-pixels 1003520 --out tables/verl
-
-  share 3 of 64 of the images as a task of a SLURM array, and then all shares together:
-    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --shard 3/64
-    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --join
 
   is every file still as it was written?
     grounding-rewards prepare --verify --out data/vindr
@@ -185,8 +180,6 @@ class PrepareOptions:
     window: str | None = None
     processes: int | None = None
     shard_megabytes: float = 256.0
-    shard: Shard = None
-    join: Join = False
     min_pixels: int | None = None
     max_pixels: int | None = None
     embed_images: bool = False
@@ -222,10 +215,10 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
     without_source = push_alone or mode in ("verify", "mix", "for_")
     if mode is not None and without_source:
         _refuse_others(dataset, options, mode)
-    share = share_of(options.shard, options.join)
-    _refuse_together(options, "shard", "dry_run", "Leave --shard out: a share is not the dataset.")
-    _refuse_together(options, "shard", "push_to_hub", "Leave --shard out: a share is not the dataset.")
-    _refuse_together(options, "dry_run", "push_to_hub", "Nothing is written that could be uploaded.")
+    if options.dry_run and options.push_to_hub:
+        raise ValueError(
+            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
+        )
     if dataset is None and (not without_source or mode == "for_"):
         raise ValueError("Expected dataset, got none. See grounding-rewards prepare --help for examples.")
     for name in ("out",) if without_source else ("root", "box_format", *(() if options.dry_run else ("out",))):
@@ -247,16 +240,11 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
         parts = [_part(text) for text in options.mix]
         _print_summary(out, mix_folders(parts, out, seed=options.seed, bad_rows=options.bad_rows))
     elif not push_alone:
-        _prepare(name, out, options, share)
+        _prepare(name, out, options)
     if options.push_to_hub:
         push_private(out, options.push_to_hub, licence_allows=options.licence_allows_upload)
         say(f"uploaded to {options.push_to_hub}, a private dataset on the hub")
     return 0
-
-
-def _refuse_together(options: PrepareOptions, one: str, other: str, remedy: str) -> None:
-    if getattr(options, one) and getattr(options, other):
-        raise ValueError(f"Expected {_written(one)} without {_written(other)}, got both. {remedy}")
 
 
 def _written(name: str) -> str:
@@ -298,22 +286,23 @@ def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
     return 0
 
 
-def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None) -> None:
+def _prepare(name: str, out: Path, options: PrepareOptions) -> None:
     settings = options.settings(name)
     read, root = get_source(name).read, options.root or Path()
     read = functools.partial(read, str(root), split=settings.split, **source_options(read, options.option))
     with stage_progress() as progress, _plain_warnings():
-        how: dict[str, Any] = {
-            "processes": options.processes,
-            "allow_outside": options.allow_outside,
-            "on_progress": progress,
-        }
         if options.dry_run:
             found = survey_only(read, settings, on_progress=progress)
-        elif share is not None:
-            part, images = prepare_share(read, root, out, settings, share, **how)
         else:
-            found = prepare_images(read, root, out, settings, join=options.join, **how)
+            found = prepare_images(
+                read,
+                root,
+                out,
+                settings,
+                processes=options.processes,
+                allow_outside=options.allow_outside,
+                on_progress=progress,
+            )
     if options.dry_run:
         _print_counts(found)
         _print_findings(found)
@@ -322,8 +311,6 @@ def _prepare(name: str, out: Path, options: PrepareOptions, share: Share | None)
         if note := found["source"]["note"]:
             say(f"note: {note}")
         print("Nothing was written. Copies among the images are looked for when they are prepared.")
-    elif share is not None:
-        say(f"{part}: {images} images of shard {share}; when all are there, give --join instead")
     else:
         _print_summary(out, found)
 

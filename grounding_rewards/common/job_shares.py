@@ -30,19 +30,17 @@ class Share(NamedTuple):
         """Which of so many items are this share's: neighbours, as many as in every other share or one more."""
         return range(count * (self.number - 1) // self.total, count * self.number // self.total)
 
-    def part(self, path: Path, ending: str | None = None) -> Path:
+    def part(self, path: Path) -> Path:
         """The file that this share leaves of what the whole job writes.
 
         Args:
             path: what the whole job writes.
-            ending: of the part; without it, that of the path.
 
         Example:
             >>> Share(3, 64).part(Path("out/scored.jsonl")).as_posix()
             'out/scored-00003-of-00064.jsonl'
         """
-        name = path.name if ending is not None else path.stem
-        return path.with_name(f"{name}-{self.label}{path.suffix if ending is None else ending}")
+        return path.with_name(f"{path.stem}-{self.label}{path.suffix}")
 
     @property
     def label(self) -> str:
@@ -81,12 +79,11 @@ def share_from_text(text: str) -> Share:
     return share
 
 
-def parts_of(path: Path, ending: str | None = None) -> list[tuple[Share, Path]]:
+def parts_of(path: Path) -> list[tuple[Share, Path]]:
     """The parts that the shares of a job left, in their order.
 
     Args:
         path: what the whole job writes.
-        ending: as for :meth:`Share.part`.
 
     Raises:
         ValueError: there is none, some are missing, or they are of several divisions.
@@ -107,7 +104,7 @@ def parts_of(path: Path, ending: str | None = None) -> list[tuple[Share, Path]]:
     for file in path.parent.iterdir() if path.parent.is_dir() else ():
         if named := re.search(r"-(\d{5,9})-of-(\d{5,9})(?=$|\.)", file.name):
             share = Share(int(named[1]), int(named[2]))
-            if file == share.part(path, ending):
+            if file == share.part(path):
                 found.add(share)
     totals = sorted({share.total for share in found})
     if len(totals) != 1:
@@ -118,7 +115,7 @@ def parts_of(path: Path, ending: str | None = None) -> list[tuple[Share, Path]]:
         )
     shares = [Share(number, totals[0]) for number in range(1, totals[0] + 1)]
     check_no_share_missing(path, [share for share in shares if share not in found])
-    return [(share, share.part(path, ending)) for share in shares]
+    return [(share, share.part(path)) for share in shares]
 
 
 def check_no_share_missing(path: Path, missing: list[Share]) -> None:

@@ -2,20 +2,19 @@
 
 `pipeline` runs the steps: a source's annotated images are looked through (`survey`), copies found (`copied_images`),
 examples made of them (`tasks`, `examples`), files stored (`stored_images`) and all written (`shards`, `manifest`,
-`card`). `settings` holds what the output depends on. `image_parts` is what the shares of several machines leave of it;
-`mix` joins such folders, `upload` uploads one, `load` opens any dataset by its name.
+`card`). `settings` holds what the output depends on. `mix` joins such folders, `upload` uploads one, `load` opens any
+dataset by its name.
 """
 
 from __future__ import annotations
 
 from grounding_rewards.prepare.manifest import read_manifest, split_shards, verify_images
-from grounding_rewards.prepare.pipeline import prepare_images, prepare_share
+from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 
 __all__ = [
     "PrepareSettings",
     "prepare_images",
-    "prepare_share",
     "read_manifest",
     "split_shards",
     "verify_images",

@@ -46,33 +46,14 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
     there = read_manifest(out)
     # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
-    check_identity(out, there, identity_of(settings, survey), decisive)
-    return there if there["complete"] else None
-
-
-def check_identity(
-    place: Path,
-    there: Mapping[str, Any],
-    begun: Mapping[str, Any],
-    decisive: tuple[str, ...] = ("settings", "images", "versions"),
-) -> None:
-    """Refuse to go on with what another preparation left.
-
-    Args:
-        place: Where it is, for the message.
-        there: Its manifest or identity.
-        begun: The identity of this preparation.
-        decisive: What must be equal.
-
-    Raises:
-        ValueError: Something is not; the message says what.
-    """
+    begun = identity_of(settings, survey)
     for what in decisive:
         changed = changed_settings(there.get(what, {}), begun[what])
         # A run that stopped at a bad image may continue and skip it.
         changed.pop("bad_rows", None)
         if changed:
-            raise begun_otherwise(place, changed.values(), "Name another folder, or remove this one.", what)
+            raise begun_otherwise(out, changed.values(), "Name another folder, or remove this one.", what)
+    return there if there["complete"] else None
 
 
 def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
@@ -220,7 +201,7 @@ def verify_images(folder: str | Path) -> list[str]:
 
 
 def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
-    """What must be equal to continue a preparation, see `check_identity`."""
+    """What must be equal to continue a preparation, see `find_finished`."""
     plain = json.loads(json.dumps(asdict(settings)))
     return {
         "settings": plain,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.common.job_shares import Share, parts_of
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.annotated_image import AnnotatedImage
@@ -27,17 +25,9 @@ from grounding_rewards.prepare.examples import (
     planned_examples,
     with_negatives,
 )
-from grounding_rewards.prepare.image_parts import PART, MadeImage, read_images, read_signatures, write_part
-from grounding_rewards.prepare.manifest import (
-    begin_folder,
-    check_identity,
-    find_finished,
-    finish_folder,
-    identity_of,
-    survey_facts,
-)
+from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, survey_facts
 from grounding_rewards.prepare.settings import PrepareSettings
-from grounding_rewards.prepare.shards import ShardWriter, read_footer
+from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
 from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes
@@ -55,12 +45,11 @@ def prepare_images(
     *,
     processes: int | None = None,
     allow_outside: bool = False,
-    join: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
     """Write the images of a source as parquet shards with a card.
 
-    The same images and settings give the same bytes, whatever the number of processes, machines and interruptions:
+    The same images and settings give the same bytes, whatever the number of processes and interruptions:
     finished shards are kept, the rest is written again. The images are read several times, first without their images.
 
     Args:
@@ -70,7 +59,6 @@ def prepare_images(
         settings: What to write.
         processes: That read, shrink and encode images, as `map_in_workers` of `common.workers` takes them.
         allow_outside: Whether images may lie outside the root.
-        join: Whether images are those that `prepare_share` left beside the folder; these parts are then removed.
         on_progress: Called after every image.
 
     Returns:
@@ -78,8 +66,7 @@ def prepare_images(
 
     Raises:
         ValueError: As `survey_images`; the folder holds something else; or an image cannot be used, because its file
-            cannot be read, its size contradicts the table, or its boxes do not fit (the image is named); or parts that
-            are to be joined are missing, or of another preparation.
+            cannot be read, its size contradicts the table, or its boxes do not fit (the image is named).
 
     >>> import tempfile
     >>> from PIL import Image
@@ -91,46 +78,24 @@ def prepare_images(
     {'pacemaker': 1}
     """
     check_workers(processes)
-    work = _Work(read, Path(out), settings, _Files(root, allow_outside, settings), processes, on_progress)
+    out = Path(out)
+    work = _Work(read, settings, _Files(root, allow_outside, settings), processes, on_progress)
     with _passing_over(settings) as faults:
-        return _prepare(work, faults, join=join)
-
-
-def prepare_share(
-    read: Callable[[], Iterable[AnnotatedImage]],
-    root: str | Path,
-    out: str | Path,
-    settings: PrepareSettings,
-    share: Share,
-    *,
-    processes: int | None = None,
-    allow_outside: bool = False,
-    on_progress: Progress = lambda stage, done, total: None,
-) -> tuple[Path, int]:
-    """Read, shrink and encode the images of a share of the images, for `prepare_images` with `join`.
-
-    All machines see one folder. A share reads all tables, and the images of its own images.
-
-    Args:
-        read: As for `prepare_images`, and so are the other arguments.
-        root: The folder that file names are relative to.
-        out: The folder that will be written; the part is left beside it.
-        settings: What to write.
-        share: Which images.
-        processes: That work on images, on this machine.
-        allow_outside: Whether images may lie outside the root.
-        on_progress: Called after every image.
-
-    Returns:
-        The part, and how many images are in it.
-
-    Raises:
-        ValueError: As `prepare_images`, but for images whose boxes do not fit, which are found when parts are joined.
-    """
-    check_workers(processes)
-    work = _Work(read, Path(out), settings, _Files(root, allow_outside, settings), processes, on_progress)
-    with _passing_over(settings) as faults:
-        return _prepare_share(work, share, faults)
+        survey = work.surveyed(faults)
+        if finished := find_finished(out, settings, survey):
+            return finished
+        survey = with_negatives(work.images, _with_copies(work, survey))
+        # Fail before the folder is begun: it would refuse corrected settings.
+        processor = None if settings.model is None else load_processor(settings.model)
+        agreement = None
+        if survey.has_several_readers:
+            agreement = measure_agreement(
+                without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings)
+                for image in work.counted("comparing readers", survey.images)
+            ).to_dict()
+        begin_folder(out, settings, survey)
+        _write_shards(work, out, survey, processor)
+        return finish_folder(out, settings, survey, agreement)
 
 
 def survey_only(
@@ -160,7 +125,7 @@ def survey_only(
     {'pacemaker': 1}
     """
     with _passing_over(settings) as faults:
-        work = _Work(read, Path(), settings, _Files("", False, settings), None, on_progress)
+        work = _Work(read, settings, _Files("", False, settings), None, on_progress)
         survey = with_negatives(work.images, work.surveyed(faults))
         splits = count_examples(work.counted("counting rows", survey.images), survey)
     return {"splits": {split: splits[split].as_json() for split in in_usual_order(splits)}, **survey_facts(survey)}
@@ -194,28 +159,32 @@ class _Files(NamedTuple):
         except ValueError as error:
             return str(error)
 
-    def make(self, asked: tuple[str, bool, bool]) -> tuple[bytes | None, StoredImage | str | None]:
-        """Signature and stored image of a file, each where it is asked for."""
-        file, is_signed, is_stored = asked
-        return self.sign(file) if is_signed else None, self.store(file) if is_stored else None
-
 
 class _Work(NamedTuple):
-    """What `prepare_images` and `prepare_share` are called with."""
+    """What `prepare_images` is called with."""
 
     read: Callable[[], Iterable[AnnotatedImage]]
-    out: Path
     settings: PrepareSettings
     files: _Files
     processes: int | None
     on_progress: Progress
 
     def images(self) -> Iterator[AnnotatedImage]:
-        return _images(self.read, self.settings)
+        """The images, with the labels that are asked for, and their source and licence where they name none."""
+        origin = {"source": self.settings.source, "licence": self.settings.licence}
+        source = SOURCES.get(self.settings.dataset)
+        if source is not None and source.title:
+            origin = {"source": self.settings.dataset, "licence": source.licence}
+        for image in self.read():
+            missing = {name: value for name, value in origin.items() if value and image.extra.get(name) is None}
+            told = image._replace(extra={**image.extra, **missing}) if missing else image
+            yield with_shared_labels(told, self.settings.dataset) if self.settings.normalize_labels else told
 
     def counted(self, stage: str, total: int | None = None) -> Iterator[AnnotatedImage]:
         """The images; progress is told of every one."""
-        return _counted(self.images(), lambda done: self.on_progress(stage, done, total))
+        for number, image in enumerate(self.images(), start=1):
+            yield image
+            self.on_progress(stage, number, total)
 
     def surveyed(self, faults: Mapping[str, None]) -> Survey:
         survey = survey_images(self.counted("reading tables"), self.settings)
@@ -225,86 +194,24 @@ class _Work(NamedTuple):
         return map_in_workers(function, items, processes=self.processes)
 
 
-def _prepare(work: _Work, faults: Mapping[str, None], *, join: bool) -> dict[str, Any]:
-    """As `prepare_images`; `faults` collects what the source passes over."""
-    out, settings = work.out, work.settings
-    survey = work.surveyed(faults)
-    if finished := find_finished(out, settings, survey):
-        return finished
-    parts = []
-    if join:
-        parts = [part for _, part in parts_of(out, PART)]
-        for part in parts:
-            check_identity(part, read_footer(part), identity_of(settings, survey))
-    survey = with_negatives(work.images, _with_copies(work, survey, parts))
-    # Fail before the folder is begun: it would refuse corrected settings.
-    processor = None if settings.model is None else load_processor(settings.model)
-    agreement = None
-    if survey.has_several_readers:
-        agreement = measure_agreement(
-            without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings)
-            for image in work.counted("comparing readers", survey.images)
-        ).to_dict()
-    begin_folder(out, settings, survey)
-    _write_shards(work, survey, processor, parts)
-    manifest = finish_folder(out, settings, survey, agreement)
-    for part in parts:
-        part.unlink()
-    return manifest
-
-
-def _prepare_share(work: _Work, share: Share, faults: Mapping[str, None]) -> tuple[Path, int]:
-    survey = work.surveyed(faults)
-    find_finished(work.out, work.settings, survey)
-    # As far as it is known without the copies: the few images that these change are stored when parts are joined.
-    planned = with_negatives(work.images, survey)
-    rows, is_signed = share.of(survey.images), _looks_for_copies(survey)
-
-    def own() -> Iterator[AnnotatedImage]:
-        return itertools.islice(work.images(), rows.start, rows.stop)
-
-    asked = ((image.file, is_signed, any(planned_examples([image], planned))) for image in own())
-
-    def made(found: Iterable[tuple[bytes | None, StoredImage | str | None]]) -> Iterator[MadeImage]:
-        counted = _counted(own(), lambda done: work.on_progress("storing images", done, len(rows)))
-        for image, (signature, stored) in zip(counted, found, strict=True):
-            if isinstance(stored, str) and work.settings.bad_rows == "refuse":
-                raise _cannot_be_used(image, stored)
-            yield MadeImage(image.id, signature, stored)
-
-    part = share.part(work.out, PART)
-    with work.mapped(work.files.make, asked) as found:
-        write_part(part, made(found), identity_of(work.settings, survey))
-    return part, len(rows)
-
-
-def _looks_for_copies(survey: Survey) -> bool:
-    """Whether images may go into different splits."""
-    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.images_drawn else set()
-    return len(survey.own_splits | drawn) > 1
-
-
-def _with_copies(work: _Work, survey: Survey, parts: Sequence[Path]) -> Survey:
+def _with_copies(work: _Work, survey: Survey) -> Survey:
     """The survey with the copies among the images; nothing is compared where all images go into one split."""
-    if not _looks_for_copies(survey):
+    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.images_drawn else set()
+    if len(survey.own_splits | drawn) < 2:
         return survey
-    files = (image.file for image in work.images())
-    with nullcontext(read_signatures(parts)) if parts else work.mapped(work.files.sign, files) as signatures:
+    with work.mapped(work.files.sign, (image.file for image in work.images())) as signatures:
         pairs = zip(work.counted("comparing images", survey.images), signatures, strict=True)
         copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, bad_rows=work.settings.bad_rows)
     return replace(survey, copied=copied)
 
 
-def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[Path]) -> None:
+def _write_shards(work: _Work, out: Path, survey: Survey, processor: Any) -> None:
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
-    jobs = _open_images(work.counted("writing images", survey.images), work.out, survey, features, writers)
-    files = (image for image, _ in _open_images(work.images(), work.out, survey, features, {}))
-    with (
-        nullcontext(_from_parts(files, parts, work.files.store))
-        if parts
-        else work.mapped(work.files.store, (image.file for image in files)) as stored_images
-    ):
+    jobs = _open_images(work.counted("writing images", survey.images), out, survey, features, writers)
+    # The same images again, for the processes that store them: they run ahead of the rows.
+    files = (image.file for image, _ in _open_images(work.images(), out, survey, features, {}))
+    with work.mapped(work.files.store, files) as stored_images:
         for (image, examples), stored in zip(jobs, stored_images, strict=True):
             writer = writers[examples[0]["split"]]
             if image.id in survey.copied.left_out:
@@ -318,7 +225,10 @@ def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[P
             else:
                 problem = stored
             if work.settings.bad_rows == "refuse":
-                raise _cannot_be_used(image, problem)
+                raise ValueError(
+                    f"Expected an image that can be used, got {image.id} ({image.file}): {problem.rstrip('.')}. "
+                    'Correct it, or leave out such images with bad_rows="drop" (--bad-rows drop). What is done is kept.'
+                )
             writer.skip(image.id, problem)
     if all(writer.is_empty for writer in writers.values()):
         skipped = [image for writer in writers.values() for image in writer.skipped]
@@ -331,23 +241,6 @@ def _write_shards(work: _Work, survey: Survey, processor: Any, parts: Sequence[P
         )
     for writer in writers.values():
         writer.close()
-
-
-def _from_parts(
-    images: Iterable[AnnotatedImage], parts: Sequence[Path], store: Callable[[str], StoredImage | str]
-) -> Iterator[StoredImage | str]:
-    """The stored images from the parts, or stored now where shares did not know that they are needed."""
-    made = read_images(parts)
-    for image in images:
-        stored = next(stored for name, stored in made if name == image.id)
-        yield store(image.file) if stored is None else stored
-
-
-def _cannot_be_used(image: AnnotatedImage, problem: str) -> ValueError:
-    return ValueError(
-        f"Expected an image that can be used, got {image.id} ({image.file}): {problem.rstrip('.')}. Correct "
-        'it, or leave out such images with bad_rows="drop" (--bad-rows drop). What is done is kept.'
-    )
 
 
 def _open_images(
@@ -364,24 +257,6 @@ def _open_images(
             finished[split] -= 1
         else:
             yield image, examples
-
-
-def _images(read: Callable[[], Iterable[AnnotatedImage]], settings: PrepareSettings) -> Iterator[AnnotatedImage]:
-    origin = {"source": settings.source, "licence": settings.licence}
-    source = SOURCES.get(settings.dataset)
-    if source is not None and source.title:
-        origin = {"source": settings.dataset, "licence": source.licence}
-    for image in read():
-        # A row that names its own source or licence keeps it.
-        missing = {name: value for name, value in origin.items() if value and image.extra.get(name) is None}
-        told = image._replace(extra={**image.extra, **missing}) if missing else image
-        yield with_shared_labels(told, settings.dataset) if settings.normalize_labels else told
-
-
-def _counted(images: Iterable[AnnotatedImage], on_image: Callable[[int], None]) -> Iterator[AnnotatedImage]:
-    for number, image in enumerate(images, start=1):
-        yield image
-        on_image(number)
 
 
 def with_shared_labels(image: AnnotatedImage, dataset: str | None = None) -> AnnotatedImage:

@@ -172,23 +172,19 @@ def shard_files(folder: Path, split: str) -> list[Path]:
 
 
 def read_footer(path: Path) -> dict[str, Any]:
-    """What stands in the footer of a parquet file.
-
-    Of a shard these are its counts, and `images`, those of the split up to its end; of the part of a share the identity
-    of the preparation.
-    """
+    """What stands in the footer of a shard: its counts, and `images`, those of the split up to its end."""
     import pyarrow.parquet as pq
 
     return json.loads(pq.read_metadata(path).metadata[FOOTER])
 
 
-def parquet_rows(paths: Sequence[str | Path], columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+def parquet_rows(paths: Sequence[str | Path]) -> Iterator[dict[str, Any]]:
     """The rows of parquet files with images, a few at a time."""
     import pyarrow.parquet as pq
 
     for path in paths:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=columns):
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
 
 

@@ -61,25 +61,6 @@ def test_the_array_of_the_page(tmp_path: Path) -> None:
     assert lines == [2, 3]
 
 
-def test_preparing_in_shards(tmp_path: Path, make_images: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    root, records = make_images(6)
-    lines = [
-        {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
-        for one in records
-    ]
-    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    out = tmp_path / "out"
-    command = ["prepare", "jsonl", "--root", str(root), "--out", str(out), *FORMAT]
-    assert main([*command, "--shard", "2/2"]) == 0
-    assert "out-00002-of-00002.images.parquet: 3 images of shard 2/2" in capsys.readouterr().out
-    assert main([*command, "--join"]) == 2
-    assert "Run --shard 1/2 again, then --join." in capsys.readouterr().err
-    assert main([*command, "--shard", "1/2"]) == 0
-    assert main([*command, "--join"]) == 0
-    assert "6 images, 6 rows" in capsys.readouterr().out
-    assert main(["prepare", "--verify", "--out", str(out)]) == 0
-
-
 def test_answering_in_shards(
     tmp_path: Path, tiny_model: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,15 +112,13 @@ EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out
     ("words", "message"),
     [
         ((*SCORE, "--shard", "0/64"), "Shards count from 1: with SLURM, give --array=1-64"),
-        ((*PREPARE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
+        ((*SCORE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
         ((*EVALUATE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
         ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
-        ((*PREPARE, "--shard", "1/2", "--dry-run"), "Expected --shard without --dry-run, got both"),
         (
-            (*PREPARE, "--shard", "1/2", "--push-to-hub", "me/images"),
-            "Expected --shard without --push-to-hub, got both",
+            (*PREPARE, "--dry-run", "--push-to-hub", "me/images"),
+            "Expected --dry-run without --push-to-hub, got both",
         ),
-        (("prepare", "--verify", "--out", "out", "--shard", "1/2"), "Expected --verify without --shard"),
         ((*EVALUATE, "--shard", "1/2", "--overwrite"), "Expected --shard without --overwrite, got both"),
         ((*SCORE, "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
         (
