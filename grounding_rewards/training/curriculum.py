@@ -7,6 +7,7 @@ draws from all images, as a training without a curriculum does.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,8 @@ from transformers import TrainerCallback
 
 from grounding_rewards.columns import read_references, with_ground_truth
 from grounding_rewards.common.legal import SHARE, Interval
-from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.checks import bad_rows_error, rows_with_sizes
+from grounding_rewards.logs.completion_logs import read_blocks
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.option_values import check_options
 from grounding_rewards.training.training_images import batches_of_draw, draws_of_training, images_of_draw
@@ -38,7 +39,7 @@ class Curriculum(Extra):
             ``pass_rate``, those on which a model was measured to be right more often.
         stages: how many, 2 or more.
         column: for ``pass_rate``: the column with shares from 0 to 1, of the dataset or of ``file``.
-        file: for ``pass_rate``: JSON lines with ``id`` and that column, one or more for each image, whose mean counts.
+        file: for ``pass_rate``: a log with ``id`` and that column, one row or more for each image, whose mean counts.
 
     Raises:
         ValueError: a value is not legal, or belongs to another kind.
@@ -57,11 +58,6 @@ class Curriculum(Extra):
         if self.by != _PASS_RATE and (self.column, self.file) != (_PASS_RATE, None):
             raise ValueError(
                 f"Expected by: {_PASS_RATE} beside column and file of curriculum, got by: {self.by}. Leave them out."
-            )
-        if self.file is not None and not Path(self.file).is_file():
-            raise ValueError(
-                f"Expected a file of JSON lines for `file` of curriculum, got {self.file!r}, which is none. "
-                'Each line is like {"id": "image 1", "pass_rate": 0.25}.'
             )
 
     def begin(self, setup: Setup) -> None:
@@ -148,37 +144,26 @@ def _areas(columns: Mapping[str, Any], boxes: NDArray[np.float64], owners: NDArr
 
 
 def _pass_rates(rows: Sequence[Mapping[str, Any]], curriculum: Curriculum) -> NDArray[np.float64]:
-    column = curriculum.column
-    if curriculum.file is None:
-        found = [row.get(column) for row in rows]
-        remedy = f"Add the column {column}, or name a file with it: file: rates.jsonl"
-    else:
-        known = _rates_of_file(Path(curriculum.file), column)
-        found = [known.get(str(row.get("id"))) for row in rows]
-        remedy = f"Measure these images too, or leave them out; images are found in {curriculum.file} by id"
+    column, file = curriculum.column, curriculum.file
+    found = [row.get(column) for row in rows]
+    remedy = f"Add the column {column}, or name a file with it: file: rates.jsonl"
+    if file is not None:
+        rates: dict[str, list[float]] = defaultdict(list)
+        for block in read_blocks(Path(file)):
+            for number, row in block.rows():
+                if row.get("id") is None or row.get(column) not in SHARE:
+                    raise ValueError(
+                        f"Expected an id and a share from 0 to 1 as {column} in {block.place(number)}, got "
+                        f"{row!r:.200}. Correct it, or name another `column` of curriculum."
+                    )
+                rates[str(row["id"])].append(float(row[column]))
+        means = {name: sum(measured) / len(measured) for name, measured in rates.items()}
+        found = [means.get(str(row.get("id"))) for row in rows]
+        remedy = f"Measure these images too, or leave them out; images are found in {file} by id"
     if wrong := {k: [f"{column} {rate!r}"] for k, rate in enumerate(found) if rate not in SHARE}:
         ids = [row.get("id", "-") for row in rows]
         raise bad_rows_error(wrong, ids, f"a share from 0 to 1 as {column}", "train_dataset", remedy)
     return np.array(found, dtype=np.float64)
-
-
-def _rates_of_file(path: Path, column: str) -> dict[str, float]:
-    """The mean of a column over the lines of each image."""
-    rates: dict[str, list[float]] = {}
-    for number, line in enumerate(text_lines(path), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = parse_json(line)
-        except ValueError:
-            row = None
-        if not isinstance(row, dict) or "id" not in row or row.get(column) not in SHARE:
-            raise ValueError(
-                f'Expected a line like {{"id": "image 1", "{column}": 0.25}} in {path}, got {line.strip()!r:.200} in '
-                f"line {number}. Correct it, or name another `column` of curriculum."
-            )
-        rates.setdefault(str(row["id"]), []).append(float(row[column]))
-    return {name: sum(found) / len(found) for name, found in rates.items()}
 
 
 @dataclass(frozen=True)

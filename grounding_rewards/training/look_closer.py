@@ -283,7 +283,7 @@ class LookEnvironment:
             part = self.views[int(number) - 1].to_image([list(named.values())], self.space)[0].tolist()
         defect = reference_defect(part, (annotated.width, annotated.height))
         if defect not in (None, "partly-off-image"):
-            raise _CannotError(_WORDS[defect])
+            raise _CannotError("x1 is left of x2 and y1 above y2, and the part lies on the image")
         # Read anew: kept for all answers of a step, values of 64 bits would take gigabytes.
         return self._show(self._rectangle(part), None if self._window is None else grey_values(self.source))
 
@@ -355,14 +355,6 @@ class LookEnvironment:
     def _left(self, now: int = 0) -> str:
         left = self.settings.looks - sum(self.called.values()) - now
         return "No more pictures: answer now." if left <= 0 else f"{left} more {'look' if left == 1 else 'looks'}."
-
-
-_WORDS = {
-    "not-finite": "the part is not four finite numbers",
-    "swapped-corners": "x1 is left of x2, and y1 above y2",
-    "no-area": "the part has no area",
-    "off-image": "the part lies outside of the image",
-}
 
 
 def _number(name: str, value: Any) -> float:

@@ -197,7 +197,6 @@ class TestRealRuns:
         ({"by": "boxes", "stages": 1}, ["a number from 2 up for stages of curriculum, got 1"]),
         ({"by": "boxes", "stages": True}, ["got True"]),
         ({"by": "area", "file": "rates.jsonl"}, ["by: pass_rate beside column and file"]),
-        ({"by": "pass_rate", "file": "no/such.jsonl"}, ["'no/such.jsonl', which is none", '"pass_rate": 0.25']),
         ({"by": "pass_rate", "column": 3}, ["str for column of curriculum, got 3"]),
     ],
 )
@@ -209,20 +208,18 @@ def test_wrong_settings(given, parts):
 
 
 @pytest.mark.parametrize(
-    ("line", "part"),
+    ("line", "said"),
     [
-        ("{", "in line 2"),
-        ('{"id": "f1"}', 'Expected a line like {"id": "image 1", "pass_rate": 0.25}'),
-        ('{"id": "f1", "pass_rate": 40}', "in line 2"),
-        ('{"pass_rate": 0.4}', "in line 2"),
+        ('{"id": "f1"}', "Expected an id and a share from 0 to 1 as pass_rate in line 2 of"),
+        ('{"id": "f1", "pass_rate": 40}', "in line 2 of"),
+        ('{"pass_rate": 0.4}', "in line 2 of"),
     ],
 )
-def test_wrong_files(tmp_path, line, part):
+def test_wrong_files(tmp_path, line, said):
     path = tmp_path / "rates.jsonl"
     path.write_text('{"id": "f0", "pass_rate": 0.5}\n' + line + "\n")
-    with pytest.raises(ValueError, match=r"Expected a line like") as caught:
+    with pytest.raises(ValueError, match=said):
         stages_of(images([BOX], [BOX]), by="pass_rate", file=str(path))
-    assert part in str(caught.value)
 
 
 def test_images_that_were_not_measured_are_named(tmp_path):

@@ -127,8 +127,8 @@ class TestLimits:
             ({"x1": 0, "y1": 0, "x2": 10**5000, "y2": 9}, "x2 is not a finite number"),
             ({"x1": 0, "y1": 0, "x2": True, "y2": 9}, "x2 is not a finite number"),
             ({"x1": 9, "y1": 0, "x2": 0, "y2": 9}, "x1 is left of x2"),
-            ({"x1": 9, "y1": 0, "x2": 9, "y2": 9}, "no area"),
-            ({"x1": 1001, "y1": 0, "x2": 1009, "y2": 9}, "outside of the image"),
+            ({"x1": 9, "y1": 0, "x2": 9, "y2": 9}, "x1 is left of x2"),
+            ({"x1": 1001, "y1": 0, "x2": 1009, "y2": 9}, "the part lies on the image"),
             ({"x1": 0, "y1": 0, "x2": 9, "y2": 9, "image": 2}, "image is a number from 1 to 1"),
         ],
     )

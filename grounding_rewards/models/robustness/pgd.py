@@ -35,8 +35,6 @@ class PGD:
     Attributes:
         epsilon: largest change of an intensity, as a fraction of the range, in [0, 1]; 0 changes nothing.
         steps: number of gradient steps, at least 1.
-        step_size: as a fraction of the range of intensities; by default ``2.5 · epsilon / steps``, with which the
-            attack can reach every point within ε from every other (Madry et al., §5).
         seed: of the random start.
 
     Raises:
@@ -49,20 +47,18 @@ class PGD:
 
     epsilon: float
     steps: int = 10
-    step_size: float | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         check_number("epsilon", self.epsilon, SHARE, "It is a fraction of the range of intensities, such as 4/255.")
         check_number("steps", self.steps, Interval(1), "Use epsilon 0 for no attack.")
-        if self.step_size is not None:
-            hint = "Leave it out for 2.5 * epsilon / steps."
-            check_number("step_size", self.step_size, Interval(above=True), hint)
 
     @property
     def step(self) -> float:
-        """The size of one step, as a fraction of the range of intensities."""
-        return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
+        """The size of one step, as a fraction of the range: the attack can reach every point within ε from every other
+        (Madry et al., §5).
+        """
+        return 2.5 * self.epsilon / self.steps
 
 
 class PixelScale(NamedTuple):
