@@ -154,14 +154,15 @@ def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) 
     return any(fmt.from_token_ids for fmt in box_formats_of(reward.box_format, column))
 
 
-def completion_begins_in_thinking(processor: Any, prompt: Any) -> bool:
+def completion_begins_in_thinking(processor: Any, prompt: Any, **template: Any) -> bool:
     """Whether the rendered prompt ends in an open mark of thinking, as those of Qwen3-VL-Thinking do.
 
     Args:
         processor: the model's.
         prompt: conversational.
+        **template: further arguments of its chat template.
     """
-    return opens_thinking(processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False))
+    return opens_thinking(processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template))
 
 
 @contextmanager

@@ -20,8 +20,8 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
+from grounding_rewards.models.generate import completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.parsing.scope import opens_thinking
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -156,7 +156,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             self.log_multimodal = False
         # What only the loaded model and TRL's trainer know.
         self.step_rewards = [one for one in functions if isinstance(one, StepReward)]
-        opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
+        template = {"chat_template": self.chat_template, **self.chat_template_kwargs}
+        opened = train_dataset is not None and completion_begins_in_thinking(
+            self.processing_class, train_dataset[0]["prompt"], **template
+        )
         for one in self.step_rewards:
             one.tell(
                 tokenizer=self._tokenizer,
@@ -186,18 +189,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         generation = getattr(self, "generation_config", None)
         if token is not None and generation is not None and generation.suppress_tokens is None:
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]
-
-    def _prompt_opens_thinking(self, prompt: Any) -> bool:
-        """Whether the completion begins inside a thinking that the rendered prompt opened."""
-        return opens_thinking(
-            self.processing_class.apply_chat_template(
-                prompt,
-                chat_template=self.chat_template,
-                add_generation_prompt=True,
-                tokenize=False,
-                **self.chat_template_kwargs,
-            )
-        )
 
     def start_epoch(self, epoch: int) -> None:
         """Draw the order of this epoch's images, independent of earlier draws."""

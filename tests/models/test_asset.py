@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import fit_images
@@ -53,8 +51,3 @@ def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
     assert 0.35 < shipped["mean_iou"].value < 0.6
     assert shipped["sampled_unparseable_share"].value < 0.1
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "config.yaml"])
-def test_it_is_complete(name: str) -> None:
-    assert (ASSET / name).is_file()

@@ -16,7 +16,6 @@ from safetensors.torch import save_file
 from grounding_rewards.models import load as models
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import (
-    adapter_config,
     check_place,
     choose_backend,
     digest_of_weights,
@@ -122,12 +121,6 @@ def test_an_adapter_without_its_model_is_refused(tmp_path: Path, base: str | Non
         load_model(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["nothing", "spaces in it", "runs/r4/chekpoint"])
-def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match=r"Expected a folder, or a name on the hub .*, got '.*', which is neither"):
-        load_model(tmp_path / name)
-
-
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     """Such as the folder of a run, in which the checkpoint has one of its own."""
     (tmp_path / "checkpoint").mkdir()
@@ -158,25 +151,11 @@ def test_the_backend(monkeypatch: pytest.MonkeyPatch, backend: str, installed: b
     assert choose_backend(backend) == chosen
 
 
-def test_a_backend_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="Expected vLLM to be installed for `backend`, got none"):
-        choose_backend("vllm")
-    with pytest.raises(ValueError, match=r"Expected a known word for `backend`, got 'tgi'. Use one of: transformers"):
-        choose_backend("tgi")
-
-
 def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert process_state().num_processes == 1
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match="Expected 2 processes, as the launcher started, got 1"):
         process_state()
-
-
-@pytest.mark.parametrize("name", ["config.json", "adapter_config.json"])
-def test_a_folder_with_a_model(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("{}", encoding="utf-8")
-    check_place(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -204,26 +183,10 @@ def test_the_weights_of_a_model_do_not_stand_for_those_of_an_adapter(tmp_path: P
         check_place(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen2.5-VL-3B-Instruct"])
-def test_names_on_the_hub(name: str) -> None:
-    check_place(name)
-
-
-@pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b"])
+@pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b", "no/such/folder"])
 def test_names_that_are_none(name: str) -> None:
     with pytest.raises(ValueError, match="for `model_name_or_path`, got"):
         check_place(name, "model_name_or_path")
-
-
-class TestAdapterConfig:
-    def test_of_an_adapter(self, tmp_path: Path) -> None:
-        (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 4}), encoding="utf-8")
-        assert adapter_config(tmp_path) == {"r": 4}
-
-    def test_of_a_checkpoint_that_carries_one(self, tmp_path: Path) -> None:
-        for name in ("adapter_config.json", "config.json"):
-            (tmp_path / name).write_text("{}", encoding="utf-8")
-        assert adapter_config(tmp_path) is None
 
 
 WEIGHTS = {"first": torch.zeros(1000), "second": torch.ones(3, 7), "none": torch.zeros(0), "one": torch.tensor(2.0)}

@@ -10,14 +10,14 @@ import torch
 from datasets import Dataset
 from model_families import FAMILIES, save_family
 from transformers import AutoModelForImageTextToText, AutoProcessor
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.parity import parity_of_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer, callbacks
-from tests.training.runs import ASSET, grpo, history, same_weights, weights
+from tests.training.runs import ASSET, config, grpo, history, same_weights, weights
 
 pytestmark = pytest.mark.training
 
@@ -39,13 +39,11 @@ def images_of(sizes=SIZES):
 
 def trainer_of(folder, images=None, *, padding_side="left", **changes):
     torch.set_num_threads(1)
-    values = {"per_device_train_batch_size": 4, "num_generations": 2, "max_steps": 1, "max_completion_length": 8}
-    values |= {"report_to": "none", "use_cpu": True, "bf16": False, "save_strategy": "no", "disable_tqdm": True}
     processor = AutoProcessor.from_pretrained(ASSET, padding_side=padding_side)
     return GroundingGRPOTrainer(
         str(ASSET),
         "R4",
-        GRPOConfig(str(folder), **values, **changes),
+        config(folder, **changes),
         images_of() if images is None else images,
         processing_class=processor,
     )

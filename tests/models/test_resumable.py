@@ -13,12 +13,10 @@ from typing import Any
 import pytest
 
 from grounding_rewards.common.job_shares import Share
-from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.models import load, resumable
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_later
 from grounding_rewards.models.resumable import generate_to_file
-from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.synthetic import synthetic_dataset
 from tests.training.forks import two_processes
 
@@ -85,12 +83,15 @@ def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half
 
 
 def test_greedy_answers_are_those_of_generate(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    # So that an evaluation of the file draws patients, as one of the model does.
+    dataset = dataset.add_column("patient_id", [f"patient {k // 2}" for k in range(dataset.num_rows)])
     answers = generate_to_file(*tiny_model, dataset, path, **GREEDY)
     model, processor = tiny_model
     assert answers == generate(model.load(), processor, dataset, **GREEDY)
     assert [row["id"] for row in lines(path)] == dataset["id"]
     assert [[row["completion"]] for row in lines(path)] == answers
     assert lines(path)[0]["boxes"] == dataset[0]["boxes"]
+    assert [row["patient_id"] for row in lines(path)] == dataset["patient_id"]
     # Nothing else is left behind.
     assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]
 
@@ -148,14 +149,6 @@ def test_a_part_of_a_batch_is_completed(tiny_model: tuple[Any, Any], dataset: An
     assert path.read_text(encoding="utf-8").splitlines(keepends=True) == written
 
 
-def test_parts_that_were_merged_and_not_removed(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
-    part = path.with_suffix(".part-1.jsonl")
-    part.write_bytes(path.read_bytes())
-    assert generate_to_file(*tiny_model, dataset, path, **GREEDY) == expected
-    assert not part.exists()
-
-
 def test_a_finished_run_is_only_read(
     tiny_model: tuple[Any, Any], dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,18 +185,13 @@ def test_other_settings_are_refused(
     generate_to_file(*tiny_model, images, path, **begun)
     with pytest.raises(ValueError, match=f"was begun with, got {difference}"):
         generate_to_file(*tiny_model, images, path, **{**begun, **changed})
-
-
-def test_other_settings_may_overwrite(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    images = dataset.select(range(2))
-    expected = generate_to_file(*tiny_model, images, path.parent / "other" / path.name, **SAMPLED)
-    generate_to_file(*tiny_model, images, path, **GREEDY)
-    assert generate_to_file(*tiny_model, images, path, **SAMPLED, overwrite=True) == expected
-    # answers of the same settings are kept
+    given = {**begun, **changed, "overwrite": True}
+    answers = generate_to_file(*tiny_model, images, path, **given)
+    # Answers of the same settings are kept.
     path.write_text(
         path.read_text(encoding="utf-8").replace('"completion": "', '"completion": "kept '), encoding="utf-8"
     )
-    assert generate_to_file(*tiny_model, images, path, **SAMPLED, overwrite=True)[0][0].startswith("kept ")
+    assert generate_to_file(*tiny_model, images, path, **given) == [[f"kept {one}" for one in of] for of in answers]
 
 
 def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
@@ -278,16 +266,6 @@ def test_wrong_arguments_are_refused(path: Path, rows: list[str], settings: dict
         generate_to_file(None, None, [{"id": name} for name in rows], path, **settings)
 
 
-def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected a file that ends in .jsonl for `path`"):
-        generate_to_file(None, None, [], tmp_path / "completions.json")
-
-
-def test_no_images_give_an_empty_file(tiny_model: tuple[Any, Any], path: Path) -> None:
-    assert generate_to_file(*tiny_model, [], path) == []
-    assert path.read_bytes() == b""
-
-
 def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     generate_to_file(
@@ -296,19 +274,6 @@ def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], data
     assert [(images, total) for images, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]
     generate_to_file(*tiny_model, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
-
-
-def test_the_file_can_be_scored_by_itself(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    generate_to_file(*tiny_model, dataset, path, **SAMPLED)
-    summary = score_file(path, path.with_name("scored.jsonl"), [get_reward("R3", box_format="qwen2.5-vl")])
-    assert summary.completions == 14
-
-
-def test_the_patient_stands_beside_the_answer(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    """So that an evaluation of the file draws patients, as one of the model does."""
-    patients = [f"patient {k // 2}" for k in range(dataset.num_rows)]
-    generate_to_file(*tiny_model, dataset.add_column("patient_id", patients), path, Sampling(max_new_tokens=2))
-    assert [line["patient_id"] for line in lines(path)] == patients
 
 
 def test_joined_shares_are_the_file_of_one_run(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor, Qwen2_5_VLForConditionalGeneration
 
-from grounding_rewards.data.prompts import gold_answer, prompt_messages
+from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.models.tiny_vlm import (
     BOX_FORMAT,
     IMAGE_SIZE,
@@ -49,11 +49,6 @@ def test_answers_are_short(tokenizer, boxes, labels, tokens):
     assert len(tokenizer.tokenize(answer(boxes, labels))) == tokens
 
 
-def test_every_coordinate_of_an_image_is_one_token(tokenizer):
-    for value in range(IMAGE_SIZE + 1):
-        assert len(tokenizer.tokenize(answer([[value] * 4], ["mass"]))) == 6
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -84,17 +79,6 @@ def test_is_a_qwen_2_5_vl_of_about_a_million_parameters(folder):
     # Time, rows and columns share the rotary pairs of a head.
     head = text.hidden_size // text.num_attention_heads
     assert sum(text.rope_parameters["mrope_section"]) == head // 2
-
-
-def test_loads_and_generates(folder):
-    processor = AutoProcessor.from_pretrained(folder)
-    model = AutoModelForImageTextToText.from_pretrained(folder)
-    text = processor.apply_chat_template(prompt_messages(LABELS), add_generation_prompt=True, tokenize=False)
-    inputs = processor(images=[Image.new("L", (112, 112))], text=[text], return_tensors="pt")
-    out = model.generate(**inputs, max_new_tokens=4, do_sample=False)
-    assert inputs["input_ids"].shape[1] < out.shape[1] <= inputs["input_ids"].shape[1] + 4
-    assert model.generation_config.eos_token_id == processor.tokenizer.eos_token_id
-    assert processor.tokenizer.pad_token_id != processor.tokenizer.eos_token_id
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import torch
+from trl import GRPOConfig
 
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 from grounding_rewards.training.run import train_grpo, train_supervised
@@ -41,6 +42,21 @@ LORA = {"use_peft": "true", "lora_r": 4, "lora_target_modules": "all-linear"}
 # What a clock says; and the closing entry, which speaks of one call of `train` alone.
 _TIMED = ("step_time", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
 _CLOSING = "train_runtime"
+
+
+def config(folder, kind=GRPOConfig, **changes):
+    """TRL's own configuration of one small step."""
+    values = {
+        **{"output_dir": str(folder), "per_device_train_batch_size": 4, "num_generations": 2, "max_steps": 1},
+        **{"max_completion_length": 8, "logging_steps": 1, "save_strategy": "no", "report_to": "none"},
+        **{"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True},
+    }
+    return kind(**{**values, **changes})
+
+
+def logged(trainer):
+    """The entries of the log that belong to steps."""
+    return [entry for entry in trainer.state.log_history if "reward" in entry]
 
 
 def words(values):

@@ -202,21 +202,3 @@ def test_several_rewards(tmp_path):
     assert arguments.reward == ["R4", "R1"]
     assert config.reward_weights == [0.8, 0.2]
     assert spread_kwargs(arguments.reward, arguments.reward_kwargs) == [{"beta": 2.0}, {}]
-
-
-def test_help_teaches(capsys):
-    with pytest.raises(SystemExit, match="0"):
-        parse_grpo_arguments(["--help"])
-    output = capsys.readouterr().out
-    for word in (
-        "grounding-rewards train --config configs/demo/grpo.yaml",
-        "accelerate launch",
-        "R4: F-beta times the mean of a smooth curve",
-        "quality_breakpoints=(0.0, 0.3, 0.7, 1.0)",
-        "random: control; a number drawn uniformly",
-        "readers (best, mean, weighted)",
-        "--reward_kwargs",
-        "annotations.jsonl",
-        "--num_generations",
-    ):
-        assert word in output

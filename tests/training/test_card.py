@@ -7,7 +7,7 @@ from huggingface_hub import ModelCard
 
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
-from tests.training.runs import ASSET, LORA, grpo, sft
+from tests.training.runs import ASSET, LORA, config, grpo, sft
 
 pytestmark = pytest.mark.training
 
@@ -17,8 +17,7 @@ def table(card):
     return {key.strip(): value.strip() for key, value in rows}
 
 
-def test_of_grpo(tmp_path):
-    synthetic_dataset("train", 8).save_to_disk(str(tmp_path / "private" / "images" / "train"))
+def test_of_grpo(tmp_path, monkeypatch):
     values = {"reward": "R2", "reward_kwargs": '{"beta":2.0}', "max_steps": 2, "max_image_pixels": 15000}
     grpo(tmp_path / "secret" / "r2", **values)
     for path in ("README.md", "checkpoint/README.md", "checkpoint-2/../README.md"):
@@ -39,15 +38,13 @@ def test_of_grpo(tmp_path):
         assert "grounding_rewards 0" in facts["versions"]
         for private in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
             assert private not in card.content
-
-
-def test_its_example_runs(tmp_path, monkeypatch):
-    grpo(tmp_path / "run", max_steps=1)
+    # Its example runs.
+    checkpoint = tmp_path / "secret" / "r2" / "checkpoint"
     image = synthetic_dataset("test", 8)[1]
     image["image"].save(tmp_path / "image.png")
-    code = (tmp_path / "run" / "checkpoint" / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    code = (checkpoint / "README.md").read_text().split("```python\n")[1].split("```")[0]
     assert "box_format='qwen2.5-vl'" in code
-    code = code.replace('"path/to/checkpoint"', repr(str(tmp_path / "run" / "checkpoint")))
+    code = code.replace('"path/to/checkpoint"', repr(str(checkpoint)))
     names = {}
     monkeypatch.chdir(tmp_path)
     exec(code.replace('"text": "..."', f'"text": {image["prompt"][0]["content"][1]["text"]!r}'), names)
@@ -73,21 +70,7 @@ def test_of_a_cold_start(tmp_path):
 
 def test_of_the_trainer_alone(tmp_path):
     """Without our command there is no configuration to tell of; the rest is there."""
-    from trl import GRPOConfig
-
-    args = GRPOConfig(
-        output_dir=str(tmp_path),
-        per_device_train_batch_size=4,
-        num_generations=2,
-        max_completion_length=8,
-        max_steps=1,
-        save_steps=1,
-        report_to="none",
-        use_cpu=True,
-        bf16=False,
-        gradient_checkpointing=False,
-        disable_tqdm=True,
-    )
+    args = config(tmp_path, save_strategy="steps", save_steps=1)
     GroundingGRPOTrainer(str(ASSET), ["R4", "R1"], args, synthetic_dataset("train", 8)).train()
     facts = table(ModelCard.load(tmp_path / "README.md"))
     assert facts["reward"].count("Reward(") == 2

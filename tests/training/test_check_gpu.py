@@ -52,25 +52,3 @@ def test_tiny(tmp_path):
     text = check.table({"transformers": found}, "tiny", weights, "2026-01-02")
     assert "| model, random weights | tiny, 1 million |" in text
     assert "torch " in text.splitlines()[-1]
-
-
-def test_a_column_for_each_engine():
-    slow = {**MEASURED, "reward": 1.0, "finite": False, "bf16": False}
-    lines = script("check_gpu").table({"transformers": slow, "vllm": MEASURED}, "m", 3_754_622_976, "2026-01-02")
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines.splitlines() if line.startswith("|")]
-    table = {name: cells for name, *cells in rows}
-    assert table[""] == ["transformers", "vllm"]
-    assert table["model, random weights"] == ["m, 3,755 million"] * 2
-    assert table["device"] == ["NVIDIA H100, 80.0 GB"] * 2
-    # 1 of 20 seconds, and 0.05 of 20
-    assert table["of it reward"] == ["**5.00%**, wanted: under 1%", "0.25%"]
-    assert table["of it reward, were all answers right"] == ["**1.50%**, wanted: under 1%"] * 2
-    assert table["of it generation"] == ["60%"] * 2
-    assert table["most memory in use on the device"] == ["62.5 GB"] * 2
-    assert table["weights"] == ["bfloat16, float32, **not finite**", "bfloat16, float32"]
-    assert table["bf16"] == ["no", "yes"]
-
-
-def test_a_model_that_cannot_be_loaded_is_named(capsys, tmp_path):
-    assert script("check_gpu").main(["--model", str(tmp_path / "nowhere")]) == 2
-    assert "Expected a model that can be loaded for --model, got" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -113,9 +113,6 @@ class TestStages:
         assert first[:2] != first[2:]
         assert Counter(chain.from_iterable(stages.drawn(draw) for draw in range(4, 8))) == dict.fromkeys(range(12), 1)
 
-    def test_the_order_of_the_dataset_where_nothing_is_shuffled(self):
-        assert Stages(np.zeros(4, dtype=int), 2, 2, 4, None).drawn(1) == [2, 3]
-
     def test_too_few_images_for_a_first_draw(self):
         with pytest.raises(ValueError, match="at least 3 images for the first of 2 stages of curriculum"):
             Stages(np.array([0, 0, 1, 1]), 2, 3, 9, 0)
@@ -147,9 +144,6 @@ class TestSampler:
         assert [max(order) for order in through] == [2, max(through[1]), max(through[2])]
         assert max(through[1]) <= 5 < max(through[2])
 
-    def test_equal_on_every_process(self):
-        assert list(islice(self.sampler(), 30)) == list(islice(self.sampler(), 30))
-
 
 VALUES = {**GRPO, "max_completion_length": 30, "max_steps": 6, "train_images": 12, "logging_steps": 1}
 
@@ -171,11 +165,6 @@ class TestRealRuns:
         )
         assert history(stopped) == history(folder)
         assert same_weights(weights(resumed), moved)
-
-    def test_easy_images_are_drawn_first(self, tmp_path):
-        trainer = train(tmp_path / "run", {"by": "area", "stages": 2}, max_steps=4, num_train_epochs=1)
-        entering = entering_stages(trainer.train_dataset, Curriculum(by="area", stages=2), trainer.args.seed)
-        assert set(entering[[image for draw in range(2) for image in trainer._drawn(draw)]]) == {0}
 
     def test_refused_before_the_first_step(self, tmp_path):
         # However many of the 8 images have findings: 3 at most are a fourth of these and a fourth of those.

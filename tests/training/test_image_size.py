@@ -104,13 +104,3 @@ def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_images
     assert main([*evaluate, "--max-image-pixels", str(LIMIT)]) == 0
     assert main(evaluate) == 2
     assert "--max-image-pixels 40000`. Name another folder" in capsys.readouterr().err
-
-
-def test_evaluate_refuses_a_size_that_it_cannot_use(tmp_path, capsys):
-    log = tmp_path / "log.jsonl"
-    log.write_text("{}\n", encoding="utf-8")
-    out = ["--out", str(tmp_path / "out"), "--max-image-pixels"]
-    assert main(["evaluate", "--completions", str(log), *out, "100000"]) == 2
-    assert "Expected a model for --max-image-pixels" in capsys.readouterr().err
-    assert main(["evaluate", "--model", str(ASSET), "--dataset", "synthetic", *out, "0"]) == 2
-    assert "Expected a number from 1 up for --max-image-pixels" in capsys.readouterr().err

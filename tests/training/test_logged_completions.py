@@ -19,7 +19,7 @@ from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 from grounding_rewards.synthetic import synthetic_dataset
-from tests.training.runs import ASSET, grpo
+from tests.training.runs import ASSET, config, grpo
 
 pytest.importorskip("pyarrow")
 
@@ -83,17 +83,13 @@ def test_every_command_runs_on_the_folder_as_it_is(run, tmp_path, capsys):
     capsys.readouterr()
 
 
-def stock(trainer, config, folder):
+def stock(trainer, kind, folder):
     """A run of TRL's own trainer, with the reward as the only thing of ours."""
     torch.set_num_threads(1)
     processor = AutoProcessor.from_pretrained(ASSET, padding_side="left")
     images = add_columns(add_prompts(synthetic_dataset("train", 8), "qwen2.5-vl"), processor, "qwen2.5-vl")
-    args = config(
-        str(folder),
-        **{"per_device_train_batch_size": 4, "num_generations": 2, "max_completion_length": 24, "max_steps": 2},
-        **{"logging_steps": 1, "log_completions": True, "num_completions_to_print": 0, "save_strategy": "no"},
-        **{"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "disable_tqdm": True, "report_to": "none"},
-    )
+    logs = {"log_completions": True, "num_completions_to_print": 0}
+    args = config(folder, kind, max_completion_length=24, max_steps=2, **logs)
     made = trainer(str(ASSET), REWARD, args, train_dataset=images, processing_class=processor)
     made.train()
     return made
@@ -102,9 +98,9 @@ def stock(trainer, config, folder):
 REWARD = get_reward("R4", box_format="qwen2.5-vl")
 
 
-@pytest.mark.parametrize(("trainer", "config"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
-def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, config, tmp_path):
-    made = stock(trainer, config, tmp_path)
+@pytest.mark.parametrize(("trainer", "kind"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
+def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, kind, tmp_path):
+    made = stock(trainer, kind, tmp_path)
     assert {f"R4/{key}" for key in METRIC_KEYS} <= made.state.log_history[0].keys()
     rows = [json.loads(row) for row in made._logs["extra"]["R4/row"]]
     found = score_columns([REWARD], list(made._logs["completion"]), **columns_of(rows))

@@ -133,15 +133,3 @@ def test_two_processes_agree(tmp_path):
     states = [json.loads((tmp_path / f"{k}.json").read_text()) for k in (0, 1)]
     assert states[0] == states[1]
     assert states[0]["iou_threshold"]["moved"] > 1
-
-
-class TestRefusedBeforeTheModelIsLoaded:
-    def test_an_end_out_of_range(self, tmp_path):
-        with pytest.raises(ValueError, match="Both ends of its schedule must be legal"):
-            train(tmp_path / "run", {"iou_threshold": {**RAISED, "to": 2}})
-
-    def test_in_yaml(self, tmp_path):
-        file = tmp_path / "run.yaml"
-        file.write_text("reward_kwargs:\n  iou_threshold: {schedule: rising, from: 0.1, to: 0.5, over: 0.4}\n")
-        with pytest.raises(ValueError, match=r"got 'rising'\. Use one of: linear, cosine, step, self_paced"):
-            parse_grpo_arguments(["--config", str(file), "--model_name_or_path", "x"])

@@ -11,20 +11,12 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.arguments import parse_sft_arguments
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
 
 pytestmark = pytest.mark.training
 
 CONFIGS = REPOSITORY / "configs" / "demo"
-
-
-@pytest.mark.parametrize("name", ["sft.yaml", "sft_real_images.yaml"])
-def test_configurations_load_and_can_be_overridden(name):
-    _, config, model = parse_sft_arguments(["--config", str(CONFIGS / name), "--max_steps", "7"])
-    assert config.max_steps == 7
-    assert model.model_name_or_path
 
 
 def test_trains_and_leaves_a_model_that_loads(tmp_path):
@@ -118,12 +110,6 @@ class TestLongPrompts:
         datasets.DatasetDict({"train": images}).save_to_disk(str(folder))
         return folder
 
-    def test_keep_their_answers(self, images, tmp_path):
-        trainer = sft(tmp_path / "run", dataset=images, max_steps=1, save_strategy="no")
-        (entry,) = history(trainer)
-        assert entry["loss"] > 0
-        assert entry["grad_norm"] > 0
-
     def test_are_refused_where_a_limit_would_cut_them(self, images, tmp_path):
         with pytest.raises(
             ValueError, match="fit into max_length 1024 in every row for train_dataset, got 4 bad"
@@ -132,19 +118,16 @@ class TestLongPrompts:
         lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
         assert len(lengths) == 4
         # The limit that the message names is enough, one token less is not.
-        sft(tmp_path / "enough", dataset=images, max_steps=1, max_length=max(lengths), save_strategy="no")
+        trainer = sft(tmp_path / "enough", dataset=images, max_steps=1, max_length=max(lengths), save_strategy="no")
+        (entry,) = history(trainer)
+        assert entry["loss"] > 0
+        assert entry["grad_norm"] > 0
         with pytest.raises(ValueError, match="fit into max_length"):
             sft(tmp_path / "less", dataset=images, max_steps=1, max_length=max(lengths) - 1)
-
-    def test_lengths_are_those_of_the_collator(self, images, tmp_path):
-        trainer = sft(tmp_path / "run", dataset=images, max_steps=1, save_strategy="no")
-        with pytest.raises(ValueError, match="fit into max_length 1 ") as caught:
-            sft(tmp_path / "cut", dataset=images, max_steps=1, max_length=1)
-        lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
         for row, length in enumerate(lengths):
             batch = trainer.data_collator([trainer.train_dataset[row]])
-            # Behind the token that ends the answer the template writes a line break.
-            assert batch["input_ids"].shape[1] == length + 1
+            # Behind the token that ends the answer the template writes a line break, which the limit cuts.
+            assert batch["input_ids"].shape[1] == min(length + 1, max(lengths))
 
 
 def test_a_run_of_no_step_is_an_error(tmp_path):

@@ -121,9 +121,3 @@ class TestAnswerLengths:
         ]
         assert answer_lengths(images, None, processor.tokenizer).tolist() == expected
         assert answer_lengths(images, "qwen2.5-vl", processor.tokenizer).tolist() == expected
-
-    def test_without_columns_of_sizes(self, processor):
-        images = synthetic_dataset("train", 3)
-        bare = images.remove_columns(["width", "height"])
-        lengths = [answer_lengths(one, "qwen3-vl", processor.tokenizer).tolist() for one in (images, bare)]
-        assert lengths[0] == lengths[1]
