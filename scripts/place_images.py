@@ -44,7 +44,9 @@ def split_of(row: dict[str, Any]) -> str:
     return "validation" if row["split"] == "train" and digest % VALIDATION == 0 else row["split"]
 
 
-def placed_squares(root: Path, output: Path, size: int, placements: int, blank: bool) -> Iterator[dict[str, Any]]:
+def placed_squares(
+    root: Path, output: Path, size: int, placements: int, every: int, blank: bool
+) -> Iterator[dict[str, Any]]:
     """Write every square, and give its line of annotations."""
     from PIL import Image
 
@@ -62,7 +64,7 @@ def placed_squares(root: Path, output: Path, size: int, placements: int, blank: 
             side = round(size * rng.uniform(*SCALES))
             x, y = rng.integers(0, size - side + 1, 2)
             made += 1
-            empty = made % EMPTY == 0
+            empty = made % every == 0
             if not empty:
                 pixels[y : y + side, x : x + side] = picture.resize(
                     (side, side), Image.Resampling.BICUBIC, reducing_gap=3.0
@@ -107,9 +109,10 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder to write")
     parser.add_argument("--size", type=int, default=IMAGE_SIZE, help="side in pixels")
     parser.add_argument("--placements", type=int, default=8, help="squares of each training image")
+    parser.add_argument("--empty", type=int, default=EMPTY, help="one square in so many holds no image")
     parser.add_argument("--blank", action="store_true", help="replace every square by its mean grey")
     args = parser.parse_args()
-    lines = list(placed_squares(args.images, args.output, args.size, args.placements, args.blank))
+    lines = list(placed_squares(args.images, args.output, args.size, args.placements, args.empty, args.blank))
     write_whole(args.output / ANNOTATIONS, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 
