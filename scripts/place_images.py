@@ -45,7 +45,7 @@ def split_of(row: dict[str, Any]) -> str:
 
 
 def placed_squares(
-    root: Path, output: Path, size: int, placements: int, every: int, blank: bool
+    root: Path, output: Path, size: int, placements: int, blank: bool, every: int = EMPTY
 ) -> Iterator[dict[str, Any]]:
     """Write every square, and give its line of annotations."""
     from PIL import Image
@@ -112,7 +112,7 @@ def main() -> None:
     parser.add_argument("--empty", type=int, default=EMPTY, help="one square in so many holds no image")
     parser.add_argument("--blank", action="store_true", help="replace every square by its mean grey")
     args = parser.parse_args()
-    lines = list(placed_squares(args.images, args.output, args.size, args.placements, args.empty, args.blank))
+    lines = list(placed_squares(args.images, args.output, args.size, args.placements, args.blank, args.empty))
     write_whole(args.output / ANNOTATIONS, "".join(f"{json.dumps(line)}\n" for line in lines))
 
 

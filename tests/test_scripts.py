@@ -320,9 +320,31 @@ class TestPlacedImages:
         from PIL import Image
 
         made = script("place_images")
-        shown, blank = (list(made.placed_squares(root, tmp_path / str(b), 50, 2, b)) for b in (False, True))
+        shown, blank = (list(made.placed_squares(root, tmp_path / str(b), 50, 2, b, 3)) for b in (False, True))
+        squares = [line for line in shown if line["split"] != "second_reader"]
+        assert sum(not line["boxes"] for line in squares) == len(squares) // 3
         assert shown == blank
         assert all(np.ptp(np.asarray(Image.open(tmp_path / "True" / line["file"]))) == 0 for line in blank)
+
+
+class TestDrawnFolder:
+    def test_one_image_in_three_is_normal_and_the_blank_one_is_grey(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from PIL import Image
+
+        made = script("draw_images")
+        monkeypatch.setattr(made, "IMAGES", {"train": 3, "test": 6})
+        monkeypatch.setattr(sys, "argv", ["", str(tmp_path / "out"), "--blank", str(tmp_path / "grey")])
+        made.main()
+        written = [(tmp_path / name / "annotations.jsonl").read_text() for name in ("out", "grey")]
+        assert written[0] == written[1]
+        lines = [json.loads(line) for line in written[0].splitlines()]
+        assert [not line["boxes"] for line in lines] == [True, False, False] * 3
+        assert len({line["file"] for line in lines}) == 9
+        shown, grey = (Image.open(tmp_path / name / lines[1]["file"]) for name in ("out", "grey"))
+        assert np.ptp(np.asarray(shown)) > 0
+        assert np.unique(np.asarray(grey)) == pytest.approx(np.asarray(shown).mean(), abs=1)
 
 
 class TestQuestionsAboutFindings:
