@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.common.reuse import begun_otherwise, changed_settings
 from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.common.whole_files import write_whole
@@ -48,12 +49,8 @@ _CONFIG = "run.yaml"
 _PATIENCE = 120.0
 # Lines of a log that an error shows.
 _SHOWN_LINES = 3
-# What is kept of a log: metrics of the trainer, and of the first reward under their own names.
-_OF_TRAINER = ("reward", "reward_std", "frac_reward_zero_std", "entropy", "loss", "mean_token_accuracy")
-_OF_REWARD = (
-    *("mean_iou", "f_beta", "precision", "recall", "boxes", "hallucination_rate"),
-    *("status/truncated", "status/unparseable"),
-)
+# What is kept of a log.
+_KEPT = ("reward", "loss", "frac_reward_zero_std")
 
 #: How the work on a run ended.
 FINISHED, KNOWN, FAILED, ELSEWHERE = "finished", "finished before", "failed", "at work elsewhere"
@@ -214,12 +211,16 @@ class _Workshop:
         return {**recipe, "model_name_or_path": model, "output_dir": str(self.folder.made(start.name))}
 
     def _train(self, kind: str, config: Mapping[str, Any], log: Path, lock: Any) -> dict[str, Any]:
-        """Train to the end, or go on; what it cost."""
+        """Train to the end, or go on; what it cost.
+
+        Raises:
+            ValueError: the training failed, or was begun with other settings.
+        """
         folder = Path(config["output_dir"])
         marker, file = folder / _TRAINED, folder / _CONFIG
-        if file.is_file() and read_yaml(file) != config:
-            # The beginning of a run whose settings have changed since; finished runs never come here.
-            shutil.rmtree(folder)
+        # What a stopped study left; finished runs never come here.
+        if changed := changed_settings(read_yaml(file) if file.is_file() else config, config):
+            raise begun_otherwise(folder, changed.values(), "Give the same again, or remove the folder.")
         if not marker.is_file():
             from_step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
             if not from_step:
@@ -355,9 +356,6 @@ def _at_work(file: Path, *, wait: bool = False) -> Iterator[Any]:
 def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, points: int = POINTS) -> dict[str, Any]:
     """The curves of a log: `step`, the last of those that a point is the mean of, and the metrics at it.
 
-    The metrics of a reward stand under their own names, without that of the reward; of several rewards, those of the
-    first.
-
     Args:
         rows: entries of the log; the closing one, of the whole run, is left out.
         equivalent: steps of GRPO that a step costs as much as.
@@ -367,16 +365,13 @@ def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, point
     {'step': [2], 'reward': [0.25]}
     """
     rows = [row for row in rows if CLOSING not in row]
-    found = {name: name for name in _OF_TRAINER if any(name in row for row in rows)}
-    for key in (key for row in rows[:1] for key in row):
-        reward, _, name = key.partition("/")
-        if reward and name in _OF_REWARD:
-            found.setdefault(name, key)
     size = max(1, math.ceil(len(rows) / points))
     parts = [rows[i : i + size] for i in range(0, len(rows), size)]
     curve: dict[str, Any] = {"step": [round(part[-1]["step"] * equivalent) for part in parts]}
-    for name, key in found.items():
-        known = [[row[key] for row in part if row.get(key) is not None and math.isfinite(row[key])] for part in parts]
+    for name in (name for name in _KEPT if any(name in row for row in rows)):
+        known = [
+            [row[name] for row in part if row.get(name) is not None and math.isfinite(row[name])] for part in parts
+        ]
         curve[name] = [round(sum(values) / len(values), 4) if values else None for values in known]
     return curve
 

@@ -55,7 +55,7 @@ def test_a_run_leaves_one_small_file(made_study):
     assert (found["role"], found["kind"], found["reward"]) == ("arm", "train", {"name": "R3", "kwargs": {}})
     assert [one["step"] for one in found["checkpoints"]] == [3, 6]
     assert found["curve"]["step"] == [1, 2, 3, 4, 5, 6]
-    assert {"reward", "mean_iou", "frac_reward_zero_std"} <= set(found["curve"])
+    assert set(found["curve"]) == {"step", "reward", "loss", "frac_reward_zero_std"}
     assert {key: found["compute"][key] for key in ("steps", "completions")} == {"steps": 6, "completions": 96}
     assert found["compute"]["seconds"] > 0
     assert found["compute"]["tokens"] > 0
@@ -148,6 +148,17 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
     assert not (begun / "results" / "strong--bad--seed0.json").exists()
 
 
+def test_what_was_begun_with_other_settings_is_kept_and_refused(begun, capsys):
+    training = begun / "runs" / "strong--R3--seed0"
+    training.mkdir(parents=True)
+    (training / "run.yaml").write_text("learning_rate: 1.0", encoding="utf-8")
+    assert study(begun, "--index", "0") == 1
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "learning_rate 0.00015 instead of 1.0" in shown
+    assert "Give the same again, or remove the folder." in shown
+    assert (training / "run.yaml").read_text(encoding="utf-8") == "learning_rate: 1.0"
+
+
 def test_other_images_than_before_are_refused(begun, capsys):
     """The references that all models are compared on have changed under the study."""
     images = read(begun / "images.json")
@@ -208,9 +219,9 @@ def test_a_run_is_made_by_one_process_at_a_time(tmp_path):
 
 
 ROWS = [
-    {"step": 1, "reward": 0.1, "R3/mean_iou": 0.2, "R3/hallucination_rate": None, "num_tokens": 100, "step_time": 2.0},
-    {"step": 2, "reward": 0.3, "R3/mean_iou": 0.4, "R3/hallucination_rate": 0.5, "num_tokens": 210, "step_time": 1.0},
-    {"step": 3, "reward": 0.5, "R3/mean_iou": 0.6, "R3/hallucination_rate": None, "num_tokens": 300, "step_time": 1.5},
+    {"step": 1, "reward": 0.1, "loss": None, "R3/mean_iou": 0.2, "num_tokens": 100, "step_time": 2.0},
+    {"step": 2, "reward": 0.3, "loss": 0.5, "R3/mean_iou": 0.4, "num_tokens": 210, "step_time": 1.0},
+    {"step": 3, "reward": 0.5, "loss": None, "R3/mean_iou": 0.6, "num_tokens": 300, "step_time": 1.5},
 ]
 CLOSING = {"train_runtime": 9.0, "step": 3}
 
@@ -219,9 +230,8 @@ def test_points_of_a_curve_are_means_of_steps():
     assert thin_curve(ROWS, points=2) == {
         "step": [2, 3],
         "reward": [0.2, 0.5],
-        "mean_iou": [0.3, 0.6],
-        # a step without a negative image says nothing
-        "hallucination_rate": [0.5, None],
+        # what a step does not say counts in no mean
+        "loss": [0.5, None],
     }
 
 
