@@ -3,8 +3,9 @@
     python scripts/write_study.py
     python scripts/write_study.py --add runs/study/placed_lungs        # keep the results of a study there first
 
-Every folder of docs/study/ that has a study.yaml becomes a part of the tables; FIRST is the first screen of the page.
-FINDINGS holds the answers of a model to questions about real findings, as `grounding-rewards evaluate` wrote them.
+Every folder of docs/study/ that has a study.yaml becomes a part of the tables; FIRST is the first screen of the page,
+and SEARCH a paragraph of it. FINDINGS holds the answers of a model to questions about real findings, as
+`grounding-rewards evaluate` wrote them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from grounding_rewards.common.reuse import changed_settings
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.estimates import format_estimate, format_value
@@ -27,8 +29,9 @@ from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import csv_text, markdown_table
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
-from grounding_rewards.study.folder import Measure, read_study
-from grounding_rewards.study.report import ROWS, plots, render_study_markdown
+from grounding_rewards.study.folder import FEWEST_SEEDS, Measure, read_study
+from grounding_rewards.study.plan import GRPO
+from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import ALPHA
 
@@ -108,8 +111,10 @@ _NIH = (
 )
 #: The answers to questions about real findings, each about an image that shows it.
 FINDINGS = "nih_findings"
-#: The study of the first screen, and its arms there.
-FIRST = "placed_lungs"
+#: The study of the first screen, and the search from a checkpoint of its kind, whose arms were run once or more.
+FIRST, SEARCH = "placed_lungs", "moonshot"
+#: By how much an arm had to lie above its checkpoint and above the reference to be run on the test set.
+ENOUGH = 0.01
 #: The arms of its table, in words that say what they do.
 _SHOWN = {
     "sft": "sft: more SFT at the same cost",
@@ -132,23 +137,28 @@ def main() -> None:
     if arguments.add is not None:
         keep(arguments.add, arguments.studies / arguments.add.name, arguments.arms)
     folders = sorted(path.parent for path in arguments.studies.glob("*/study.yaml"))
-    parts: list[str] = []
-    first = ""
+    parts: dict[str, str] = {}
+    first = search = ""
     for folder in folders:
-        found = find(read_study(folder), on_progress=print)
+        study = read_study(folder, fewest=1 if folder.name == SEARCH else FEWEST_SEEDS)
+        found = find(study, on_progress=print)
         part = study_part(found, folder, arguments.output.parent)
         if folder.name == FIRST:
             others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
             first = first_screen(found, folder.relative_to(arguments.output.parent).as_posix(), others)
-            parts.insert(0, part)
+            parts = {folder.name: part, **parts}
+        elif folder.name == SEARCH:
+            search = f"\n\n{searched(found)}"
+            parts[folder.name] = f"{part}\n\n{changed_settings_of(folder)}"
         else:
-            parts.append(part)
+            parts[folder.name] = part
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
     write_whole(
-        arguments.output, _PAGE.format(first=first, findings=real_findings(arguments.studies / FINDINGS), limits=limits)
+        arguments.output,
+        _PAGE.format(first=first + search, findings=real_findings(arguments.studies / FINDINGS), limits=limits),
     )
     tables = arguments.output.with_name(f"{arguments.output.stem}_tables.md")
-    write_whole(tables, _TABLES.format(studies="\n\n".join(parts)))
+    write_whole(tables, _TABLES.format(studies="\n\n".join(parts.values())))
 
 
 def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
@@ -159,6 +169,8 @@ def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
     # Settings of arms that nobody ran are in the YAML of the study.
     there = {(one["start"], one["arm"]) for one in results}
     plan["arms"] = [one for one in plan["arms"] if (one["start"], one["arm"]) in there]
+    made = {f"{one['start']}--{one['arm']}--seed{one['seed']}" for one in results}
+    plan["runs"] = {name: mark for name, mark in plan["runs"].items() if name in made}
     write_whole(into / "study.yaml", yaml.safe_dump(plan, sort_keys=False, allow_unicode=True))
     decide = {one["set"] for one in plan["declared"]["primary"]}
     images = json.loads((study / "images.json").read_text(encoding="utf-8"))["sets"]
@@ -219,6 +231,51 @@ def first_screen(found: StudyResult, folder: str, others: Sequence[Mapping[str, 
     )
     plot = f"![Differences from {study.reference}]({folder}/differences.svg)"
     return "\n\n".join([said, plot, markdown_table(header, rows), note])
+
+
+def searched(found: StudyResult) -> str:
+    """What the search for a setting that adds something came to, in a paragraph."""
+    study, primary = found.study, found.study.primary
+    (start,) = found.starts
+    tried = [arm for arm in found.arms if not arm.is_control]
+    (reference,) = [arm for arm in found.arms if arm.key.arm == study.reference]
+    names = " and ".join(RULERS[one.metric].heading for one in primary)
+
+    def enough(arm: ArmFound) -> bool:
+        return all(arm.against[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
+
+    def told(arm: ArmFound) -> str:
+        return " and ".join(format_estimate(arm.against[START][one].estimate, signed=True) for one in primary)
+
+    best = max(tried, key=lambda arm: sum(arm.against[START][one].value for one in primary))
+    passed = [arm.key.arm for arm in tried if enough(arm)]
+    runs = sum(len(arm.seeds) for arm in tried)
+    return (
+        f"A [search](study_tables.md#{study.name}) for one setting of GRPO that adds something tried {len(tried)} of "
+        f"them in {runs} runs, from one {start} checkpoint, on {found.patients[primary[0].on]} validation patients: "
+        f"reward, overlap, temperature, group size, learning rate, KL and share of images without lungs. "
+        f"{', '.join(passed) or 'None'} lay above its checkpoint and above SFT by {ENOUGH} in both {names}, as was "
+        f"asked before. The highest, {best.key.arm}, changed them by {told(best)}; more SFT on the same images by "
+        f"{told(reference)}.".replace("[", "\\[").replace("\\[search](", "[search](")
+    )
+
+
+def changed_settings_of(folder: Path) -> str:
+    """In which settings the arms of GRPO differ from the first one, where their reward does not tell."""
+    plan = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
+    first, *others = [one for one in plan["arms"] if one["kind"] == GRPO]
+    lines = []
+    for one in others:
+        of, base = (
+            {name: value for name, value in arm["settings"].items() if not name.startswith("reward")}
+            for arm in (one, first)
+        )
+        if changed := changed_settings(base, of):
+            lines.append(f"{one['arm']}: {', '.join(changed.values())}")
+    return (
+        f"Other settings than those of {first['arm']}: {'; '.join(lines)}. Intervals of an arm of one run are over "
+        "patients alone."
+    )
 
 
 def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
@@ -303,7 +360,10 @@ def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
     ]
     write_whole(folder / ROWS, csv_text(rows))
     every = f"Every metric on every set, with intervals: [{ROWS}]({(folder / ROWS).relative_to(beside).as_posix()})."
-    lines = [f"## {found.study.name}", render_study_markdown(found, level=3).rstrip(), every]
+    said, *others = sentences(found)
+    lines = [f"## {found.study.name}", said, "\n".join(f"- {one}" for one in others)]
+    lines += [f"### {table.title}\n\n{table.markdown()}" for table in arms_tables(found)]
+    lines += [ARMS_NOTE, every]
     for one in plots(found):
         file = folder / f"{one.name}.svg"
         one.save(file, "svg")

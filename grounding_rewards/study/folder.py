@@ -112,8 +112,8 @@ class Study:
         equivalence: differences up to this matter to nobody.
         sets: by name the images, a row each, as rewards take them.
         starts: by kind and name what each initial checkpoint answered; several of a kind where each seed has its own.
-        arms: with their runs by seed, in the order of the plan; those of at least two runs.
-        missing: what was planned and has no result: runs, and arms of a single run.
+        arms: with their runs by seed, in the order of the plan; those of enough runs.
+        missing: what was planned and has no result: runs, and arms of too few.
     """
 
     name: str
@@ -131,15 +131,16 @@ class Study:
         return next(iter(self.arms.values()))[0].box_format
 
 
-def read_study(root: str | Path) -> Study:
+def read_study(root: str | Path, *, fewest: int = FEWEST_SEEDS) -> Study:
     """Read and check the folder of a study.
 
     Args:
         root: the folder, with `study.yaml`, `images.json`, `starts/` and `results/`.
+        fewest: runs of an arm; others are missing. The intervals of an arm of one run are over patients alone.
 
     Raises:
         ValueError: a file is missing or of another study, answers do not fit the images, the declared metric's set or
-            reference is not there, or no arm has two seeds; names the file and says what to do.
+            reference is not there, or no arm has enough runs; names the file and says what to do.
 
     Example:
         >>> read_study("runs/nowhere")  # doctest: +ELLIPSIS
@@ -173,13 +174,11 @@ def read_study(root: str | Path) -> Study:
     for path in paths:
         run = _run(path, sets, plan["name"], kinds)
         by_arm.setdefault(run.arm, []).append(run)
-    arms = {
-        key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in by_arm.items() if len(runs) >= FEWEST_SEEDS
-    }
+    arms = {key: tuple(sorted(runs, key=lambda run: run.seed)) for key, runs in by_arm.items() if len(runs) >= fewest}
     for kind in {key.start for key in arms} or {"every start"}:
         if ArmKey(kind, declared["reference"]) not in arms:
             raise ValueError(
-                f"Expected {FEWEST_SEEDS} finished runs of the reference arm {declared['reference']!r} from {kind} in "
+                f"Expected {fewest} finished runs of the reference arm {declared['reference']!r} from {kind} in "
                 f"{str(root)!r}, got fewer. Finish them: the other arms are compared with it, and the spread between "
                 "runs cannot be seen in one."
             )

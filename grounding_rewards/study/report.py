@@ -25,7 +25,8 @@ PAGE, ROWS, NUMBERS = "study.html", "findings.csv", "findings.json"
 # Missing runs that are named.
 _NAMED = 5
 
-_ARMS_NOTE = (
+#: Below the tables of arms.
+ARMS_NOTE = (
     "Means over seeds with 95 % intervals over seeds (and their checkpoints, where each has its own) and patients. ◦: "
     "controls. Holm: p, adjusted. Groups without spread, all completions of an image earning alike, teach nothing. "
     "Minutes are of one run."
@@ -77,23 +78,13 @@ def render_page(found: StudyResult) -> str:
         title=f"Which reward? {found.study.name}",
         subtitle=said[0],
         sections=[
-            Section("What was found", [said[1:], *arms_tables(found)], _ARMS_NOTE),
+            Section("What was found", [said[1:], *arms_tables(found)], ARMS_NOTE),
             Section("Plots", plots(found)),
             Section("By every ruler", [matrix_table(found, on) for on in found.study.sets], _MATRIX_NOTE),
         ],
         footer="The training run is the unit. Standard errors: between the runs of an arm, and over patients drawn "
         f"with replacement, {found.resamples:,} times, for all models together. Intervals and p are Student's.",
     ).render()
-
-
-def render_study_markdown(found: StudyResult, *, level: int = 2) -> str:
-    """What was found and the tables of arms as Markdown, with headings of this level."""
-    first, *others = sentences(found)
-    parts: list[str | Table] = [first, "\n".join(f"- {one}" for one in others), *arms_tables(found), _ARMS_NOTE]
-    written = [
-        f"{'#' * level} {part.title}\n\n{part.markdown()}" if isinstance(part, Table) else part for part in parts
-    ]
-    return "\n\n".join(written) + "\n"
 
 
 def sentences(found: StudyResult) -> list[str]:
@@ -135,6 +126,7 @@ def _compared(found: StudyResult, primary: Measure, against: str) -> str:
         parts.append(f"from {found.start_name(name)} {'; '.join(clauses) or 'none'}")
     other = "its initial checkpoint" if against == START else found.study.reference
     of = f" by {RULERS[primary.metric].heading}" if len(found.study.primary) > 1 else ""
+    of += f" on {primary.on}" if len({one.on for one in found.study.primary}) > 1 else ""
     return f"Shown to differ from {other}{of}: {'; '.join(parts)}."
 
 

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from grounding_rewards.study.findings import START, find
 from grounding_rewards.study.folder import ArmKey, read_study
 from tests.study.fake_studies import ARMS, write_study
 
@@ -33,6 +34,16 @@ def test_what_is_not_finished_is_known(folder):
     (folder / "results" / "strong--R1--seed1.json").unlink()
     study = read_study(folder)
     assert study.missing == ("strong--R1--seed1", "enough runs of R1 from strong")
+
+
+def test_a_search_may_have_one_run_of_an_arm(folder):
+    """Its interval is over patients alone."""
+    (folder / "results" / "strong--R1--seed1.json").unlink()
+    study = read_study(folder, fewest=1)
+    assert [run.seed for run in study.arms[ArmKey("strong", "R1")]] == [0]
+    (one,) = [arm for arm in find(study, resamples=50).arms if arm.key.arm == "R1"]
+    change = one.against[START][study.primary[0]]
+    assert change.low < change.value < change.high
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ pytest.importorskip("jinja2", reason="needs the eval extra")
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.study.findings import REFERENCE, START, StudyResult, find
 from grounding_rewards.study.folder import ArmKey, Measure, read_study
-from grounding_rewards.study.report import plots, render_study_markdown, sentences, write_report
+from grounding_rewards.study.report import plots, sentences, write_report
 from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.study.fake_studies import ARMS, Arm, write_study
 
@@ -144,12 +144,6 @@ def test_every_plot_is_drawn(found):
     drawn = {one.name: one.svg() for one in plots(found)}
     assert set(drawn) == {"differences", "changes", "learning", "frac_reward_zero_std"}
     assert all("<svg" in one for one in drawn.values())
-
-
-def test_markdown_shows_tables_and_words(found):
-    text = render_study_markdown(found)
-    assert "| soft_f1 |" in text
-    assert "Shown to differ from its initial checkpoint" in text
 
 
 def test_two_primary_metrics_share_holm_and_seeds_with_own_checkpoints_are_paired(tmp_path):
