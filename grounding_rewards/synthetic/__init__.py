@@ -4,18 +4,20 @@ They are no substitute for real images; they let every part of the package run w
 draws one, `synthetic_dataset` the images of a split.
 """
 
-from grounding_rewards.synthetic.dicom_output import write_dicom
 from grounding_rewards.synthetic.findings import FINDINGS
-from grounding_rewards.synthetic.radiograph_dataset import SPLITS, image_indices, synthetic_dataset
 from grounding_rewards.synthetic.radiographs import (
     LABELS,
     PRESETS,
+    SPLITS,
     Preset,
     Radiograph,
     RadiographPlan,
     draw_radiograph,
+    image_indices,
     paint_radiograph,
     plan_radiograph,
+    synthetic_dataset,
+    write_dicom,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A normal chest with individual proportions, in millimetres, seen from the front or from the side.
+"""A normal chest with individual proportions, in millimetres, and the maps of what a ray loses on its way through it.
 
 Proportions are those of an adult; the cardiothoracic ratio (width of the heart over the inner width of the chest) of a
 normal heart is below 0.5.
@@ -12,21 +12,97 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.synthetic.canvas import Canvas, ramp
-
-VIEWS = ("PA", "AP", "LL")
-"""Projections: back to front, front to back (in bed), and lateral with the left side at the image."""
+VIEWS = ("PA", "AP")
+"""Projections: back to front, and front to back (in bed)."""
 
 _NORMAL_RATIO = (0.40, 0.48)
 _EDGE = 4.0
 
-# Outlines of a lung from its apex (0) to its lowest point (1). From the front: distance of the inner and outer edge
-# from the midline in half widths of the chest. From the side: distance of the front and back edge from the middle.
+# Outline of a lung from its apex (0) to its lowest point (1): distance of the inner and outer edge from the midline in
+# half widths of the chest.
 _LEVELS = (0.0, 0.05, 0.16, 0.35, 0.6, 0.85, 1.0)
 _INNER = (0.42, 0.27, 0.19, 0.17, 0.19, 0.21, 0.22)
 _OUTER = (0.44, 0.62, 0.79, 0.90, 0.97, 1.0, 0.99)
-_FRONT = (-0.05, -0.24, -0.45, -0.62, -0.72, -0.76, -0.74)
-_BACK = (0.05, 0.38, 0.58, 0.70, 0.75, 0.74, 0.68)
+
+Box = tuple[int, int, int, int]
+
+# How much less a ray loses in air-filled lung than in as much soft tissue.
+_AIR = 1.15
+
+# A finding is visible from this part of its full strength on.
+_VISIBLE = 0.2
+
+
+class Canvas:
+    """Maps of one image, each `(rows, columns)`; all lengths are millimetres from the upper left corner.
+
+    tissue: loss in soft tissue, bone and metal.
+    air: share of the thickness that is air-filled lung, 0 to 1.
+    vessels: loss in the vessels of the lung, counted where there is air around them.
+    """
+
+    def __init__(self, rows: int, columns: int, spacing: float) -> None:
+        self.spacing = spacing
+        self.x = ((np.arange(columns) + 0.5) * spacing)[None, :]
+        self.y = ((np.arange(rows) + 0.5) * spacing)[:, None]
+        self.tissue = np.zeros((rows, columns))
+        self.air = np.zeros((rows, columns))
+        self.vessels = np.zeros((rows, columns))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        rows, columns = self.tissue.shape
+        return rows, columns
+
+    def attenuation(self) -> np.ndarray:
+        """The loss of all maps together, `(rows, columns)`, at least 0."""
+        return np.maximum(self.tissue - _AIR * self.air + self.vessels * self.air, 0.0)
+
+    def window(self, x1: float, y1: float, x2: float, y2: float) -> tuple[slice, slice]:
+        """The rows and columns that a rectangle touches."""
+        rows, columns = self.shape
+        top, bottom = (int(min(max(y / self.spacing, 0), rows)) for y in (y1, y2 + self.spacing))
+        left, right = (int(min(max(x / self.spacing, 0), columns)) for x in (x1, x2 + self.spacing))
+        return slice(top, bottom), slice(left, right)
+
+    def ellipse(self, cx: float, cy: float, rx: float, ry: float, *, softness: float, tilt: float = 0.0) -> np.ndarray:
+        """An ellipse of ones with a soft edge, `(rows, columns)`; `tilt` in radians, clockwise."""
+        x, y = self.x - cx, self.y - cy
+        along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
+        return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
+
+    def add_line(self, target: np.ndarray, points: np.ndarray, *, width: float, amount: float) -> None:
+        """Add a line with round ends to a map; overlaps of its pieces are not darker.
+
+        Args:
+            target: A map of this canvas.
+            points: `(n, 2)` of x and y.
+            width: Of the line.
+            amount: Added in its middle.
+        """
+        reach = width / 2 + self.spacing
+        window = self.window(*(points.min(axis=0) - reach).tolist(), *(points.max(axis=0) + reach).tolist())
+        # Pieces of the line × rows × columns
+        (x1, y1), (dx, dy) = points[:-1].T[:, :, None, None], np.diff(points, axis=0).T[:, :, None, None]
+        x, y = self.x[:, window[1]] - x1, self.y[window[0]] - y1
+        share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
+        nearest = np.hypot(x - share * dx, y - share * dy).min(axis=0)
+        target[window] += amount * ramp(width / 2 - nearest, max(self.spacing, width / 4))
+
+
+def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
+    """0 outside, 1 inside, smooth over `softness` around the edge; `inward` is the distance from the edge."""
+    share = np.minimum(np.maximum(inward / softness + 0.5, 0.0), 1.0)
+    return share * share * (3.0 - 2.0 * share)
+
+
+def visible_box(mask: np.ndarray) -> Box | None:
+    """The box around the visible part of a mask, xyxy in pixels; None if nothing is visible."""
+    seen = mask > _VISIBLE
+    rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
+    if not rows.size:
+        return None
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
 
 @functools.cache
@@ -39,9 +115,9 @@ def _outline(shape: tuple[float, ...]) -> Callable[[np.ndarray], np.ndarray]:
 
 @dataclass(frozen=True)
 class Lung:
-    """One lung, or both lungs superimposed in an image from the side.
+    """One lung.
 
-    side: -1 in the left half of the image, which is the patient's right; 1 in the other; 0 in an image from the side.
+    side: -1 in the left half of the image, which is the patient's right; 1 in the other.
     middle: x of the midline.
     top, base: y of the apex and of the lowest point.
     half_width: of the chest.
@@ -58,14 +134,13 @@ class Lung:
     def edges(self, y: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
         """The smaller and the larger x of the lung at a height."""
         level = np.clip((np.asarray(y) - self.top) / (self.base - self.top), 0.0, 1.0)
-        shapes = (_INNER, _OUTER) if self.side else (_FRONT, _BACK)
-        near, far = (_outline(shape)(level) * self.half_width for shape in shapes)
+        near, far = (_outline(shape)(level) * self.half_width for shape in (_INNER, _OUTER))
         if self.side < 0:
             return self.middle - far, self.middle - near
         return self.middle + near, self.middle + far
 
     def floor(self, x: np.ndarray | float) -> np.ndarray:
-        """The y of the diaphragm: a dome that falls steeply to the wall (from the side, to the back)."""
+        """The y of the diaphragm: a dome that falls steeply to the wall."""
         left, right = self.edges(self.base - 0.15 * (self.base - self.top))
         share = np.clip((np.asarray(x) - left) / (right - left), 0.0, 1.0)
         share = 1.0 - share if self.side < 0 else share
@@ -91,7 +166,7 @@ class Anatomy:
     """The proportions of a patient in one projection, and the seed of random details.
 
     heart_ratio: the cardiothoracic ratio.
-    lungs: the right and left lung, or one that stands for both in an image from the side.
+    lungs: the right and the left one.
     """
 
     view: str
@@ -116,7 +191,6 @@ class Anatomy:
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
     """Choose the proportions of a patient at random, for one of `VIEWS` and an image of this size in millimetres."""
-    frontal = view != "LL"
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
     # Patients in bed breathe in less deeply
@@ -125,47 +199,17 @@ def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: floa
     dome = float(rng.uniform(32.0, 46.0))
     drop = float(rng.uniform(4.0, 14.0))
     ratio = float(rng.uniform(*_NORMAL_RATIO)) * (1.08 if view == "AP" else 1.0)
-    sides = (-1, 1) if frontal else (0,)
-    lungs = tuple(
-        Lung(side, middle, top, top + lung + (drop if side > 0 else 0.0), half_width, dome if frontal else 1.8 * dome)
-        for side in sides
-    )
+    lungs = tuple(Lung(side, middle, top, top + lung + drop * (side > 0), half_width, dome) for side in (-1, 1))
     return Anatomy(view, middle, ratio, lungs, bool(rng.random() < 0.4), int(rng.integers(2**32)))
 
 
 def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
     """Paint everything but the heart."""
+    from scipy.interpolate import PchipInterpolator
+
     rng = np.random.default_rng(anatomy.seed)
     for lung in anatomy.lungs:
         canvas.air = np.maximum(canvas.air, ramp(lung.inward(canvas), _EDGE))
-    if anatomy.view == "LL":
-        _paint_from_the_side(canvas, anatomy)
-    else:
-        _paint_from_the_front(canvas, anatomy)
-    for lung in anatomy.lungs:
-        _paint_vessels(canvas, lung, rng)
-
-
-def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
-    """Push the lung aside for a heart of this cardiothoracic ratio, and return its mask, `(rows, columns)`."""
-    width = 2.0 * anatomy.half_width * ratio
-    floor = anatomy.base - anatomy.lungs[0].dome
-    # A large heart grows to the sides rather than upwards
-    flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
-    if anatomy.view == "LL":
-        x, y, tilt = anatomy.middle - 0.30 * anatomy.half_width, floor - 0.18 * width, -0.5
-    else:
-        # A third of the heart lies right of the midline
-        x, y, tilt = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width, 0.6
-    mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=_EDGE, tilt=tilt)
-    canvas.air *= 1.0 - 0.9 * mask
-    canvas.tissue += 0.25 * mask
-    return mask
-
-
-def _paint_from_the_front(canvas: Canvas, anatomy: Anatomy) -> None:
-    from scipy.interpolate import PchipInterpolator
-
     middle, top, base, half = anatomy.middle, anatomy.top, anatomy.base, anatomy.half_width
     heights = np.array([top - 400, top - 55, top - 30, top - 5, top + 45, top + 115, base, base + 200])
     outline = PchipInterpolator(heights, [56, 58, 85, half + 28, half + 62, half + 34, half + 24, half + 30])(canvas.y)
@@ -191,42 +235,22 @@ def _paint_from_the_front(canvas: Canvas, anatomy: Anatomy) -> None:
         if anatomy.breasts:
             chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
             canvas.tissue += 0.14 * chest
+    for lung in anatomy.lungs:
+        _paint_vessels(canvas, lung, rng)
 
 
-def _paint_from_the_side(canvas: Canvas, anatomy: Anatomy) -> None:
-    from scipy.interpolate import PchipInterpolator
-
-    (lung,) = anatomy.lungs
-    middle, top, base, half = lung.middle, lung.top, lung.base, lung.half_width
-    heights = np.array([top - 400, top - 45, top - 10, top + 60, base - 40, base + 200])
-    front = PchipInterpolator(heights, [52, 56, 95, 0.62 * half + 42, 0.78 * half + 26, 0.8 * half + 24])(canvas.y)
-    back = PchipInterpolator(heights, [50, 60, 0.5 * half + 30, 0.75 * half + 40, 0.82 * half + 36, 0.7 * half + 40])(
-        canvas.y
-    )
-    inward = np.minimum(canvas.x - middle + front, middle + back - canvas.x)
-    canvas.tissue += 1.45 * ramp(inward, 6.0) * np.clip(0.7 + inward / 120.0, 0.7, 1.0)
-    canvas.tissue += 0.35 * ramp(canvas.y - lung.floor(canvas.x), 20.0) * ramp(inward, 6.0)
-    # The raised arms
-    canvas.tissue += 0.55 * canvas.ellipse(middle - 0.15 * half, top - 30.0, 0.55 * half, 52.0, softness=20.0, tilt=0.3)
-    level = np.linspace(0.0, 1.0, 12)
-    bend = middle + half * (0.42 + 0.26 * np.sin(np.pi * (0.15 + 0.6 * level)))
-    _paint_spine(canvas, np.stack([bend, top - 60.0 + level * (base - top + 160.0)], axis=1), width=30.0)
-    left, _ = lung.edges(top + np.array([0.16, 0.35, 0.6]) * (base - top))
-    _add(
-        canvas,
-        np.stack([left - 5.0, top + np.array([0.16, 0.35, 0.6]) * (base - top)], axis=1),
-        width=9.0,
-        amount=0.3,
-    )
-    _add(canvas, [[middle - 4.0, top - 60.0], [middle + 16.0, top + 75.0]], width=17.0, amount=-0.14)
-    for number in range(9):
-        y = top + 12.0 + number * (base - top) / 9.5
-        (start,), (end,) = (np.atleast_1d(edge) for edge in lung.edges(y))
-        share = np.linspace(0.0, 1.0, 9)
-        rib = np.stack([end + 4.0 + share * 0.8 * (start - end), y + 46.0 * share**1.4], axis=1)
-        _add(canvas, rib, width=9.0, amount=0.10)
-    hilum = canvas.ellipse(middle + 6.0, top + 0.42 * (base - top), 20.0, 26.0, softness=16.0)
-    canvas.tissue += 0.22 * hilum
+def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
+    """Push the lung aside for a heart of this cardiothoracic ratio, and return its mask, `(rows, columns)`."""
+    width = 2.0 * anatomy.half_width * ratio
+    floor = anatomy.base - anatomy.lungs[0].dome
+    # A large heart grows to the sides rather than upwards
+    flat = 0.40 * float(np.sqrt(0.44 / max(ratio, 0.44)))
+    # A third of the heart lies right of the midline
+    x, y = anatomy.middle + 0.17 * width, floor + 18.0 - 0.9 * flat * width
+    mask = canvas.ellipse(x, y, 0.54 * width, flat * width, softness=_EDGE, tilt=0.6)
+    canvas.air *= 1.0 - 0.9 * mask
+    canvas.tissue += 0.25 * mask
+    return mask
 
 
 def _paint_spine(canvas: Canvas, points: np.ndarray, *, width: float) -> None:
@@ -254,11 +278,11 @@ def _paint_ribs(canvas: Canvas, lung: Lung) -> None:
 
 def _paint_vessels(canvas: Canvas, lung: Lung, rng: np.random.Generator) -> None:
     """Branches from the root of the lung that thin out towards its edge."""
-    root = lung.place(0.5, 0.55) if not lung.side else lung.place(0.95 if lung.side < 0 else 0.05, 0.55)
+    root = lung.place(0.95 if lung.side < 0 else 0.05, 0.55)
     outward = np.pi if lung.side < 0 else 0.0
     length = 0.95 * lung.half_width
-    for _ in range(44 if lung.side else 60):
-        angle = outward + rng.uniform(-1.45, 1.45) if lung.side else rng.uniform(0.0, 2.0 * np.pi)
+    for _ in range(44):
+        angle = outward + rng.uniform(-1.45, 1.45)
         point, width = np.array(root) + rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5)
         steps = rng.normal(0.0, 0.22, (4, 2))
         for bends in steps:

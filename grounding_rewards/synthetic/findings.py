@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Lung, paint_heart
-from grounding_rewards.synthetic.canvas import Canvas, ramp
+from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Lung, paint_heart, ramp
 
 _SIDES = {-1: "right", 1: "left"}
 _EDGE = 4.0
@@ -61,16 +60,6 @@ def _side_of(rng: np.random.Generator, anatomy: Anatomy) -> Lung:
     return anatomy.lungs[int(rng.integers(len(anatomy.lungs)))]
 
 
-def _zone(lung: Lung, x: float, y: float) -> str:
-    """The name of the place in a lung: side and third of its height, or front and back in an image from the side."""
-    share = (y - lung.top) / (lung.base - lung.dome - lung.top)
-    third = "upper" if share < 1 / 3 else "middle" if share < 2 / 3 else "lower"
-    if lung.side:
-        return f"{_SIDES[lung.side]} {third} zone"
-    left, right = lung.edges(y)
-    return f"{'anterior' if x < (left + right) / 2 else 'posterior'} {third} zone"
-
-
 def _in_lung(
     rng: np.random.Generator, anatomy: Anatomy, label: str, size: tuple[float, float], word: str
 ) -> PlannedFinding:
@@ -116,9 +105,9 @@ def _place_effusion(rng: np.random.Generator, anatomy: Anatomy) -> PlannedFindin
     lung = _side_of(rng, anatomy)
     height = min(_IMAGE * _spread(rng, 0.087, 0.271, 0.588), 0.8 * (lung.base - lung.top))
     word = "small" if height < 70 else "moderate" if height < 150 else "large"
-    where = f"{_SIDES[lung.side]} pleural effusion" if lung.side else "pleural effusion, posterior"
+    phrase = f"{word} {_SIDES[lung.side]} pleural effusion"
     return PlannedFinding(
-        "pleural effusion", lung.side, lung.middle, lung.base - height, lung.half_width, height, f"{word} {where}", 0
+        "pleural effusion", lung.side, lung.middle, lung.base - height, lung.half_width, height, phrase, 0
     )
 
 
@@ -259,17 +248,16 @@ def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np
     return mask
 
 
-_FRONTAL = ("PA", "AP")
 # In the order in which they are painted: what hides more comes first, so that what it hides gets no box.
 _KINDS = {
-    "cardiomegaly": _Kind(1.3, _FRONTAL, _place_cardiomegaly, _paint_cardiomegaly),
-    "pneumothorax": _Kind(0.8, _FRONTAL, _place_pneumothorax, _paint_pneumothorax),
+    "cardiomegaly": _Kind(1.3, VIEWS, _place_cardiomegaly, _paint_cardiomegaly),
+    "pneumothorax": _Kind(0.8, VIEWS, _place_pneumothorax, _paint_pneumothorax),
     "pleural effusion": _Kind(1.3, VIEWS, _place_effusion, _paint_effusion),
     "consolidation": _Kind(1.2, VIEWS, _place_consolidation, _paint_consolidation),
-    "atelectasis": _Kind(0.9, _FRONTAL, _place_atelectasis, _paint_atelectasis),
+    "atelectasis": _Kind(0.9, VIEWS, _place_atelectasis, _paint_atelectasis),
     "mass": _Kind(0.7, VIEWS, _place_mass, _paint_ball),
     "nodule": _Kind(1.2, VIEWS, _place_nodule, _paint_ball),
-    "pacemaker": _Kind(0.6, _FRONTAL, _place_pacemaker, _paint_pacemaker),
+    "pacemaker": _Kind(0.6, VIEWS, _place_pacemaker, _paint_pacemaker),
     "endotracheal tube": _Kind(0.6, ("AP",), _place_tube, _paint_tube),
 }
 
@@ -300,7 +288,9 @@ def paint_finding(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> 
     return _KINDS[finding.label].paint(canvas, anatomy, finding)
 
 
-def describe(anatomy: Anatomy, finding: PlannedFinding, x: float, y: float) -> str:
-    """The phrase of a finding whose box has its centre at x and y, in millimetres."""
+def describe(anatomy: Anatomy, finding: PlannedFinding, y: float) -> str:
+    """The phrase of a finding whose box has its centre at y, in millimetres: it names the third of the lung."""
     lung = next((lung for lung in anatomy.lungs if lung.side == finding.side), anatomy.lungs[0])
-    return finding.phrase.format(zone=_zone(lung, x, y))
+    share = (y - lung.top) / (lung.base - lung.dome - lung.top)
+    third = "upper" if share < 1 / 3 else "middle" if share < 2 / 3 else "lower"
+    return finding.phrase.format(zone=f"{_SIDES[lung.side]} {third} zone")

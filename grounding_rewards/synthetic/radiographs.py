@@ -1,32 +1,73 @@
 """Chest radiographs of several views, sizes and findings, any number of them by index: a plan first, then its
-picture."""
+picture; objects over it that are no findings; a dataset whose splits share no image; and DICOM files.
+"""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.synthetic.anatomy import Anatomy, paint_anatomy, paint_heart, plan_anatomy
-from grounding_rewards.synthetic.canvas import Box, Canvas, visible_box
-from grounding_rewards.synthetic.findings import FINDINGS, PlannedFinding, describe, paint_finding, plan_findings
-from grounding_rewards.synthetic.occluders import (
-    NO_OCCLUDERS,
-    Occluders,
-    exposed,
-    paint_occluders,
-    plan_occluders,
+from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.synthetic.anatomy import (
+    Anatomy,
+    Box,
+    Canvas,
+    paint_anatomy,
+    paint_heart,
+    plan_anatomy,
+    ramp,
+    visible_box,
 )
+from grounding_rewards.synthetic.findings import FINDINGS, PlannedFinding, describe, paint_finding, plan_findings
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from PIL.Image import Image
 
 # Width and height in millimetres: 14 by 17 inches upright and lying, and 17 by 17.
 _UPRIGHT, _LYING, _SQUARE = (356.0, 432.0), (432.0, 356.0), (432.0, 432.0)
+#: Strokes of the letters of a marker, in a square of side 1.
+LETTERS = {
+    "R": (
+        ((0.1, 1.0), (0.1, 0.0), (0.55, 0.0), (0.75, 0.12), (0.75, 0.38), (0.55, 0.5), (0.1, 0.5)),
+        ((0.4, 0.5), (0.8, 1.0)),
+    ),
+    "L": (((0.15, 0.0), (0.15, 1.0), (0.75, 1.0)),),
+}
+_MARKER = 15.0
+_LEADS = {"PA": 0.06, "AP": 0.7}
+
+SPLITS = ("train", "validation", "test")
+
+# Each split has a range of indices of its own, so that no image is in two splits.
+_PER_SPLIT = 10_000_000
+
+_DIGITAL_XRAY_FOR_PRESENTATION = "1.2.840.10008.5.1.4.1.1.1.1"
+_BITS = 12
+
+
+@dataclass(frozen=True)
+class Occluders:
+    """Objects over one image, in millimetres.
+
+    marker: The letter and its upper left corner; None without marker.
+    leads: Curves of wires, `(n, 2)` points each, that end in an electrode.
+    margins: Width of the black margin on the left, top, right and bottom.
+    """
+
+    marker: tuple[str, float, float] | None
+    leads: tuple[tuple[tuple[float, float], ...], ...]
+    margins: tuple[float, float, float, float]
+
+
+NO_OCCLUDERS = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
+"""An image with nothing over it."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +89,7 @@ class Preset:
     labels: tuple[str, ...] = FINDINGS
 
 
-_MIXED = {"PA": 0.5, "AP": 0.3, "LL": 0.2}
+_MIXED = {"PA": 0.5, "AP": 0.5}
 
 LABELS = ("cardiomegaly", "pleural effusion", "mass", "pacemaker")
 """The findings of the preset pa-112: what can be told apart on images that the tiny model takes as they are."""
@@ -100,7 +141,7 @@ class Radiograph:
         boxes: xyxy in pixels of the image, one per finding, tight around what can be seen of it.
         labels: As many as boxes, from `FINDINGS`; only nodules occur several times.
         phrases: As many as boxes: what a report says; two nodules in one place share their phrase.
-        view: PA, AP or LL (from the side).
+        view: PA or AP.
         spacing: Millimetres per pixel.
         id: Preset, seed and index.
     """
@@ -181,8 +222,7 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
         if box:
             boxes.append(box)
             labels.append(finding.label)
-            x, y = (box[0] + box[2]) / 2 * plan.spacing, (box[1] + box[3]) / 2 * plan.spacing
-            phrases.append(describe(plan.anatomy, finding, x, y))
+            phrases.append(describe(plan.anatomy, finding, (box[1] + box[3]) / 2 * plan.spacing))
     paint_occluders(canvas, plan.occluders)
     # Beer-Lambert: what passes falls exponentially with what lies in the way; images show it inverted
     grey = (1.0 - np.exp(-plan.gain * gaussian_filter(canvas.attenuation(), 0.5))) * image
@@ -197,3 +237,173 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
         spacing=plan.spacing,
         id=plan.id,
     )
+
+
+def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
+    """Choose the objects over an image of this size in millimetres; leads are common in bed and rare otherwise."""
+    left, top, right, bottom = (float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
+    marker = None
+    if rng.random() < 0.85:
+        # The marker names the side it lies on
+        letter = str(rng.choice(["R", "L"]))
+        inset = float(rng.uniform(8.0, 16.0))
+        x = width - right - inset - _MARKER if letter == "L" else left + inset
+        marker = letter, x, top + float(rng.uniform(8.0, 30.0))
+    leads = []
+    if rng.random() < _LEADS[anatomy.view]:
+        half = anatomy.half_width
+        for across, down, exit_x, exit_y in (
+            (-0.62, 0.12, 0.1, 0.75),
+            (0.66, 0.10, 0.9, 0.8),
+            (0.72, 0.80, 0.95, 1.02),
+        ):
+            x = anatomy.middle + (across + rng.normal(0.0, 0.06)) * half
+            y = anatomy.top + (down + rng.normal(0.0, 0.05)) * (anatomy.base - anatomy.top)
+            turn = (x + exit_x * width) / 2 + rng.normal(0.0, 25.0), y + rng.uniform(10.0, 60.0)
+            leads.append(_curve((exit_x * width, exit_y * height + 60.0), turn, (x, y)))
+    return Occluders(marker, tuple(leads), (left, top, right, bottom))
+
+
+def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
+    """Paint marker and leads, denser than anything else."""
+    if occluders.marker:
+        letter, x, y = occluders.marker
+        for stroke in LETTERS[letter]:
+            canvas.add_line(canvas.tissue, np.array(stroke) * _MARKER + [x, y], width=2.6, amount=2.2)
+    for lead in occluders.leads:
+        canvas.add_line(canvas.tissue, np.array(lead), width=1.7, amount=0.45)
+        x, y = lead[-1]
+        canvas.tissue += 0.22 * canvas.ellipse(x, y, 9.0, 9.0, softness=1.5)
+        canvas.tissue += 0.9 * canvas.ellipse(x, y, 3.0, 3.0, softness=1.5)
+
+
+def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
+    """1 where the image was exposed, 0 outside the collimator's edge, `(rows, columns)`."""
+    left, top, right, bottom = occluders.margins
+    rows, columns = canvas.shape
+    sides = np.minimum(canvas.x - left, columns * canvas.spacing - right - canvas.x)
+    ends = np.minimum(canvas.y - top, rows * canvas.spacing - bottom - canvas.y)
+    return ramp(np.minimum(sides, ends), canvas.spacing)
+
+
+def _curve(
+    start: tuple[float, float], turn: tuple[float, float], end: tuple[float, float]
+) -> tuple[tuple[float, float], ...]:
+    """Twelve points of the quadratic Bézier curve."""
+    share = np.linspace(0.0, 1.0, 12)[:, None]
+    points = (1 - share) ** 2 * np.array(start) + 2 * share * (1 - share) * np.array(turn) + share**2 * np.array(end)
+    return tuple((float(x), float(y)) for x, y in points)
+
+
+def image_indices(split: str, n: int) -> range:
+    """The indices of the first images of a split; splits share none.
+
+    Args:
+        split: One of `SPLITS`.
+        n: Number of images, from 1 to ten million.
+
+    Raises:
+        ValueError: Unknown split, or a number out of range.
+
+    >>> image_indices("test", 2)
+    range(20000000, 20000002)
+    """
+    check_word("split", split, SPLITS)
+    if not 0 < n <= _PER_SPLIT:
+        raise ValueError(f"Expected 1 to {_PER_SPLIT} for n, got {n}. Ask for a number in this range.")
+    first = SPLITS.index(split) * _PER_SPLIT
+    return range(first, first + n)
+
+
+def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int = 0) -> Dataset:
+    """The first `n` images of a split with the columns that the package uses.
+
+    Args:
+        split: One of `SPLITS`.
+        n: Number of images, from 1 to ten million.
+        preset: One of `PRESETS`.
+        seed: Of all images.
+
+    Returns:
+        Columns prompt, image, boxes (xyxy pixels), labels, phrases, width, height, view, spacing (millimetres per
+        pixel) and id.
+
+    Raises:
+        ValueError: Unknown split or preset, or a number out of range.
+
+    >>> synthetic_dataset("validation", 2).column_names
+    ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
+    """
+    from datasets import Dataset, Image
+
+    check_word("preset", preset, PRESETS)
+    images = [draw_radiograph(index, preset, seed=seed) for index in image_indices(split, n)]
+    columns = {
+        "prompt": [prompt_messages(PRESETS[preset].labels)] * n,
+        "image": [image.image for image in images],
+        "boxes": [[[float(value) for value in box] for box in image.boxes] for image in images],
+        "labels": [list(image.labels) for image in images],
+        "phrases": [list(image.phrases) for image in images],
+        "width": [image.image.width for image in images],
+        "height": [image.image.height for image in images],
+        "view": [image.view for image in images],
+        "spacing": [image.spacing for image in images],
+        "id": [image.id for image in images],
+    }
+    return Dataset.from_dict(columns).cast_column("image", Image())
+
+
+def write_dicom(image: Radiograph, folder: str | Path, *, photometric_interpretation: str = "MONOCHROME2") -> Path:
+    """Write an image as a radiograph of 12 bits with window and pixel spacing; `read_dicom` restores its pixels.
+
+    Args:
+        image: From `draw_radiograph`.
+        folder: Created if it does not exist; the file is named by the id of the image.
+        photometric_interpretation: `MONOCHROME1` stores the image inverted.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ValueError: Another photometric interpretation.
+        ImportError: The extra `dicom` is not installed.
+
+    >>> import tempfile
+    >>> from grounding_rewards.synthetic import draw_radiograph
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_dicom(draw_radiograph(3, "pa-256"), folder).name
+    'pa-256-0-3.dcm'
+    """
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import ExplicitVRLittleEndian, generate_uid
+
+    check_word("photometric_interpretation", photometric_interpretation, ("MONOCHROME1", "MONOCHROME2"))
+    pixels = np.asarray(image.image).astype("<u2") << (_BITS - 8)
+    width = 255 << (_BITS - 8)
+    inverse = photometric_interpretation == "MONOCHROME1"
+    if inverse:
+        pixels = width - pixels
+
+    dataset = Dataset()
+    dataset.SOPClassUID = _DIGITAL_XRAY_FOR_PRESENTATION
+    dataset.SOPInstanceUID = generate_uid(entropy_srcs=[image.id, "instance"])
+    dataset.StudyInstanceUID = generate_uid(entropy_srcs=[image.id, "study"])
+    dataset.SeriesInstanceUID = generate_uid(entropy_srcs=[image.id, "series"])
+    dataset.PatientName, dataset.PatientID = "", ""
+    dataset.Modality, dataset.BodyPartExamined, dataset.ViewPosition = "DX", "CHEST", image.view
+    dataset.Rows, dataset.Columns = pixels.shape
+    # A decimal string has at most 16 characters
+    dataset.PixelSpacing = dataset.ImagerPixelSpacing = [f"{image.spacing:.10f}"] * 2
+    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, _BITS, _BITS - 1
+    dataset.PhotometricInterpretation = photometric_interpretation
+    dataset.PresentationLUTShape = "INVERSE" if inverse else "IDENTITY"
+    dataset.WindowCenter, dataset.WindowWidth, dataset.VOILUTFunction = width / 2, width, "LINEAR_EXACT"
+    dataset.PixelData = pixels.tobytes()
+    dataset.file_meta = FileMetaDataset()
+    dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+
+    path = Path(folder) / f"{image.id}.dcm"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dataset.save_as(path, enforce_file_format=True)
+    return path

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.synthetic.occluders import LETTERS
+from grounding_rewards.synthetic.radiographs import LETTERS
 
 if TYPE_CHECKING:
     from PIL.Image import Image
