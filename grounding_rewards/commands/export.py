@@ -1,11 +1,15 @@
 """Write the images and boxes of an evaluation, or its metrics, for another tool.
 
   coco        ground_truth.json and results.json for pycocotools and its kin
-  cvat        reference.zip and predictions.zip for the format COCO 1.0, labels.json for the task
   dicom-sr    a measurement report (TID 1500) per DICOM image, unverified and marked as research
   model-card  a model-index block and a table of the metrics, for the README.md of a model
 
 OUT is a new or empty folder; for model-card a file.
+
+examples:
+  grounding-rewards export runs/eval --to coco --out exports/coco
+  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
+  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
 
 from __future__ import annotations
@@ -16,25 +20,18 @@ from typing import Literal
 from grounding_rewards.commands.console import say
 from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.exchange.coco import write_coco, write_cvat
+from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_image import read_answered
 from grounding_rewards.metrics.evaluation import read_evaluation
-
-EXAMPLES = """\
-examples:
-  grounding-rewards export runs/eval --to coco --out exports/coco
-  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
-  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
-"""
 
 
 def run(
     evaluation: Path,
     /,
     *,
-    to: Literal["coco", "cvat", "dicom-sr", "model-card"],
+    to: Literal["coco", "dicom-sr", "model-card"],
     out: Path,
     dicom: Path | None = None,
     system: str | None = None,
@@ -66,8 +63,8 @@ def run(
     images = read_answered(evaluation)
     check_new(out, "--out")
     with whole_folder(out) as unfinished:
-        if to != "dicom-sr":
-            (write_coco if to == "coco" else write_cvat)(images, unfinished)
+        if to == "coco":
+            write_coco(images, unfinished)
             said = [f"wrote {len(images)} images to {out}"]
         else:
             model = name or evaluated_model(read_evaluation(evaluation))

@@ -195,9 +195,3 @@ def _measured_on(facts: Mapping[str, Any]) -> str:
 def _last_part(name: Any, otherwise: str) -> str:
     """The name of a folder or of a repository without its parents: paths stay private."""
     return Path(str(name)).name if name else otherwise
-
-
-def _interval(metric: CardMetric) -> str:
-    if metric.low is None or metric.high is None:
-        return "–"
-    return f"{metric.low:.{_DIGITS}f} to {metric.high:.{_DIGITS}f}"

@@ -1,9 +1,6 @@
-"""COCO files, read back by pycocotools, by this package and by CVAT's rules."""
+"""COCO files, read back by pycocotools and by this package."""
 
 from __future__ import annotations
-
-import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -12,7 +9,6 @@ from grounding_rewards.exchange.coco import (
     coco_ground_truth,
     coco_results,
     write_coco,
-    write_cvat,
 )
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.sources.coco import read_coco
@@ -76,26 +72,6 @@ def test_a_box_without_a_confidence_scores_one_and_the_order_is_kept(images):
     results = [one for one in coco_results(images) if one["image_id"] == 2]
     assert [one["score"] for one in results] == [1.0] * 3
     assert [one["bbox"] for one in results] == [[300, 10, 50, 40], [0, 0, 0, 0], [150, 50, 110, 40]]
-
-
-def test_cvat_gets_its_archive(images, tmp_path):
-    write_cvat(images, tmp_path)
-    (task_labels := json.loads((tmp_path / "labels.json").read_text(encoding="utf-8"))).sort(
-        key=lambda one: one["name"]
-    )
-    documents = {}
-    for part in ("reference", "predictions"):
-        with zipfile.ZipFile(tmp_path / f"{part}.zip") as archive:
-            assert archive.namelist() == ["annotations/instances_default.json"]
-            documents[part] = json.loads(archive.read("annotations/instances_default.json"))
-    assert sorted(one["name"] for one in documents["reference"]["categories"]) == [one["name"] for one in task_labels]
-    assert len(documents["reference"]["annotations"]) == 4
-    assert len(documents["predictions"]["annotations"]) == 3
-    # the layout is that of our own reader too
-    with zipfile.ZipFile(tmp_path / "predictions.zip") as archive:
-        archive.extractall(tmp_path / "read")
-    read = list(read_coco(tmp_path / "read", images="{split}"))
-    assert [image.boxes for image in read][1] == [[150, 50, 200, 90]]
 
 
 def test_real_annotations_go_round(shared_dir, tmp_path):
