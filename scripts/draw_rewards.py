@@ -17,7 +17,7 @@ from typing import Any
 import grounding_rewards as gr
 from grounding_rewards.audit.response import response
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.report.reward_plots import response_plot
+from grounding_rewards.report.audit_page import response_plot
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 #: By picture the rewards that are drawn: their heading, their name, their parameters.

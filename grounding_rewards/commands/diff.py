@@ -8,8 +8,14 @@ as large, and Holm's p accounts for the number of tests in the table. The verdic
 you look.
 
 The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows images and what
-the models wrote about them: protect it like the images. Beside it lie images.png and, where there is a log of the
-training, curves.png.
+the models wrote about them: protect it like the images.
+
+examples:
+  grounding-rewards diff runs/before runs/after
+  grounding-rewards diff runs/R3 runs/R4 --metric mean_iou --json diff.json --markdown diff.md
+  grounding-rewards diff runs/before runs/after --html runs/after/diff.html --metrics reward_R4 mean_iou f1_50
+  grounding-rewards diff runs/before runs/R1 runs/R3 runs/R4 --html diff.html
+  grounding-rewards diff one/images.jsonl other/images.jsonl --seed 1 --resamples 20000
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
-from grounding_rewards.common.whole_files import whole_folder, write_whole
+from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.logs.run_log import LOG
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference
@@ -35,15 +41,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from grounding_rewards.report.diff_page import SharedImage
-
-EXAMPLES = """\
-examples:
-  grounding-rewards diff runs/before runs/after
-  grounding-rewards diff runs/R3 runs/R4 --metric mean_iou --json diff.json --markdown diff.md
-  grounding-rewards diff runs/before runs/after --html runs/after/diff.html --metrics reward_R4 mean_iou f1_50
-  grounding-rewards diff runs/before runs/R1 runs/R3 runs/R4 --html diff.html
-  grounding-rewards diff one/images.jsonl other/images.jsonl --seed 1 --resamples 20000
-"""
 
 
 def run(
@@ -125,8 +122,8 @@ def _write_page(
     log: Path | None,
 ) -> None:
     from grounding_rewards.logs.run_log import read_entries
-    from grounding_rewards.report.diff_page import render_diff_page, shared_plot
-    from grounding_rewards.report.training_plots import training_plot
+    from grounding_rewards.report.diff_page import render_diff_page
+    from grounding_rewards.report.plots import training_plot
 
     first = comparisons[0]
     runs = [first.images[0], *(one.images[1] for one in comparisons)]
@@ -134,23 +131,16 @@ def _write_page(
     images = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
     reward = _reward(first.reward, images)
     training = None if log is None else training_plot(read_entries(log))
-    matching = first.found.label_matching
     page = render_diff_page(
         comparisons,
         images,
         subtitle=_subtitle(first.found, first.made[1]),
         reward=reward,
         load_image=load_image,
-        label_matching=matching,
+        label_matching=first.found.label_matching,
         training=training,
     )
-    names = [first.names[0], *(one.names[1] for one in comparisons)]
-    picture = shared_plot(images, names, reward, load_image, label_matching=matching)
-    with whole_folder(html.parent) as unfinished:
-        write_whole(unfinished / html.name, page)
-        picture.save(unfinished / "images.png", "png", dpi=110)
-        if training is not None:
-            training.save(unfinished / "curves.png", "png", dpi=130)
+    write_whole(html, page)
 
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:

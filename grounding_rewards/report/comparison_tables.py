@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, Change, RunDifference, compare_runs, p_cell
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none, format_value
 from grounding_rewards.metrics.evaluation import read_evaluation
-from grounding_rewards.report.metric_groups import CORE_METRICS, group_metrics
-from grounding_rewards.report.tables import Cell, Table, estimate_cell
+from grounding_rewards.report.tables import CORE_METRICS, Cell, Table, estimate_cell, group_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -56,11 +55,6 @@ class Comparison:
     reward: str = "R4"
     trained: tuple[str, str] = ("", "")
     chosen: bool = False
-
-    @property
-    def verdict(self) -> str:
-        """The verdict, which calls the runs by their names."""
-        return self.found.verdict_on(*self.names)
 
     @property
     def core(self) -> list[str]:
@@ -200,6 +194,22 @@ def _two_digits(one: Estimate) -> str:
     return NOTHING if math.isnan(one.value) else f"{one.value:.2f}"
 
 
+def verdict_of(comparisons: Sequence[Comparison]) -> str:
+    """The verdict of two runs at length; of several which are better, worse, and not shown to differ."""
+    first = comparisons[0]
+    if len(comparisons) == 1:
+        return first.found.verdict_on(*first.names)
+    metric = first.found.metrics[first.found.main].metric.heading
+    told: dict[str, list[str]] = {"better": [], "worse": [], "not shown to differ": [], "not measured": []}
+    for one in comparisons:
+        main = one.found.metrics[first.found.main]
+        words = {1: "better", -1: "worse", 0: "not shown to differ"}
+        word = "not measured" if math.isnan(main.difference.value) else words[main.direction()]
+        told[word].append(f"{one.names[1]} ({format_value(main.difference.value, signed=True)})")
+    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
+    return f"{metric} against {first.names[0]}. {said[:1].upper()}{said[1:]}."
+
+
 def comparison_facts(comparisons: Sequence[Comparison]) -> list[str]:
     """How the runs were made and compared, a line each."""
     return list(dict.fromkeys(line for one in comparisons for line in one.facts))
@@ -321,14 +331,13 @@ def print_difference(comparisons: Sequence[Comparison], console: Console, *, eve
     left = len(first.metrics) - len(first.core)
     more = "" if every or first.chosen or not left else f" --all: {left} more metrics, labels and sizes."
     console.print(Text(caption(comparisons) + more, style="dim"))
-    for one in comparisons:
-        console.print(Text(one.verdict, style="bold"))
+    console.print(Text(verdict_of(comparisons), style="bold"))
 
 
 def render_markdown(comparisons: Sequence[Comparison]) -> str:
     """The verdicts and all tables as Markdown."""
     first = comparisons[0]
-    parts = [*(one.verdict for one in comparisons), "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
+    parts = [verdict_of(comparisons), "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
     tables = [metrics_changes(comparisons, first.metrics), *([] if first.chosen else group_tables(comparisons))]
     for table in tables:
         parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.images.drawn_boxes import draw_answer
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import MOST_BOXES, box_outcomes, format_iou
@@ -17,6 +16,7 @@ from grounding_rewards.report.comparison_tables import (
     group_tables,
     kind_of,
     metrics_changes,
+    verdict_of,
 )
 from grounding_rewards.report.page import (
     GUARD,
@@ -31,13 +31,12 @@ from grounding_rewards.report.page import (
     answer_panel,
     choose_images,
     is_measured,
+    jpeg_uri,
 )
 from grounding_rewards.report.plots import Plot
-from grounding_rewards.report.render import jpeg_uri
 from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
     from PIL.Image import Image
 
     LoadImage = Callable[[AnsweredImage], Image | None]
@@ -124,7 +123,7 @@ def render_diff_page(
         reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
         load_image: opens an image, None where there is none; called only for those that are shown.
         label_matching: by which boxes are called right, as in the metrics.
-        training: from :func:`grounding_rewards.report.training_plots.training_plot`.
+        training: from :func:`grounding_rewards.report.plots.training_plot`.
 
     Returns:
         An HTML document that refers to nothing outside itself.
@@ -159,7 +158,7 @@ def render_diff_page(
     return Page(
         title=comparison_title(comparisons),
         subtitle=f"{subtitle}. {', '.join(names[1:])} compared with {names[0]}.",
-        verdict=" ".join(one.verdict for one in comparisons),
+        verdict=verdict_of(comparisons),
         tiles=_tiles(comparisons),
         sections=[
             Section("Images", [Legend(label_matching), *cards] if cards else []),
@@ -196,38 +195,3 @@ def _tiles(comparisons: Sequence[Comparison]) -> list[Tile]:
         )
         for name, one in shown
     ]
-
-
-def shared_plot(
-    images: Sequence[SharedImage],
-    names: Sequence[str],
-    reward: str,
-    load_image: LoadImage,
-    *,
-    label_matching: str = "ignore",
-    count: int = 5,
-) -> Plot:
-    """The first images in a row for each run, A above, for a README or a slide.
-
-    The first images, not the best ones: nobody chose them.
-
-    Args:
-        images: those that all runs have, in their own order.
-        names: of the runs.
-        reward: name of the reward that is written above each image.
-        load_image: opens an image, None where there is none.
-        label_matching: by which boxes are called right.
-        count: number of images.
-    """
-    shown = images[:count]
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots(len(names), len(shown), squeeze=False)
-        for column, shared in enumerate(shown):
-            image = load_image(shared[-1])
-            for axis, answered, name in zip(axes[:, column], shared, names, strict=True):
-                draw_answer(axis, answered, image, box_outcomes(answered, label_matching))
-                axis.set_aspect("equal")
-                axis.set_title(f"{name}: reward {answered.rewards[reward]:.2f}")
-
-    return Plot("images", "Images", "The first images.", draw, (2.1 * len(shown), 2.5 * len(names)))

@@ -18,9 +18,8 @@ from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, Example
 from grounding_rewards.doctor.examine import Checkup
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent
-from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile
+from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
 from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
-from grounding_rewards.report.render import data_uri
 from grounding_rewards.report.tables import Cell, Table
 
 if TYPE_CHECKING:

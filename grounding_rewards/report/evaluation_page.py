@@ -14,6 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,7 +38,7 @@ from grounding_rewards.metrics.outcomes import (
     outcomes_of,
 )
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS
-from grounding_rewards.report.evaluation_plots import commonest_labels, plots_of
+from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.page import (
     GUARD,
     Bar,
@@ -50,9 +51,9 @@ from grounding_rewards.report.page import (
     Tile,
     choose_images,
     is_measured,
+    jpeg_uri,
 )
 from grounding_rewards.report.plots import Plot
-from grounding_rewards.report.render import jpeg_uri
 from grounding_rewards.report.tables import (
     Cell,
     Table,
@@ -75,6 +76,8 @@ PICTURE_BUDGET = 6_000_000
 MOST_PICTURES = 300
 MOST_LISTED = 20_000
 MOST_BOXES = 50
+#: Labels of the confusion matrix; its note says how many are left out.
+MOST_LABELS = 16
 TEXT_BUDGET = 4_000_000
 _LEAST_TEXT, _MOST_TEXT = 160, 4_000
 
@@ -134,6 +137,11 @@ class EvaluationPage:
                 "Give the name under which the images carry it."
             )
 
+    @cached_property
+    def plots(self) -> list[Plot]:
+        """The plots of the metrics, each drawn once for the page and its files."""
+        return plots_of(self.evaluation)
+
     @property
     def reward_names(self) -> list[str]:
         """The names of all rewards of the images, in order of first appearance."""
@@ -172,31 +180,6 @@ class _JudgedImage(NamedTuple):
         return [image.status, *(tag for tag, holds in found.items() if holds), *image.rejected]
 
 
-def choose_answers(page: EvaluationPage, count: int = IMAGES_PER_GROUP) -> list[Choice]:
-    """The images of the gallery: failures first; each kind of them says how many there are.
-
-    Args:
-        page: what it shows.
-        count: images of a group at most.
-
-    Returns:
-        The groups that have an image, in the order of the page; places are indices into ``page.images``.
-
-    Example:
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> box = [[0, 0, 9, 9]]
-        >>> images = [
-        ...     AnsweredImage("a", 10, 10, gt=box, gt_labels=["mass"], pred=box, rewards={"R4": 1.0}),
-        ...     AnsweredImage("b", 10, 10, pred=box, rewards={"R4": 0.0}),
-        ... ]
-        >>> found = evaluate({"my model": images}, Measures("R4", resamples=10))
-        >>> page = EvaluationPage(title="", subtitle="", evaluation=found, images=images, reward="R4")
-        >>> [(group.title, group.places) for group in choose_answers(page)]
-        [('Hallucinated', [1]), ('Best', [0])]
-    """
-    return _groups(_judged(page, MatchedImages(page.images, page.label_matching)), page.reward, count)
-
-
 def render_evaluation_page(page: EvaluationPage) -> str:
     """Render the report.
 
@@ -215,7 +198,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         2
     """
     found = page.evaluation
-    drawn = {plot.name: plot for plot in plots_of(found)}
+    drawn = {plot.name: plot for plot in page.plots}
     core = core_table(found, page.reward, note=_CORE_NOTE)
     every = evaluation_table(found, page.reward_names, note=_ALL_NOTE)
 
@@ -234,12 +217,11 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     meanings = Section("What each metric is", [definitions], kind="fold")
     matched = MatchedImages(page.images, page.label_matching)
     judged, picks = _judged(page, matched), _picks(page, matched)
-    data = _data(page, judged, _groups(judged, page.reward, IMAGES_PER_GROUP)) | {"picks": picks}
+    data = _data(page, judged) | {"picks": picks}
     records = _image_records([judged[place] for place in data["places"]], page.reward_names)
     listed = "all" if len(data["places"]) == len(judged) else f"{len(data['places']):,}"
     shown = f"Pictures of {len(data['pictures']):,} of {len(judged):,} images; the table below lists {listed} of them."
     labels = [_LABEL + group.name for group in found.per_label]
-    histogram = [_ious(drawn["iou_histogram"], found.ious, picks)] if "iou_histogram" in drawn else []
     facts = {name: str(value) for name, value in found.facts.items() if value != ""}
     return Page(
         title=page.title,
@@ -249,18 +231,14 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         sections=[
             Section(
                 "Metrics",
-                [core, Section("All metrics", [every, *some("systems")], kind="fold"), meanings] if every.rows else [],
+                [core, Section("All metrics", [every], kind="fold"), meanings] if every.rows else [],
             ),
-            Section("Curves", [*some("precision_recall", "froc", "calibration"), *histogram]),
+            Section("Curves", [*some("precision_recall", "froc", "calibration"), *_ious(found.ious, picks)]),
             Section(
                 "By label, size and source" if found.per_source else "By label and size",
                 [
                     *some("per_label", "per_size"),
-                    *(
-                        [_confusion(found.confusion, drawn["confusion"], picks)]
-                        if found.confusion and "confusion" in drawn
-                        else []
-                    ),
+                    *_confusion(found.confusion, picks),
                     *folded("Labels", rows_of_groups(found.per_label), found.headings, labels),
                     *folded("Sizes", rows_of_groups(found.per_size), found.headings),
                     *folded("Sources", rows_of_groups(found.per_source), found.headings),
@@ -323,15 +301,22 @@ def _bins(ious: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.where(ious <= 0, 0, np.minimum(np.digitize(ious, np.arange(_BINS + 1) / _BINS), _BINS))
 
 
-def _ious(plot: Plot, ious: NDArray[np.float64], picks: Mapping[str, Any]) -> Histogram:
+def _ious(ious: NDArray[np.float64], picks: Mapping[str, Any]) -> list[Histogram]:
+    if not len(ious):
+        return []
     counts = np.bincount(_bins(ious), minlength=_BINS + 1).tolist()
     names = ("none", *(f"{k / _BINS:g}–{(k + 1) / _BINS:g}" for k in range(_BINS)))
     bars = [Bar(name, n, _known(f"{_BIN}{k}", picks)) for k, (name, n) in enumerate(zip(names, counts, strict=True))]
-    return Histogram(plot.title, f"{plot.note} A click on a bar shows its images.", bars)
+    shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
+    note = f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. Mean "
+    note += f"{np.mean(ious):.3f}. A click on a bar shows its images."
+    return [Histogram("IoU of a reference box with its partner", note, bars)]
 
 
-def _confusion(confusion: Confusion, plot: Plot, picks: Mapping[str, Any]) -> Section:
-    rows, columns = commonest_labels(confusion)
+def _confusion(confusion: Confusion | None, picks: Mapping[str, Any]) -> list[Section]:
+    if confusion is None or not np.sum(confusion.counts):
+        return []
+    rows, columns = (_commonest(confusion.counts.sum(axis=axis)) for axis in (1, 0))
     lines = []
     for i in rows:
         gt, total = confusion.gt[i], max(1, confusion.counts[i, columns].sum())
@@ -346,15 +331,26 @@ def _confusion(confusion: Confusion, plot: Plot, picks: Mapping[str, Any]) -> Se
         ]
         lines.append([Cell(gt, pick=_known(_CELL + gt, picks)), *cells])
     header = ["reference", *(confusion.pred[j] for j in columns)]
-    note = f"{plot.note} Columns: predicted. A click shows the images."
-    return Section(plot.title, [Table(header, lines)], note, kind="matrix")
+    left = max(len(confusion.gt) - len(rows), len(confusion.pred) - len(columns))
+    note = (
+        "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
+        "right: reference boxes without a partner; below: predicted boxes without one. Columns: predicted. A click "
+        "shows the images." + (f" The {left} rarest labels are left out." if left else "")
+    )
+    return [Section("Confusion of labels", [Table(header, lines)], note, kind="matrix")]
+
+
+def _commonest(totals: NDArray[np.int64]) -> list[int]:
+    """The labels that occur most often, in their own order, and `nothing`, which is the last."""
+    return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
 
 
 def _known(pick: str, picks: Mapping[str, Any]) -> str:
     return pick if pick in picks else ""
 
 
-def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Choice]:
+def _groups(judged: Sequence[_JudgedImage], reward: str) -> list[Choice]:
+    """The images of the gallery: failures first; each kind of them says how many there are."""
     tags = [set(one.tags) for one in judged]
     unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
 
@@ -380,7 +376,7 @@ def _groups(judged: Sequence[_JudgedImage], reward: str, count: int) -> list[Cho
         Choice("Typical", f"From the middle of the {n} images with findings by {reward}.", ranked, "middle"),
         share("Right normal images", having(RIGHT_NORMAL), normal, "normal images have no box, as it should be"),
     ]
-    return choose_images(wanted, count)
+    return choose_images(wanted, IMAGES_PER_GROUP)
 
 
 def _ranked(judged: Sequence[_JudgedImage], reward: str) -> list[int]:
@@ -393,23 +389,24 @@ def _tiles(page: EvaluationPage) -> list[Tile]:
     """What a reader asks first: what is found, what is false, what normal images get, else the reward."""
     metrics, constant = next(iter(page.evaluation.systems.values()), {}), page.evaluation.constant
     images = page.images
-    normal = sum(image.is_normal for image in images)
     tiles = []
-    for key, heading, of, note in (
-        ("recall_50", "sensitivity at IoU 0.5", sum(len(image.gt) for image in images), "of {} reference boxes found"),
-        ("false_per_film", "false boxes per image", len(images), "false boxes on {} images"),
-        ("hallucination_rate", "hallucination", normal, "of {} normal images have a box"),
-        (f"reward_{page.reward}", f"reward {page.reward}", 0, ""),
+    for key, of, note in (
+        ("recall_50", sum(len(image.gt) for image in images), "of {} reference boxes found"),
+        ("false_per_film", len(images), "false boxes on {} images"),
+        ("hallucination_rate", sum(image.is_normal for image in images), "of {} normal images have a box"),
+        (f"reward_{page.reward}", 0, ""),
     ):
         if is_measured(metrics.get(key)):
             said = [f"{round(metrics[key][0] * of):,} {note.format(format(of, ','))}"] if of else []
             if is_measured(constant.get(key)):
                 said.append(f"constant box: {format_value(constant[key][0])}")
+            heading = page.evaluation.headings[key]
             tiles.append(Tile(heading, format_value(metrics[key][0]), format_interval(metrics[key]), "; ".join(said)))
     return tiles[:3]
 
 
-def _data(page: EvaluationPage, judged: Sequence[_JudgedImage], groups: Sequence[Choice]) -> dict[str, Any]:
+def _data(page: EvaluationPage, judged: Sequence[_JudgedImage]) -> dict[str, Any]:
+    groups = _groups(judged, page.reward)
     # What is asked for first is what is drawn first.
     ranked = _ranked(judged, page.reward)
     first = choose_images([Choice("Worst", "", ranked, "first"), Choice("Typical", "", ranked, "middle")], FIRST_IMAGES)
@@ -454,7 +451,8 @@ def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> It
         corners = ([_rounded(corner) for corner in box] for box in all_boxes[:MOST_BOXES].tolist())
         return [[*box, *others] for box, *others in zip(corners, *columns, strict=False)]
 
-    for image, outcomes, overlap, ceilings in judged:
+    for one in judged:
+        image, outcomes, overlap, ceilings = one
         scores = [_rounded(score, 4) for score in image.pred_scores.tolist()]
         gt_ious, ious = ([*map(format_iou, one.tolist())] for one in (outcomes.gt_ious, outcomes.pred_ious))
         others = [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)]
@@ -469,7 +467,7 @@ def _image_records(judged: Sequence[_JudgedImage], rewards: Sequence[str]) -> It
             "ignore": boxes(image.ignore),
             "n": [len(image.gt), len(image.pred)],
             "overlap": _rounded(overlap, 4),
-            "tags": _JudgedImage(image, outcomes, overlap, ceilings).tags,
+            "tags": one.tags,
             "summary": image_summary(image, outcomes),
             "reason": image.reason,
             "rewards": [_rounded(image.rewards.get(name), 4) for name in rewards],

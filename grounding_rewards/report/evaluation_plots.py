@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.image_dependence import REFERENCE
-from grounding_rewards.metrics.outcomes import Calibration, Confusion
+from grounding_rewards.metrics.outcomes import Calibration
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import (
     DASHES,
@@ -28,6 +25,7 @@ from grounding_rewards.report.plots import (
     panels_of,
     share_axis,
     short,
+    wrapped,
 )
 from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
@@ -36,12 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 #: What one plot shows at most; its note tells how much was left out.
-MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
-# The metrics of the plot of systems, where they are measured.
-_AT_A_GLANCE = (
-    *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
-    *("ap_50", "map_50", "froc", "dice", *(f"reward_R{k}" for k in range(1, 6))),
-)
+MOST_CURVES, MOST_BARS, MOST_PANELS = 8, 30, 3
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
 # Characters that fit into half the width of a narrow plot.
@@ -60,14 +53,9 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
-        ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
+        ['precision_recall', 'froc', 'per_label', 'per_size']
     """
-    systems = evaluation.systems
-    shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
-    glance = {key: shares[key] for key in _AT_A_GLANCE if key in shares} or shares
-    found: list[Plot | None] = [
-        # What no answer can better is 1 in nearly every line.
-        _systems({name: row for name, row in systems.items() if name != REFERENCE}, glance),
+    found = [
         _curves(
             "precision_recall",
             "Precision and recall",
@@ -84,49 +72,12 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             _rate_frame,
         ),
         _calibration(evaluation.calibration),
-        _iou_histogram(evaluation.ious),
         _bars("per_label", "By label", rows_of_groups(evaluation.per_label), evaluation.headings),
         _bars("per_size", "By size", rows_of_groups(evaluation.per_size), evaluation.headings),
-        _confusion(evaluation.confusion),
         _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
         _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
     return [plot for plot in found if plot is not None]
-
-
-def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
-    """Write every plot as PNG and as PDF.
-
-    Args:
-        evaluation: what was measured.
-        folder: where to write; it is created where missing.
-
-    Returns:
-        The files, two for each plot.
-
-    Raises:
-        OSError: a file cannot be written.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> from tempfile import TemporaryDirectory
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
-        >>> image = AnsweredImage("a", 10, 10, gt=[[0, 0, 9, 9]], gt_labels=["mass"], rewards={"R4": 0.0})
-        >>> found = evaluate({"model": [image]}, Measures("R4", resamples=10))
-        >>> found = replace(found, systems={}, pr_curves=(), froc_curves=(), per_label=(), per_size=(), confusion=None)
-        >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_plots(found, Path(folder))]
-        ['iou_histogram.png', 'iou_histogram.pdf']
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for plot in plots_of(evaluation):
-        for file_format in ("png", "pdf"):
-            path = folder / f"{plot.name}.{file_format}"
-            plot.save(path, file_format)
-            written.append(path)
-    return written
 
 
 def _is_share(rows: Mapping[str, Metrics], key: str) -> bool:
@@ -142,33 +93,6 @@ def _values(estimates: Iterable[tuple[float, float, float] | None]) -> tuple[Any
 
 def _more(shown: int, all_of_them: int, what: str) -> str:
     return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
-
-
-def _systems(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
-    """Every share of the table of metrics with its interval, the systems below each other."""
-    keys = list(measured_columns(rows, headings))
-    if not keys:
-        return None
-    shown = keys[:MOST_ROWS]
-
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        for number, (name, row) in enumerate(rows.items()):
-            value, reach = _values(row.get(key) for key in shown)
-            at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * 0.78 / len(rows)
-            colour, marker = SERIES[number % len(SERIES)], MARKERS[number % len(MARKERS)]
-            axis.errorbar(value, at, xerr=reach, fmt=marker, color=colour, markersize=4, label=short(name))
-        share_axis(axis.xaxis)
-        axis.set_yticks(range(len(shown)), [short(headings[key], 44) for key in shown])
-        axis.set_ylim(len(shown) - 0.5, -0.5)
-        for edge in range(1, len(shown)):
-            axis.axhline(edge - 0.5, color=GRID, linewidth=0.6)
-        axis.tick_params(axis="y", length=0)
-        figure.legend(loc="outside upper left", ncols=min(3, len(rows)), handletextpad=0.3, columnspacing=1.2)
-
-    height = 0.55 + len(shown) * max(0.28, 0.105 * len(rows)) + 0.16 * math.ceil(len(rows) / 3)
-    note = "Shares of the table above, with 95 % intervals." + _more(len(shown), len(keys), "metrics")
-    return Plot("systems", "At a glance", note, draw, (7.2, height))
 
 
 def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
@@ -256,29 +180,6 @@ def _calibration(calibration: Calibration | None) -> Plot | None:
     return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
 
 
-def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
-    if not len(ious):
-        return None
-
-    def draw(figure: Figure) -> None:
-        axis = figure.subplots()
-        counts, _ = np.histogram(ious[ious > 0], np.linspace(0, 1, 21))
-        axis.bar(np.arange(20) / 20 + 0.025, counts, width=0.044, color=SERIES[0])
-        axis.bar(-0.15, np.sum(ious <= 0), width=0.044, color=SERIES[1])
-        for threshold in (0.5, 0.75):
-            axis.axvline(threshold, color=SOFT, linewidth=0.8, linestyle=DASHES[1])
-        axis.set_xticks([-0.15, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
-        axis.set_xlabel("IoU of a reference box with its partner")
-        axis.set_ylabel("reference boxes")
-        axis.yaxis.grid(visible=True)
-        axis.locator_params("y", integer=True)
-
-    shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
-    none = f"{100 * np.mean(ious <= 0):.1f} % have no partner"
-    note = f"{len(ious):,} reference boxes: {shares}; {none}. Mean {np.mean(ious):.3f}."
-    return Plot("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
-
-
 def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
     """A panel of bars for each of the first metrics that are shares."""
     keys = [key for key in measured_columns(rows, headings) if _is_share(rows, key)][:MOST_PANELS]
@@ -291,7 +192,7 @@ def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[
         for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
             value, reach = _values(rows[row].get(key) for row in shown)
             axis.barh(range(len(shown)), value, xerr=reach, height=0.62, color=SERIES[number], alpha=0.45, ecolor=INK)
-            share_axis(axis.xaxis, short(headings[key]))
+            share_axis(axis.xaxis, wrapped(headings[key], 24))
             axis.set_xlim(0, 1)
             axis.tick_params(axis="y", length=0)
         axes[0].set_yticks(range(len(shown)), [short(row, 40) for row in shown])
@@ -299,55 +200,6 @@ def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[
 
     note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")
     return Plot(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
-
-
-def commonest_labels(confusion: Confusion) -> tuple[list[int], list[int]]:
-    """The rows and columns that are shown: labels that occur most often, in their own order, and `nothing`.
-
-    Example:
-        >>> commonest_labels(Confusion(["a", "b", "nothing"], ["a", "nothing"], np.array([[1, 0], [0, 2], [3, 0]])))
-        ([0, 1, 2], [0, 1])
-    """
-
-    def of(totals: NDArray[np.int64]) -> list[int]:
-        return [*sorted(np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()), len(totals) - 1]
-
-    return of(confusion.counts.sum(axis=1)), of(confusion.counts.sum(axis=0))
-
-
-def _confusion(confusion: Confusion | None) -> Plot | None:
-    if confusion is None or not np.sum(confusion.counts):
-        return None
-
-    rows, columns = commonest_labels(confusion)
-    counts = confusion.counts[np.ix_(rows, columns)]
-    gt, pred = [confusion.gt[i] for i in rows], [confusion.pred[j] for j in columns]
-
-    def draw(figure: Figure) -> None:
-        from matplotlib.colors import to_rgba
-
-        axis = figure.subplots()
-        same = np.array(gt)[:, None] == np.array(pred)
-        cells = np.where(same[..., None], to_rgba(SERIES[0]), to_rgba(SERIES[1]))
-        cells[..., 3] = 0.8 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-        axis.imshow(cells, aspect="auto")
-        for (i, j), count in np.ndenumerate(counts):
-            axis.text(j, i, f"{count or ''}", ha="center", va="center_baseline", fontsize=7)
-        axis.set_xticks(range(len(pred)), [short(label, 22) for label in pred], rotation=40, ha="right")
-        axis.set_yticks(range(len(gt)), [short(label, 22) for label in gt])
-        axis.tick_params(length=0)
-        axis.set_xlabel("predicted")
-        axis.set_ylabel("reference")
-        axis.spines[:].set_visible(False)
-
-    left = max(len(confusion.gt) - len(gt), len(confusion.pred) - len(pred))
-    note = (
-        "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
-        "right: reference boxes without a partner; below: predicted boxes without one."
-        + (f" The {left} rarest labels are left out." if left else "")
-    )
-    size = max(3.6, 1.5 + 0.38 * len(pred)), max(2.6, 1.3 + 0.27 * len(gt))
-    return Plot("confusion", "Confusion of labels", note, draw, size)
 
 
 def _robustness(
@@ -371,7 +223,7 @@ def _robustness(
                 value, low, high = np.array([getattr(point, key) for point in own], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
-            axis.set_title(short(change.replace("_", " "), 26), loc="left")
+            axis.set_title(wrapped(change.replace("_", " "), 26), loc="left")
             share_axis(axis.yaxis)
             axis.set_xticks(x, [f"{value:.3g}" for value in x])
             axis.tick_params(labelbottom=True)

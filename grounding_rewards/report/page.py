@@ -6,18 +6,29 @@ and never markup. Keep a page with images as private as the images.
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.images.decoding import small_image
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.outcomes import BoxOutcomes, drawn_answer, has_sides, image_summary
-from grounding_rewards.report.render import fill_template, read_asset
 from grounding_rewards.report.tables import Cell
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from PIL.Image import Image
+
+#: Size of an image's JPEG at most; a noisy image is compressed more.
+PICTURE_BYTES = 40_000
 #: Beneath pages with images.
 GUARD = "Shows images and what models wrote about them: keep it as private as the images."
 
@@ -148,14 +159,18 @@ class Page:
 
     def render(self) -> str:
         """An HTML document that refers to nothing outside itself and can be encoded in UTF-8."""
-        return fill_template(
-            "page.html.jinja",
-            page=self,
-            title=self.title,
-            sections=[one for one in self.sections if one.blocks],
-            style=read_asset("page.css") + (read_asset(self.style) if self.style else ""),
-            script=read_asset(self.script) if self.script else "",
+        document = (
+            _environment()
+            .get_template("page.html.jinja")
+            .render(
+                page=self,
+                sections=[one for one in self.sections if one.blocks],
+                style=read_asset("page.css") + (read_asset(self.style) if self.style else ""),
+                script=read_asset(self.script) if self.script else "",
+            )
         )
+        # Lone surrogates become "?".
+        return document.encode("utf-8", "replace").decode("utf-8")
 
 
 def answer_panel(answered: AnsweredImage, outcomes: BoxOutcomes, name: str, **more: Any) -> Panel:
@@ -211,3 +226,71 @@ def choose_images(wanted: Sequence[Choice], count: int) -> list[Choice]:
 def is_measured(estimate: Sequence[float] | None) -> bool:
     """Whether there was anything to measure."""
     return estimate is not None and not math.isnan(estimate[0])
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("grounding_rewards.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    environment.globals["digest"] = digest
+    environment.filters["block"] = lambda one: type(one).__name__
+    return environment
+
+
+@cache
+def read_asset(name: str) -> str:
+    """The text of a style sheet or a program of ``report/``."""
+    return (files("grounding_rewards.report") / name).read_text(encoding="utf-8")
+
+
+def digest(content: str) -> str:
+    """How a Content-Security-Policy names a style sheet or a program that it allows.
+
+    Example:
+        >>> digest("")
+        'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode('utf-8')).digest()).decode('ascii')}"
+
+
+def data_uri(content: bytes, media_type: str) -> str:
+    """Bytes as an address, so that they stand within the page.
+
+    Example:
+        >>> data_uri(b"abc", "image/png")
+        'data:image/png;base64,YWJj'
+    """
+    return f"data:{media_type};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def jpeg_uri(image: Image, longest_side: int) -> str:
+    """An image as an address of a small JPEG.
+
+    Args:
+        image: the image.
+        longest_side: in pixels of the JPEG, which has at most :data:`PICTURE_BYTES`.
+    """
+    annotated = small_image(image, longest_side)
+    for quality in (85, 70, 50, 30):
+        content = _jpeg(annotated, quality)
+        if len(content) <= PICTURE_BYTES:
+            break
+    while len(content) > PICTURE_BYTES:
+        annotated = annotated.resize((max(1, annotated.width // 2), max(1, annotated.height // 2)))
+        content = _jpeg(annotated, quality)
+    return data_uri(content, "image/jpeg")
+
+
+def _jpeg(image: Image, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="JPEG", quality=quality, optimize=True)
+    return buffer.getvalue()

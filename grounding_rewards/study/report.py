@@ -12,9 +12,8 @@ from grounding_rewards.common.whole_files import whole_folder, write_whole
 from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.estimates import counted, format_value, percent
 from grounding_rewards.report.page import Page, Section
-from grounding_rewards.report.plots import Plot
+from grounding_rewards.report.plots import ForestRow, Plot, curves, forest
 from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell
-from grounding_rewards.report.training_plots import ForestRow, curves, forest
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
 from grounding_rewards.study.folder import Measure, read_study
 from grounding_rewards.study.rulers import RULERS

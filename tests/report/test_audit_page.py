@@ -12,8 +12,13 @@ from grounding_rewards.audit.play import audit
 from grounding_rewards.audit.response import response
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.report.audit_page import audit_verdict, found_tables, looking_table, render_audit_page
-from grounding_rewards.report.reward_plots import response_plot
+from grounding_rewards.report.audit_page import (
+    audit_verdict,
+    found_tables,
+    looking_table,
+    render_audit_page,
+    response_plot,
+)
 from tests.report.contrast import low_contrasts
 from tests.report.documents import Document, check_self_contained
 
@@ -81,7 +86,7 @@ def test_without_rewards_to_draw_there_is_no_plot(done):
 
 def test_the_plot_has_a_line_for_each_reward():
     drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
-    figure = response_plot(drawn).figure()
+    figure = response_plot(drawn).figure
     # five panels each, and the scale of the maps
     assert len(figure.axes) == 2 * 5 + 1
     assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]

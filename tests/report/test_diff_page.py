@@ -15,10 +15,10 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
-from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page, shared_plot
-from grounding_rewards.report.render import read_asset
-from grounding_rewards.report.training_plots import training_plot
+from grounding_rewards.report.comparison_tables import Comparison, verdict_of
+from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page
+from grounding_rewards.report.page import read_asset
+from grounding_rewards.report.plots import training_plot
 from tests.report.contrast import low_contrasts
 from tests.report.documents import Document, check_self_contained
 
@@ -275,9 +275,24 @@ def test_without_curves_and_baselines_there_is_none() -> None:
     assert "nothing found" not in text
 
 
-@pytest.mark.parametrize("image", [Image.new("L", (100, 80), 40), None])
-def test_the_first_images_are_drawn_with_their_boxes(image: Image.Image | None) -> None:
-    plot = shared_plot([pair(name, 0.1, 0.9) for name in "abc"], ("before", "$after"), "R4", lambda _: image, count=2)
-    axes = plot.figure().axes
-    assert [axis.get_title() for axis in axes] == ["before: reward 0.10"] * 2 + ["$after: reward 0.90"] * 2
-    assert all(len(axis.patches) == 2 for axis in axes)
+def test_the_verdict_on_several_runs_is_short() -> None:
+    """One sentence for each run would tell every number twice: they stand in the table."""
+    boxes = [[BOX], [], [(10.0, 10.0, 60.0, 12.0)]]
+    runs = [
+        [AnsweredImage(f"{k}", 100, 80, gt=[BOX], gt_labels=["mass"], pred=pred) for k in range(12)] for pred in boxes
+    ]
+    before, good, none = runs[1], runs[0], runs[2]
+    made = [
+        Comparison(
+            found=compare_runs(before, run, resamples=200),
+            paths=(Path("a"), Path(name)),
+            names=("before", name),
+            metrics=["f1_50"],
+            settings={},
+            baselines={},
+        )
+        for name, run in (("R3", good), ("R5", none))
+    ]
+    said = "F1 at IoU 0.5 against before. Better: R3 (+1.000); not shown to differ: R5 (0.000)."
+    assert verdict_of(made) == said
+    assert verdict_of(made[:1]).startswith("R3 is better than before: ")

@@ -19,6 +19,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.estimates import Metric  # noqa: E402
 from grounding_rewards.metrics.evaluation import GroupMetrics, Measures, evaluate  # noqa: E402
+from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
@@ -28,12 +29,15 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     MISSED_FINDING,
     RIGHT_NORMAL,
     EvaluationPage,
-    choose_answers,
     render_evaluation_page,
 )
-from grounding_rewards.report.metric_groups import group_metrics  # noqa: E402
-from grounding_rewards.report.page import Gallery, Page, Section  # noqa: E402
-from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
+from grounding_rewards.report.page import (  # noqa: E402
+    PICTURE_BYTES,
+    Gallery,
+    Page,
+    Section,
+)
+from grounding_rewards.report.tables import group_metrics  # noqa: E402
 from tests.report.documents import Document, check_self_contained  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, answered, answered_images, page  # noqa: E402
 from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
@@ -131,6 +135,20 @@ def test_robustness_is_a_table_too(document: str) -> None:
     assert "0.250<small>[0.100, 0.400]</small>" in table
 
 
+def test_the_histogram_and_the_confusion_say_what_they_hold(monkeypatch) -> None:
+    # by hand: of 0, 0.2, 0.5 and 0.8, two are from 0.5 up, one from 0.75 up, one has no partner; mean 1.5 / 4
+    monkeypatch.setattr(module, "MOST_LABELS", 2)
+    names = [*(f"label {k}" for k in range(3)), "nothing"]
+    document = render_evaluation_page(page(confusion=Confusion(names, names, np.diag([1, 2, 3, 4]))))
+    assert (
+        "4 reference boxes: 50.0\u00a0% from 0.5 up, 25.0\u00a0% from 0.75 up; 25.0\u00a0% have no partner. Mean 0.375."
+        in document
+    )
+    matrix = document.partition('class="matrix"')[2].partition("</section>")[0]
+    assert "The 1 rarest labels are left out." in matrix
+    assert re.findall(r'<th scope="row"[^>]*>([^<]*)', matrix) == ["label 1", "label 2", "nothing"]
+
+
 def test_a_page_of_images_alone_and_a_page_without_images() -> None:
     alone = render_evaluation_page(page(**NOTHING, facts={}, load_image=None))
     assert ">Images</h2>" in alone
@@ -151,17 +169,19 @@ def texts(document: str, name: str) -> list[str]:
     return [" ".join(text.split()) for text in Document(document, name).texts]
 
 
-def test_first_come_sensitivity_false_boxes_and_hallucination_beside_the_constant_box(document: str) -> None:
+def test_first_come_recall_false_boxes_and_hallucination_called_as_in_the_table(
+    document: str,
+) -> None:
     # 16 reference boxes, 19 images, 3 of them normal
     assert texts(document, "tile") == [
-        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found; constant box: 0.100",
+        "recall at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found; constant box: 0.100",
         "false boxes per image 0.250 [0.100, 0.400] 5 false boxes on 19 images",
-        "hallucination 0.667 [0.200, 0.900] 2 of 3 normal images have a box",
+        "hallucination rate 0.667 [0.200, 0.900] 2 of 3 normal images have a box",
     ]
     # without normal images the reward takes the third place
     systems = {"tiny": {"recall_50": (0.75, 0.6, 0.9), "reward_R4": (0.4, 0.3, 0.5)}}
     alone = render_evaluation_page(page(systems=systems))
-    assert [tile.split(" 0.")[0] for tile in texts(alone, "tile")] == ["sensitivity at IoU", "reward R4"]
+    assert [tile.split(" 0.")[0] for tile in texts(alone, "tile")] == ["recall at IoU", "reward R4"]
 
 
 def test_the_core_table_says_how_far_each_metric_is_above_the_constant_box(document: str) -> None:
@@ -232,10 +252,17 @@ def test_the_reference_as_answer_is_the_ceiling(document: str) -> None:
     assert "▲" not in line[0]
 
 
-def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice() -> None:
+def groups_of(shown: EvaluationPage) -> list[dict]:
+    return data_of(render_evaluation_page(shown))["groups"]
+
+
+def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice(monkeypatch) -> None:
     made = answered_images()
-    groups = choose_answers(page(made), count=4)
-    names = {group.title: [made[place].id for place in group.places] for group in groups}
+    places = [place for group in groups_of(page(made)) for place in group["images"]]
+    assert len(places) == len(set(places))
+    monkeypatch.setattr(module, "IMAGES_PER_GROUP", 4)
+    groups = groups_of(page(made))
+    names = {group["title"]: [made[place].id for place in group["images"]] for group in groups}
     assert list(names) == [
         "Missed",
         "Hallucinated",
@@ -253,11 +280,9 @@ def test_groups_begin_with_failures_say_what_they_hold_and_no_image_comes_twice(
     assert names["Unparseable"] == ["broken 1", STORED]
     assert names["Typical"] == ["good 2", "good 7"]
     assert names["Right normal images"] == ["normal"]
-    notes = {group.title: group.note for group in groups}
+    notes = {group["title"]: group["note"] for group in groups}
     assert notes["Missed"].startswith("5 (31.2 %) of 16 images with findings")
     assert notes["Hallucinated"].startswith("2 (66.7 %) of 3 normal images")
-    places = [place for group in choose_answers(page(made)) for place in group.places]
-    assert len(places) == len(set(places))
 
 
 def lungs(*called: str) -> object:
@@ -268,8 +293,8 @@ def lungs(*called: str) -> object:
 
 def test_where_labels_are_compared_two_left_lungs_are_an_error_that_can_be_seen() -> None:
     both_left = page([lungs("left lung", "left lung")], label_matching="exact", **NOTHING)
-    (group,) = choose_answers(both_left)
-    assert group.title == "Wrong label"
+    (group,) = groups_of(both_left)
+    assert group["title"] == "Wrong label"
     (shown,) = data_of(render_evaluation_page(both_left))["images"]
     assert [box[5] for box in shown["pred"]] == ["wrong label", "right"]
     assert [box[5] for box in shown["gt"]] == ["wrong label", "found"]
@@ -286,14 +311,11 @@ def test_where_labels_play_no_part_they_are_told_and_cost_nothing() -> None:
     assert shown["summary"] == "2 of 2 found, 1 of them under another label"
 
 
-def test_failures_are_selected_evenly() -> None:
+def test_failures_are_selected_evenly(monkeypatch) -> None:
+    monkeypatch.setattr(module, "IMAGES_PER_GROUP", 5)
     made = [answered(f"m{k}", status="empty") for k in range(101)]
-    (missed,) = (group for group in choose_answers(page(made), count=5) if group.title == "Missed")
-    assert missed.places == [0, 25, 50, 75, 100]
-
-
-def test_no_images_no_groups() -> None:
-    assert choose_answers(page([])) == []
+    (missed,) = (group for group in groups_of(page(made, load_image=None)) if group["title"] == "Missed")
+    assert missed["images"] == [0, 25, 50, 75, 100]
 
 
 @pytest.mark.parametrize(

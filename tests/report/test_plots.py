@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.audit.response import response
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.report.reward_plots import response_plot
-from grounding_rewards.report.training_plots import PANELS, curves, read_series, smooth, training_plot
+from grounding_rewards.report.audit_page import response_plot
+from grounding_rewards.report.plots import PANELS, curves, read_series, smooth, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
@@ -60,7 +60,7 @@ def test_smoothing_does_not_lag() -> None:
 def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
     plot = training_plot(LOG)
     assert plot is not None
-    assert [axis.get_title(loc="left") for axis in plot.figure().axes][:2] == ["reward", "mean IoU"]
+    assert [axis.get_title(loc="left") for axis in plot.figure.axes][:2] == ["reward", "mean IoU"]
     assert training_plot([]) is None
 
 
@@ -68,7 +68,7 @@ def test_each_reward_has_a_colour_and_no_panel_more_than_three() -> None:
     entries = [{"step": step, **{f"R{k}/mean_iou": 0.1 * k for k in range(1, 6)}} for step in (1, 2)]
     plot = training_plot([*entries, {"step": 3, "reward": 0.5, "eval_R1/mean_iou": 0.9}])
     assert plot is not None
-    reward, *ious = plot.figure().axes
+    reward, *ious = plot.figure.axes
     # a pale and a strong line each
     assert [len(axis.lines) for axis in (reward, *ious)] == [2, 6, 4]
     assert [len(line.get_xdata()) for axis in ious for line in axis.lines] == [2] * 10
@@ -79,7 +79,7 @@ def test_each_reward_has_a_colour_and_no_panel_more_than_three() -> None:
 def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
     arms = [Curve(f"arm {k}", np.array([0.0, 1.0]), np.array([0.0, 0.1 * k])) for k in range(8)]
     plot = curves("learning", "Learning", "", {"from sft": arms, "from base": arms[:2]}, x="step", y="IoU")
-    axes = plot.figure().axes
+    axes = plot.figure.axes
     assert [len(axis.lines) for axis in axes] == [3, 3, 2, 2]
     colours = {text.get_text(): line.get_color() for axis in axes for text, line in legend_of(axis)}
     assert len(set(colours.values())) == len(colours) == 8
@@ -90,13 +90,24 @@ def test_the_learning_curves_of_a_study_are_small_multiples() -> None:
     assert low <= 0 < 0.7 <= high
 
 
+def test_a_long_heading_of_a_panel_is_broken_into_lines_and_not_cut() -> None:
+    arm, names = Curve("R4", np.array([0.0, 1.0]), np.array([0.0, 0.5])), ("one heading of small multiples", "another")
+    headings = [f"{name} that is longer than its panel is wide, continued" for name in names]
+    figure = curves("learning", "Learning", "", {key: [arm] for key in [*headings, "short"]}, x="step").figure
+    figure.draw_without_rendering()
+    left, middle, _ = (axis.get_title(loc="left") for axis in figure.axes)
+    assert [" ".join(title.split()) for title in (left, middle)] == headings
+    ends = [axis._left_title.get_window_extent() for axis in figure.axes]
+    assert ends[0].x1 < ends[1].x0 < ends[1].x1 < ends[2].x0
+
+
 def legend_of(axis: Any) -> list[tuple[Any, Any]]:
     return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
 
 
 def test_a_reward_has_the_axes_of_its_response_for_itself() -> None:
     rewards = ("R1", "R3", "R4", "soft_f1")
-    axes = response_plot({name: response(gr.get_reward(name)) for name in rewards}).figure().axes
+    axes = response_plot({name: response(gr.get_reward(name)) for name in rewards}).figure.axes
     # the reward, and what it is compared with: its slope, or the IoU
     assert [len(axis.lines) for axis in axes[:20]] == [2, 1, 1, 0, 2] * 4
     assert all(len({line.get_color() for line in axis.lines}) == len(axis.lines) for axis in axes[:20])
