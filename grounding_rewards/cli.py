@@ -19,8 +19,8 @@ from grounding_rewards.commands.console import say
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
 
-#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, `EXAMPLES` and `run`,
-#: whose signature and docstring are the options. `command_app` makes the parser.
+#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, whose last part is
+#: examples, and `run`, whose signature and docstring are the options. `command_app` makes the parser.
 COMMANDS = {
     "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn images",
     "inspect": "what a log of completions says, and whether its coordinate space is right",
@@ -37,11 +37,11 @@ COMMANDS = {
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
     "configs": "the configurations that come with the package: their names, or a copy to edit",
     "env": "versions of everything that matters, for a report of a problem",
-    "export": "an evaluation for other tools: COCO, CVAT, DICOM SR, a model card",
+    "export": "an evaluation for other tools: COCO, DICOM SR, a model card",
 }
 
-#: Commands whose `run` takes the words after the command: their options are all of TRL's, whose own parser reads them,
-#: from YAML files too, and is slow to load.
+#: Commands of `commands/train.py`, which takes the words after them: their options are all of TRL's, whose own parser
+#: reads them, from YAML files too, and is slow to load.
 TRAINING = {
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
@@ -99,7 +99,7 @@ def _run(words: list[str]) -> int:
     """Run the command that the words ask for; of all commands, only its module is imported."""
     name, given = (words[0], words[1:]) if words else ("", [])
     if name in TRAINING:
-        return int(_module(name).run(given))
+        return int(_module("train").run(name, given))
     if name in ("-h", "--help"):
         print("usage: grounding-rewards COMMAND ...\n\nRewards for vision-language models that answer with boxes.\n")
         for command, summary in {**TRAINING, **COMMANDS}.items():
@@ -115,13 +115,14 @@ def _run(words: list[str]) -> int:
     if "--help" in given or "-h" in given:
         from rich.console import Console
 
-        print(_module(name).__doc__)
+        about, heading, examples = _module(name).__doc__.partition("examples:\n")
+        print(about)
         # It folds lines without regard to what stands before them on the line: they are folded here.
         app.help_print([], console=Console(file=(options := io.StringIO()), width=10_000))
         for line in options.getvalue().splitlines():
             width = shutil.get_terminal_size((120, 24)).columns
             print(textwrap.fill(line, width, subsequent_indent=" " * 6, break_on_hyphens=False))
-        print(_module(name).EXAMPLES)
+        print(f"{heading}{examples}")
         return 0
     try:
         function, bound, _ = app.parse_args(given)

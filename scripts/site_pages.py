@@ -54,8 +54,9 @@ def commands() -> str:
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"grounding_rewards.commands.{name}")
         rows = [_option_row(one) for one in command_app(name).assemble_argument_collection() if one.name != "*"]
-        parts += [f"## {name}", f"*{plain(summary)}.*", prose(module.__doc__), table(("option", "meaning"), rows)]
-        parts += ["Examples:", _fenced(textwrap.dedent(module.EXAMPLES.partition("\n")[2]), "bash")]
+        about, _, examples = (module.__doc__ or "").partition("examples:\n")
+        parts += [f"## {name}", f"*{plain(summary)}.*", prose(about), table(("option", "meaning"), rows)]
+        parts += ["Examples:", _fenced(textwrap.dedent(examples), "bash")]
     return "\n\n".join(parts)
 
 

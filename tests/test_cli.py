@@ -116,7 +116,7 @@ def test_help_describes_and_shows_examples(name, capsys):
     shown = capsys.readouterr().out
     command = importlib.import_module(f"grounding_rewards.commands.{name}")
     assert command.__doc__.splitlines()[0] in shown
-    assert command.EXAMPLES.strip() in shown
+    assert command.__doc__.partition("examples:")[2].strip() in shown
     assert "``" not in shown
 
 
@@ -124,7 +124,9 @@ def test_help_describes_and_shows_examples(name, capsys):
 def test_examples_are_legal(name):
     command = importlib.import_module(f"grounding_rewards.commands.{name}")
     app = command_app(name)
-    examples = re.findall(rf"grounding-rewards {name} (.*)", command.EXAMPLES.replace("\\\n", ""))
+    examples = re.findall(
+        rf"grounding-rewards {name} (.*)", command.__doc__.partition("examples:")[2].replace("\\\n", "")
+    )
     assert examples
     for example in examples:
         app.parse_args(shlex.split(example, comments=True))

@@ -3,6 +3,10 @@
 Every pair of readers of an image is compared, label by label: F1 of their boxes from each IoU threshold on, and the
 mean IoU of boxes that overlap, with 95 % intervals over images. A finding is a label on an image that at least one
 reader drew; the shares say how many drew it.
+
+examples:
+  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
+  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
 """
 
 from __future__ import annotations
@@ -15,12 +19,6 @@ from grounding_rewards.report.tables import Cell, Table, estimate_cell
 from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import source_options
-
-EXAMPLES = """\
-examples:
-  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
-  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
-"""
 
 
 def run(

@@ -7,6 +7,15 @@ do not look and earn more than one that does, that earn as much or more with som
 ceiling that the reward states for so many boxes. Another table shows what never looking earns (the median box of the
 label over other patients), and the least and the most that one error earns over the image. Answers are written and read
 in a model's own box format, as in training.
+
+examples:
+  grounding-rewards audit --rewards R1 R3 soft_f1
+  grounding-rewards audit --rewards R1 R1:ranking=tied --html audit.html
+  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --max-images 500
+  grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
+
+exit code:
+  0  done        1  with --strict, a scripted answer is paid too much        2  a wrong argument or dataset
 """
 
 from __future__ import annotations
@@ -35,17 +44,6 @@ from grounding_rewards.rewards.registry import look_up, takes_completions
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-EXAMPLES = """\
-examples:
-  grounding-rewards audit --rewards R1 R3 soft_f1
-  grounding-rewards audit --rewards R1 R1:ranking=tied --html audit.html
-  grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --max-images 500
-  grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
-
-exit code:
-  0  done        1  with --strict, a scripted answer is paid too much        2  a wrong argument or dataset
-"""
 
 
 def run(

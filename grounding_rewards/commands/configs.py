@@ -3,6 +3,10 @@
 Every command finds them by these names from any folder: `grounding-rewards train --config configs/demo/grpo.yaml` needs
 no copy. Other programs do, `accelerate launch --config_file` and `lmms-eval --include_path` among them, and so do
 you, if you want to change more than a few options.
+
+examples:
+  grounding-rewards configs                # names, and what each is
+  grounding-rewards configs --out .        # configs/ in this folder, to edit
 """
 
 from __future__ import annotations
@@ -13,12 +17,6 @@ from pathlib import Path
 from grounding_rewards.commands.console import output_console, say
 from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.shipped import find_shipped, shipped_names
-
-EXAMPLES = """\
-examples:
-  grounding-rewards configs                # names, and what each is
-  grounding-rewards configs --out .        # configs/ in this folder, to edit
-"""
 
 
 def run(*, out: Path | None = None) -> int:

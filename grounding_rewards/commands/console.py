@@ -15,7 +15,6 @@ from grounding_rewards.common.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
 
     from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -75,40 +74,39 @@ def say(text: str, *, error: bool = False) -> None:
 
 
 @contextmanager
-def late_progress(
-    *columns: ProgressColumn, patience: float = _PATIENCE, transient: bool = False
-) -> Iterator[tuple[Progress, Callable[[], None]]]:
-    """A progress bar on the standard error, which appears only in a terminal and only when a task takes a while.
+def stage_progress(
+    first: str = "", *, patience: float = _PATIENCE, transient: bool = False
+) -> Iterator[Callable[..., None]]:
+    """A progress bar on the standard error, which appears only in a terminal and only when the work takes a while.
 
     Args:
-        *columns: of the bar; by default the count, the total and the time left.
+        first: what is being done at first.
         patience: seconds before it appears.
         transient: whether it goes away at the end.
 
     Returns:
-        The bar, and a function to be called now and then, which shows it when it is time.
+        An ``on_progress`` that takes what is being done, the count, and the total where it is known.
 
     Example:
-        >>> with late_progress(patience=60.0) as (bar, show):
-        ...     task = bar.add_task("counting", total=2)
-        ...     bar.advance(task)
-        ...     show()
-        ...     int(bar.tasks[task].completed), bar.live.is_started
-        (1, False)
+        >>> with stage_progress() as on_progress:
+        ...     on_progress("reading images", 3, 10)
     """
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    bar = Progress(*(columns or count_columns()), console=console, transient=transient)
+    columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    bar = Progress(*columns, console=console, transient=transient)
+    task = bar.add_task(first, total=None)
     shown_from = time.monotonic() + patience
 
-    def show() -> None:
+    def on_progress(stage: str, done: int = 0, total: int | None = None) -> None:
+        bar.update(task, description=printable(stage, lines=False), completed=done, total=total)
         if not bar.live.is_started and console.is_terminal and time.monotonic() > shown_from:
             bar.start()
 
     try:
-        yield bar, show
+        yield on_progress
     finally:
         # Stopping a bar that was never started prints an empty line.
         if bar.live.is_started:
@@ -116,65 +114,28 @@ def late_progress(
             sys.stderr.flush()
 
 
-def count_columns() -> tuple[ProgressColumn, ...]:
-    """The columns of a bar: what is being done, how many of how many are done, and the time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-
-    return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-
-
-def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+def track(title: str, items: Iterable[Item]) -> Iterator[Item]:
     """Go through the items, with a progress bar where it takes a while.
-
-    Args:
-        title: what is being done.
-        items: any.
-        total: how many they are; None for their length, if they have one.
 
     Example:
         >>> list(track("counting", [1, 2]))
         [1, 2]
     """
-    with late_progress(transient=True) as (bar, show):
-        task = bar.add_task(title, total=len(items) if total is None and isinstance(items, Sized) else total)
-        for item in items:
-            show()
+    total = len(items) if isinstance(items, Sized) else None
+    with stage_progress(transient=True) as on_progress:
+        for done, item in enumerate(items):
+            on_progress(title, done, total)
             yield item
-            bar.advance(task)
-
-
-@contextmanager
-def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
-    """A progress bar over several stages: an ``on_progress`` that takes the stage, the count and the total.
-
-    Example:
-        >>> with stage_progress() as on_progress:
-        ...     on_progress("reading images", 3, 10)
-    """
-    with late_progress() as (bar, show):
-        task = bar.add_task("", total=None)
-
-        def on_progress(stage: str, done: int, total: int | None) -> None:
-            bar.update(task, description=stage, completed=done, total=total)
-            show()
-
-        yield on_progress
 
 
 @contextmanager
 def generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
-    """A bar over images with the rates of images and tokens."""
-    from rich.progress import TextColumn
-
-    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
-        task = bar.add_task(title, total=None, rates="")
+    """A bar over images with the rate of tokens."""
+    with stage_progress(title, patience=0.0) as on_stage:
         started = time.monotonic()
 
         def on_progress(images: int, total: int, tokens: int) -> None:
-            seconds = time.monotonic() - started
-            rates = f"{images / seconds:.1f} images/s, {tokens / seconds:.0f} tokens/s"
-            bar.update(task, completed=images, total=total, rates=rates)
-            show()
+            on_stage(f"{title}, {tokens / (time.monotonic() - started):.0f} tokens/s", images, total)
 
         yield on_progress
 

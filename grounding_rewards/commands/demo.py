@@ -4,6 +4,12 @@ processor cores are enough, and nothing is downloaded. The page is index.html in
 These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
 `sft` where --warm_start names its configuration. Options that are not listed here go to `grounding-rewards train`, for
 example --reward R2, --max_steps 50 or --seed 1.
+
+examples:
+  grounding-rewards demo                      # R4 on the model and the images that come with the package
+  grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
+  grounding-rewards demo --smoke              # one step on a few images: does everything run here?
+  grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml
 """
 
 from __future__ import annotations
@@ -20,14 +26,6 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from grounding_rewards.commands.options import option
-
-EXAMPLES = """\
-examples:
-  grounding-rewards demo                      # R4 on the model and the images that come with the package
-  grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
-  grounding-rewards demo --smoke              # one step on a few images: does everything run here?
-  grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml
-"""
 
 _METRICS = (
     "sampled_reward", "mean_iou", "image_dependence", "f1_50", "recall_50", "recall_75", "hallucination_rate",

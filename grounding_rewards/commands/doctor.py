@@ -8,6 +8,15 @@ A dataset is a folder with annotations.jsonl, a folder of parquet files such as 
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the image),
 width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
 box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
+
+examples:
+  grounding-rewards doctor images/
+  grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
+  grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
+  grounding-rewards doctor images/ --out report.html --no-images           # a report that can be passed on
+
+exit code:
+  0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
 """
 
 from __future__ import annotations
@@ -31,17 +40,6 @@ from grounding_rewards.report.doctor_page import LONGEST_SIDE, doctor_verdict, e
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-EXAMPLES = """\
-examples:
-  grounding-rewards doctor images/
-  grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
-  grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
-  grounding-rewards doctor images/ --out report.html --no-images           # a report that can be passed on
-
-exit code:
-  0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
-"""
 
 _COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold blue"}
 

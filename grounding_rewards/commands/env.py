@@ -1,6 +1,10 @@
 """Say what is installed here: the versions of everything that matters, for a report of a problem.
 
 It prints no path, no name of a file or machine, and nothing of a dataset: it can be pasted as it is.
+
+examples:
+  grounding-rewards env            # to paste into a report
+  grounding-rewards env --json
 """
 
 from __future__ import annotations
@@ -9,12 +13,6 @@ from json import dumps
 
 from grounding_rewards.commands.console import say
 from grounding_rewards.common.environment import environment
-
-EXAMPLES = """\
-examples:
-  grounding-rewards env            # to paste into a report
-  grounding-rewards env --json
-"""
 
 
 def run(*, json: bool = False) -> int:

@@ -5,6 +5,13 @@ A log is a .jsonl, .json, .csv or .parquet file, or a folder: of such files, or 
 (TRL's `log_completions: true`, ms-swift's completions.jsonl, verl's rollouts). A row has the completion (column
 completion, text, response, output or answer: a string or a list of messages) and, as far as known, boxes (x1, y1, x2,
 y2 in original pixels), width, height, resized_width, resized_height and box_format.
+
+examples:
+  grounding-rewards inspect completions.jsonl --box-format qwen3-vl
+  grounding-rewards inspect runs/r4
+  grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
+  grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
+  grounding-rewards inspect log.jsonl --examples 2 --json metrics.json --strict
 """
 
 from __future__ import annotations
@@ -22,15 +29,6 @@ from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.tables import Cell, Table
-
-EXAMPLES = """\
-examples:
-  grounding-rewards inspect completions.jsonl --box-format qwen3-vl
-  grounding-rewards inspect runs/r4
-  grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
-  grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
-  grounding-rewards inspect log.jsonl --examples 2 --json metrics.json --strict
-"""
 
 _HEADINGS = {"mean_iou": "mean IoU, on images with findings"}
 # Longest excerpt in a table, and longest text of an example, in characters.

@@ -3,6 +3,11 @@
 Trainers: trl, axolotl, unsloth, verl, easyr1, ms-swift, openrlhf, nemo-rl, nemo-gym, verifiers. Each gets the numbers
 that TRL gets. verl takes the package as it is and wants no file; the others import the one of --out, wherever it is,
 in which the reward and its parameters can be read. What the images must say, and what is logged: docs/trainers.md.
+
+examples:
+  grounding-rewards plugin verl --reward R4 --box-format qwen2.5-vl
+  grounding-rewards plugin ms-swift --reward R4 --reward-kwargs '{"beta": 1.0}' --out boxes.py
+  grounding-rewards plugin openrlhf --reward soft_f1 --out boxes.py
 """
 
 from __future__ import annotations
@@ -14,13 +19,6 @@ from grounding_rewards.commands.options import BoxFormat, Reward, RewardKwargs
 from grounding_rewards.common.reuse import check_new
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.integrations.plugin_files import plugin
-
-EXAMPLES = """\
-examples:
-  grounding-rewards plugin verl --reward R4 --box-format qwen2.5-vl
-  grounding-rewards plugin ms-swift --reward R4 --reward-kwargs '{"beta": 1.0}' --out boxes.py
-  grounding-rewards plugin openrlhf --reward soft_f1 --out boxes.py
-"""
 
 
 def run(

@@ -1,6 +1,49 @@
-"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
+r"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
 streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
 with counts, licence and checksums. The same command resumes an interrupted run.
+
+examples:
+  VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:
+    grounding-rewards prepare vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0 --out data/vindr \
+      --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --readers majority --side 1024 --processes 8
+
+  one finding per row, every second row asking for one that is absent:
+    grounding-rewards prepare chestx-det --root ChestX-Det --out data/det --box-format qwen3-vl --task finding \
+      --negatives 0.5 --labels Nodule Mass Effusion
+
+  phrases of reports:
+    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase
+
+  images of your own, one JSON object a line in images/annotations.jsonl; patients drawn into two splits:
+    grounding-rewards prepare jsonl --root images --out data/mine --box-format answer-list \
+      --splits-from hash --split-shares train=0.9,test=0.1
+
+  a source's own option, here of COCO files that Roboflow wrote:
+    grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \
+      --option annotations={split}/_annotations.coco.json
+
+  tables alone, before the images are there: what would be in it?
+    grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
+
+  one image in four of those to train on without findings, no specks, prompts of your own
+  (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
+    grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \
+      --smallest-box 10 --prompt-file prompt.txt
+
+  two datasets in one folder; two thirds of the rows to train on are of the first:
+    grounding-rewards prepare --mix data/vindr=2 data/det=1 --out data/mixed
+
+  the table that verl reads, of a folder that was prepared, or of any other dataset that train takes:
+    grounding-rewards prepare --for verl data/vindr --split train --model Qwen/Qwen2.5-VL-3B-Instruct \
+      --max-pixels 1003520 --out tables/verl
+
+  is every file still as it was written?
+    grounding-rewards prepare --verify --out data/vindr
+
+then:
+  grounding-rewards train --dataset data/vindr ...
+
+options of sources, for --option:
 """
 
 from __future__ import annotations
@@ -36,51 +79,7 @@ from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.source_options import describe_options, source_options
 
-EXAMPLES = """\
-examples:
-  VinDr-CXR for Qwen2.5-VL, all findings of an image in one answer; two of three readers must agree:
-    grounding-rewards prepare vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0 --out data/vindr \\
-      --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --readers majority --side 1024 --processes 8
-
-  one finding per row, every second row asking for one that is absent:
-    grounding-rewards prepare chestx-det --root ChestX-Det --out data/det --box-format qwen3-vl --task finding \\
-      --negatives 0.5 --labels Nodule Mass Effusion
-
-  phrases of reports:
-    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase
-
-  images of your own, one JSON object a line in images/annotations.jsonl; patients drawn into two splits:
-    grounding-rewards prepare jsonl --root images --out data/mine --box-format answer-list \\
-      --splits-from hash --split-shares train=0.9,test=0.1
-
-  a source's own option, here of COCO files that Roboflow wrote:
-    grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \\
-      --option annotations={split}/_annotations.coco.json
-
-  tables alone, before the images are there: what would be in it?
-    grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
-
-  one image in four of those to train on without findings, no specks, prompts of your own
-  (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
-    grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \\
-      --smallest-box 10 --prompt-file prompt.txt
-
-  two datasets in one folder; two thirds of the rows to train on are of the first:
-    grounding-rewards prepare --mix data/vindr=2 data/det=1 --out data/mixed
-
-  the table that verl reads, of a folder that was prepared, or of any other dataset that train takes:
-    grounding-rewards prepare --for verl data/vindr --split train --model Qwen/Qwen2.5-VL-3B-Instruct \\
-      --max-pixels 1003520 --out tables/verl
-
-  is every file still as it was written?
-    grounding-rewards prepare --verify --out data/vindr
-
-then:
-  grounding-rewards train --dataset data/vindr ...
-
-options of sources, for --option:
-"""
-EXAMPLES += textwrap.indent(describe_options(), "  ")
+__doc__ = f"{__doc__}{textwrap.indent(describe_options(), '  ')}"
 
 _Read = TypeVar("_Read")
 

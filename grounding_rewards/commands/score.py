@@ -9,24 +9,7 @@ evaluate` writes such files.
 A row of the output has row, id, of a folder file, status, rejected and boxes, and for a reward R3 the columns R3,
 R3/f_beta, R3/quality, R3/precision, R3/recall, R3/mean_iou, R3/tp, R3/fp, R3/fn and R3/reason. The output is in the
 order of the file, and appears once it is complete.
-"""
 
-from __future__ import annotations
-
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from grounding_rewards.commands.console import late_progress, rewards_from_words, say
-from grounding_rewards.commands.options import BoxFormat, Join, RewardKwargs, Rewards, Shard, TextColumn, share_of
-from grounding_rewards.parsing import box_format_from_option
-
-if TYPE_CHECKING:
-    from grounding_rewards.logs.score_file import ScoreSummary
-
-EXAMPLES = """\
 examples:
   grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.parquet
   grounding-rewards score run/completions.jsonl --rewards R1 R2 R3 R4 R5 --out scored.jsonl --processes 8
@@ -38,6 +21,20 @@ examples:
     grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --shard 3/64
     grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --join
 """
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grounding_rewards.commands.console import rewards_from_words, say, stage_progress
+from grounding_rewards.commands.options import BoxFormat, Join, RewardKwargs, Rewards, Shard, TextColumn, share_of
+from grounding_rewards.parsing import box_format_from_option
+
+if TYPE_CHECKING:
+    from grounding_rewards.logs.score_file import ScoreSummary
 
 
 def run(
@@ -64,12 +61,11 @@ def run(
 
     share = share_of(shard, join)
     started = time.perf_counter()
-    if join:
-        with _progress_bar("joining") as on_progress:
-            summary = join_scored(out, on_progress)
-    else:
-        judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
-        with _progress_bar() as on_progress:
+    with stage_progress() as on_progress:
+        if join:
+            summary = join_scored(out, partial(on_progress, "joining"))
+        else:
+            judges = rewards_from_words(rewards, reward_kwargs, box_format_from_option(box_format))
             summary = score_file(
                 completions,
                 out,
@@ -77,7 +73,7 @@ def run(
                 text_column=text_column,
                 processes=processes,
                 share=share,
-                on_progress=on_progress,
+                on_progress=partial(on_progress, "scoring"),
             )
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
@@ -96,21 +92,3 @@ def _say_summary(summary: ScoreSummary, seconds: float) -> None:
         alike = "one of them pays all alike" if pair.correlation is None else f"rank correlation {pair.correlation:.2f}"
         rows = f"; furthest apart in rows {', '.join(map(str, pair.rows))}" if pair.rows else ""
         print(f"{pair.a} and {pair.b}: {alike}{rows}")
-
-
-@contextmanager
-def _progress_bar(title: str = "scoring") -> Iterator[Callable[[int], None]]:
-    """Show how many completions are done, on the error stream of a terminal, once it takes a moment."""
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with late_progress(*columns) as (bar, show):
-        task = bar.add_task(title)
-        started = time.monotonic()
-
-        def on_progress(done: int) -> None:
-            seconds = time.monotonic() - started
-            bar.update(task, description=f"{done} completions, {done / max(seconds, 1e-9):.0f} a second")
-            show()
-
-        yield on_progress

@@ -8,6 +8,16 @@ several answers to each image (the folder of a training with `log_completions: t
 If nothing is wrong one sentence says so. Otherwise a table has a row for each reward and threshold, with the share of
 groups without spread, why, and how much of a group carries an update; the same by temperature; and a sentence says
 what to train with.
+
+examples:
+  grounding-rewards signal runs/r4/completions                             # the log of a training
+  grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
+  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
+  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
+  grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
+
+exit code:
+  0  done        1  with --strict: more than a fifth of the groups is without spread        2  a wrong argument or log
 """
 
 from __future__ import annotations
@@ -58,18 +68,6 @@ if TYPE_CHECKING:
 
 #: Rewards that are printed, beside the one that is recommended.
 MOST_ROWS = 12
-
-EXAMPLES = """\
-examples:
-  grounding-rewards signal runs/r4/completions                             # the log of a training
-  grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
-  grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
-  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
-  grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
-
-exit code:
-  0  done        1  with --strict: more than a fifth of the groups is without spread        2  a wrong argument or log
-"""
 
 
 def run(

@@ -13,24 +13,7 @@ explains every key. The folder --out then holds
 
 The same command resumes an interrupted study: finished runs stay, others continue from their last checkpoint. Arms and
 seeds can be added. A folder of another study is refused.
-"""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from grounding_rewards.commands.console import count_columns, late_progress, output_console, printable, say, step_status
-from grounding_rewards.commands.options import within
-
-if TYPE_CHECKING:
-    from grounding_rewards.study.folder import Folder
-    from grounding_rewards.study.plan import Plan, Run
-    from grounding_rewards.study.trainings import Ended
-
-EXAMPLES = """\
 examples:
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --dry-run       # the runs, and what they cost
   grounding-rewards study configs/study/drawn.yaml --out runs/drawn --jobs 2
@@ -41,6 +24,21 @@ examples:
 exit code:
   0  all runs that were asked for are finished        1  a run failed        2  a wrong file, argument or folder
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from grounding_rewards.commands.console import output_console, say, stage_progress, step_status
+from grounding_rewards.commands.options import within
+
+if TYPE_CHECKING:
+    from grounding_rewards.study.folder import Folder
+    from grounding_rewards.study.plan import Plan, Run
+    from grounding_rewards.study.trainings import Ended
 
 
 def run(
@@ -159,26 +157,21 @@ def _sum_up(ended: Sequence[Ended]) -> None:
 def _progress(total: int) -> Iterator[tuple[Callable[[str], None], Callable[[Ended], None]]]:
     """A bar over runs with the names of those at work; in a log, a line for each that is done."""
     working: list[str] = []
-    with late_progress(*count_columns(), patience=0.0) as (bar, show):
-        task = bar.add_task("starting", total=total)
+    done = 0
+    with stage_progress("starting", patience=0.0) as on_progress:
 
         def begin(name: str) -> None:
             working.append(name)
-            describe()
+            on_progress(", ".join(working), done, total)
 
         def end(one: Ended) -> None:
+            nonlocal done
             if one.name in working:
                 working.remove(one.name)
             # A start is no run.
-            bar.advance(task, 0 if one.name.startswith("start ") else 1)
+            done += not one.name.startswith("start ")
             if one.seconds:
-                done = f"{bar.tasks[task].completed:.0f} of {total}"
-                line = f"{one.name}: {one.state} in {one.seconds:.0f} s ({done})"
-                bar.console.print(printable(line), markup=False, highlight=False)
-            describe()
-
-        def describe() -> None:
-            bar.update(task, description=", ".join(working) or "waiting")
-            show()
+                say(f"{one.name}: {one.state} in {one.seconds:.0f} s ({done} of {total})", error=True)
+            on_progress(", ".join(working) or "waiting", done, total)
 
         yield begin, end

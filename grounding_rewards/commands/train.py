@@ -1,9 +1,9 @@
-"""`grounding-rewards train`: GRPO with a reward on boxes."""
+"""`grounding-rewards train`, GRPO with a reward on boxes, and `sft`, the supervised warm start before it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 #: The exit code of a program that SIGTERM ended.
@@ -16,24 +16,23 @@ def hide_name_warnings() -> None:
     warnings.filterwarnings("ignore", message=".*gradient_checkpointing", category=FutureWarning)
 
 
-def run(words: Sequence[str]) -> int:
-    """Train with the options after the command; 143 if SIGTERM stopped the run before its end."""
-    from grounding_rewards.training.arguments import parse_grpo_arguments
-    from grounding_rewards.training.run import train_grpo
+def run(command: str, words: Sequence[str]) -> int:
+    """Train with the options after the command; 143 if SIGTERM stopped the run before its end.
 
-    return parse_and_train(words, parse_grpo_arguments, train_grpo)
-
-
-def parse_and_train(words: Sequence[str], parse: Callable[..., Any], train: Callable[..., Any]) -> int:
-    """Read the options and train; with `--dry-run` print every value of the run as YAML instead."""
-    from grounding_rewards.training.run import was_stopped
+    Args:
+        command: `train` or `sft`.
+        words: options; with `--dry-run` every value of the run is printed as YAML instead.
+    """
+    from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+    from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
     from grounding_rewards.training.run_folder import resolved_config
 
     hide_name_warnings()
     asked = [word for word in words if word not in DRY_RUN]
-    parts = parse(asked)
+    parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(asked)
     if len(asked) == len(words):
-        return STOPPED if was_stopped(train(*parts)) else 0
+        done = train_supervised(*parts) if command == "sft" else train_grpo(*parts)
+        return STOPPED if was_stopped(done) else 0
     import yaml
 
     print(yaml.safe_dump(resolved_config(*parts), sort_keys=True), end="")

@@ -4,6 +4,11 @@ the run knows nothing of it, and may have been started anywhere. It ends when th
 
 Each row has the latest value, the mean of the latest ten logged steps, and the course from the first step to the last.
 Answers are shown where the run logs them (`log_completions: true`); `--answers 0` keeps them off the screen.
+
+examples:
+  grounding-rewards watch runs/demo
+  grounding-rewards watch runs/r4 --every 10 --answers 0
+  grounding-rewards watch runs/r4 --once
 """
 
 from __future__ import annotations
@@ -22,13 +27,6 @@ from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
 from grounding_rewards.report.tables import plain_table
 from grounding_rewards.rewards.completion_text import completion_text
-
-EXAMPLES = """\
-examples:
-  grounding-rewards watch runs/demo
-  grounding-rewards watch runs/r4 --every 10 --answers 0
-  grounding-rewards watch runs/r4 --once
-"""
 
 #: Logged steps whose mean stands beside the latest value.
 RECENT = 10

@@ -1,9 +1,11 @@
 """Progress bars appear late, and only in a terminal."""
 
+import contextlib
+
 import pytest
 
 from grounding_rewards.cli import main
-from grounding_rewards.commands.console import late_progress, output_console, printable, say
+from grounding_rewards.commands.console import output_console, printable, say, stage_progress
 
 
 @pytest.mark.parametrize(
@@ -19,27 +21,19 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
     monkeypatch.delenv("NO_COLOR", raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    with late_progress(patience=patience) as (bar, show):
-        bar.add_task("counting", total=2)
-        assert not bar.live.is_started
-        show()
-        show()
-        assert bar.live.is_started == shown
-    assert not bar.live.is_started
+    with stage_progress(patience=patience) as on_progress:
+        for done in (1, 2):
+            on_progress("counting", done, 2)
     assert ("counting" in capsys.readouterr().err) == shown
 
 
-def test_it_ends_with_what_it_counts():
-    def break_off():
-        with late_progress(patience=-1.0) as (bar, show):
-            bars.append(bar)
-            show()
-            raise KeyError
-
-    bars = []
-    with pytest.raises(KeyError):
-        break_off()
-    assert not bars[0].live.is_started
+def test_it_ends_with_what_it_counts(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with contextlib.suppress(KeyError), stage_progress(patience=-1.0) as on_progress:
+        on_progress("counting", 1, 2)
+        raise KeyError
+    # the cursor is shown again
+    assert capsys.readouterr().err.rstrip().endswith("\x1b[?25h")
 
 
 HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"
