@@ -160,7 +160,7 @@ def write_plots(plots: Iterable[Plot], folder: Path) -> list[Path]:
     Example:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_plots([Plot("line", "", "", lambda figure: None, (1, 1))], Path(folder))]
+        ...     [path.name for path in write_plots([Plot("line", "", "", bool, (1, 1))], Path(folder))]
         ['line.png', 'line.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)

@@ -26,7 +26,7 @@ GONE = {
     r"\bmetric \d|\bfigure\.Metric\b": "Figure 1 of a paper, matplotlib's Figure",
 }
 # Code of matplotlib, keys of metrics that are kept, and a word that readers of reports write.
-ALLOWED = re.compile(r"matplotlib\.figure\.Figure|\bfigure\(\)|\bfalse_per_film\b|\bfilm_sensitivity\b")
+ALLOWED = re.compile(r"matplotlib\.figure\.Figure|\.figure\.axes|\bfalse_per_film\b|\bfilm_sensitivity\b")
 
 
 def wrong(text: str) -> list[str]:
