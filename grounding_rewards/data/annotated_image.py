@@ -20,7 +20,7 @@ class AnnotatedImage(NamedTuple):
     read_by: everybody who read the image, including those who drew nothing; empty where the dataset doesn't say.
     phrases: the phrase that each box belongs to, one per box; empty where the dataset has none.
     ignored: regions in which a prediction is neither hit nor false positive (crowds, regions that were not judged).
-    extra: other columns of the dataset, such as view or age, which rows carry along; `pixel_spacing` has a meaning.
+    extra: other columns of the dataset, such as view or age, which rows carry along.
     """
 
     id: str

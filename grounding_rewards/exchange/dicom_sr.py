@@ -16,7 +16,7 @@ import copy
 import math
 import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes
-from grounding_rewards.images.dicom import dicom_folder, is_dicom
+from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.sources.tables import image_finder
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept, ComprehensiveSR
@@ -170,8 +171,9 @@ def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, di
         ValueError: no image has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
         ImportError: the extra `dicom` is not installed.
     """
-    files = {} if dicom is None else dicom_folder(dicom)
-    sources = [_source_of(image, files) for image in images]
+    find = None if dicom is None else image_finder(dicom, DICOM_SUFFIXES)
+    found = [_source_of(image, find) for image in images]
+    sources = [None if file is None else Path(dicom or "", file) for file in found]
     if not any(sources):
         raise ValueError(
             f"Expected DICOM files called after the images' ids or images, got none for {len(images)} images. "
@@ -280,12 +282,12 @@ def _completed(source: Dataset, image: str) -> Dataset:
     return completed
 
 
-def _source_of(annotated: AnsweredImage, files: Mapping[str, Path]) -> Path | None:
+def _source_of(annotated: AnsweredImage, find: Callable[[str], str] | None) -> str | Path | None:
     image = Path(annotated.image) if annotated.image else None
-    if not files:
+    if find is None:
         return image if image is not None and is_dicom(image) and image.is_file() else None
     names = [annotated.id, Path(annotated.id).stem, *([image.stem] if image else [])]
-    return next((files[name] for name in names if name in files), None)
+    return next(filter(None, map(find, names)), None)
 
 
 def _header(path: Path) -> Dataset:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.images.dicom import dicom_facts, is_dicom, read_dicom, read_dicom_values, value_range
+from grounding_rewards.images.dicom import dicom_size, is_dicom, read_dicom, read_dicom_values, value_range
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +54,7 @@ the file, or leave the image out.
     from PIL.Image import fromarray
 
     if (file := _dicom_file(source)) is not None:
-        return fromarray(read_dicom(file).pixels)
+        return fromarray(read_dicom(file))
     return shown_image(load_image(source))
 
 
@@ -299,8 +299,7 @@ def image_size(image: Any) -> tuple[int, int]:
     if isinstance(image, Image.Image):
         return image.size
     if (file := _dicom_file(image)) is not None:
-        facts = dicom_facts(file)
-        return facts.columns, facts.rows
+        return dicom_size(file)
     with _opened(image) as opened:
         # Of TIFF files, some versions of Pillow give the size as stored, others upright.
         tags = getattr(opened, "tag_v2", {})

@@ -1,4 +1,4 @@
-"""Radiographs in DICOM files: grey images as a radiologist sees them, and the few facts that training needs.
+"""Radiographs in DICOM files: grey images as a radiologist sees them.
 
 Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
 several the first; a LUT goes before a window), then inversion if PresentationLUTShape is INVERSE or, without that
@@ -13,24 +13,30 @@ Source: DICOM PS3.3, C.7.5.1.1.2 (padding), C.8.11.3 (DX image), C.11.1 (modalit
 
 from __future__ import annotations
 
-import re
+import math
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from pydicom.dataset import FileDataset
 
-_FACTS = (
-    *("Rows", "Columns", "PixelSpacing", "ImagerPixelSpacing", "ViewPosition", "Laterality", "ImageLaterality"),
-    *("PhotometricInterpretation", "BodyPartExamined", "Modality"),
-)
+_SIZE = ("Rows", "Columns")
 _PIXELS = (
-    *("SamplesPerPixel", "NumberOfFrames", "PlanarConfiguration", "BitsAllocated", "BitsStored", "HighBit"),
+    *_SIZE,
+    *(
+        "PhotometricInterpretation",
+        "SamplesPerPixel",
+        "NumberOfFrames",
+        "PlanarConfiguration",
+        "BitsAllocated",
+        "BitsStored",
+        "HighBit",
+    ),
     *("PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit", "ModalityLUTSequence", "RescaleSlope"),
     *("RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction", "PresentationLUTShape"),
     "PixelData",
@@ -48,42 +54,6 @@ _MOST_PIXELS = 178_956_970
 #: Bytes that a file in the deflated transfer syntax may unpack to.
 _LARGEST_UNPACKED = 2**29
 
-# A code string (CS); anything else in these elements was typed by hand and may name a person.
-_CODE = re.compile(r"[A-Z0-9_ ]{1,16}")
-
-
-class DicomFacts(NamedTuple):
-    """Everything that is kept of a header.
-
-    rows, columns: size of the image in pixels.
-    spacing: millimetres between the centres of neighbouring rows, and of neighbouring columns; None where unknown.
-    spacing_from: `PixelSpacing`, or `ImagerPixelSpacing` for distances on the detector, where the body is magnified.
-    view_position: Such as PA, AP, LL.
-    laterality: Of a paired body part: R, L, U or B.
-    photometric_interpretation: As stored; `read_dicom` has inverted MONOCHROME1.
-    body_part: Such as CHEST.
-    modality: Such as DX, CR.
-
-    The last five are None if the file has no code string there.
-    """
-
-    rows: int
-    columns: int
-    spacing: tuple[float, float] | None
-    spacing_from: str | None
-    view_position: str | None
-    laterality: str | None
-    photometric_interpretation: str | None
-    body_part: str | None
-    modality: str | None
-
-
-class DicomImage(NamedTuple):
-    """One image: `pixels`, `(rows, columns)` of uint8, black is 0; and what is kept of the header."""
-
-    pixels: np.ndarray
-    facts: DicomFacts
-
 
 def is_dicom(path: str | PurePath) -> bool:
     """Whether the name of a file ends as those of DICOM files do.
@@ -95,11 +65,14 @@ def is_dicom(path: str | PurePath) -> bool:
     return PurePath(path).suffix.lower() in DICOM_SUFFIXES
 
 
-def read_dicom(path: str | Path) -> DicomImage:
+def read_dicom(path: str | Path) -> np.ndarray:
     """Read a radiograph as a grey image.
 
     Args:
         path: a DICOM file with one grey frame.
+
+    Returns:
+        `(rows, columns)` of uint8; black is 0.
 
     Raises:
         ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
@@ -110,15 +83,20 @@ def read_dicom(path: str | Path) -> DicomImage:
         >>> import tempfile
         >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     image = read_dicom(write_dicom(draw_radiograph(3), folder))
-        >>> image.pixels.shape == (image.facts.rows, image.facts.columns), str(image.pixels.dtype), image.facts.modality
-        (True, 'uint8', 'DX')
+        ...     image = read_dicom(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> image.shape, str(image.dtype)
+        ((256, 211), 'uint8')
     """
     with _naming(path):
-        dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
-        facts = _facts(dataset)
-        _check_grey_frame(dataset)
-        return DicomImage(_greys(dataset, dataset.pixel_array.astype(np.int32)), facts)
+        dataset = _read_grey_frame(path)
+        stored = dataset.pixel_array.astype(np.int32)
+
+        def greys(values: np.ndarray) -> np.ndarray:
+            shown = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
+            shown = 255 - shown if _is_inverse(dataset) else shown
+            return np.where(_is_padding(dataset, values), 0, shown).astype(np.uint8)
+
+        return _by_value(stored, greys)
 
 
 def is_burned_in(path: str | Path) -> bool:
@@ -129,7 +107,10 @@ def is_burned_in(path: str | Path) -> bool:
         ImportError: the extra `dicom` is not installed.
     """
     with _naming(path):
-        return _code(_read(path, ("BurnedInAnnotation",), pixels=False), "BurnedInAnnotation") == "YES"
+        # Not decoded by pydicom, which would print a value that is no code string.
+        element = _read(path, ("BurnedInAnnotation",), pixels=False).get_item("BurnedInAnnotation")
+        value = b"" if element is None else element.value
+        return (value if isinstance(value, bytes) else str(value).encode()).strip(b" \0") == b"YES"
 
 
 def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -155,15 +136,14 @@ def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
         ((256, 211), True)
     """
     with _naming(path):
-        dataset = _read(path, (*_FACTS, *_PIXELS), pixels=True)
-        _check_grey_frame(dataset)
+        dataset = _read_grey_frame(path)
         stored = dataset.pixel_array.astype(np.int32)
         values = _by_value(stored, lambda values: np.asarray(_modality(dataset, values), dtype=np.float64))
         return values, _by_value(stored, lambda values: _is_padding(dataset, values)), _is_inverse(dataset)
 
 
-def dicom_facts(path: str | Path) -> DicomFacts:
-    """The facts of an image without reading its pixels.
+def dicom_size(path: str | Path) -> tuple[int, int]:
+    """Width and height of an image in pixels, without reading its pixels.
 
     Args:
         path: a DICOM file.
@@ -176,41 +156,11 @@ def dicom_facts(path: str | Path) -> DicomFacts:
         >>> import tempfile
         >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
-        >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
-        ('PA', 'CHEST', 256)
+        ...     dicom_size(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        (211, 256)
     """
     with _naming(path):
-        return _facts(_read(path, _FACTS, pixels=False))
-
-
-def dicom_folder(root: str | Path) -> dict[str, Path]:
-    """All DICOM files under a folder by id: the name of the file without its ending, as RSNA and VinDr have it.
-
-    Raises:
-        ValueError: no such file under the folder, or the same id twice.
-
-    Example:
-        >>> dicom_folder("no such folder")
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected files that end in .dcm or .dicom for root, got none under 'no such folder'. Check the path.
-    """
-    paths = sorted(path for path in Path(root).rglob("*") if is_dicom(path))
-    if not paths:
-        raise ValueError(
-            f"Expected files that end in {' or '.join(DICOM_SUFFIXES)} for root, got none under {str(root)!r}. "
-            "Check the path."
-        )
-    files: dict[str, Path] = {}
-    for path in paths:
-        if path.stem in files:
-            raise ValueError(
-                f"Expected one file per id under root, got {path} and {files[path.stem]}. "
-                "Read their folders one by one."
-            )
-        files[path.stem] = path
-    return files
+        return _size(_read(path, _SIZE, pixels=False))
 
 
 class _RefusedError(Exception):
@@ -269,32 +219,11 @@ def _check_deflated(path: str | Path) -> None:
                 )
 
 
-def _facts(dataset: FileDataset) -> DicomFacts:
+def _size(dataset: FileDataset) -> tuple[int, int]:
     rows, columns = dataset.get("Rows"), dataset.get("Columns")
     if not rows or not columns:
         raise _RefusedError("Rows and Columns", f"{rows} and {columns}", "Leave out the file if it holds no image")
-    given = ((_numbers(dataset, keyword), keyword) for keyword in ("PixelSpacing", "ImagerPixelSpacing"))
-    known = (((found[0], found[1]), keyword) for found, keyword in given if len(found) == 2 and min(found) > 0)
-    spacing, spacing_from = next(known, (None, None))
-    return DicomFacts(
-        rows=int(rows),
-        columns=int(columns),
-        spacing=spacing,
-        spacing_from=spacing_from,
-        view_position=_code(dataset, "ViewPosition"),
-        laterality=_code(dataset, "ImageLaterality") or _code(dataset, "Laterality"),
-        photometric_interpretation=_code(dataset, "PhotometricInterpretation"),
-        body_part=_code(dataset, "BodyPartExamined"),
-        modality=_code(dataset, "Modality"),
-    )
-
-
-def _code(dataset: FileDataset, keyword: str) -> str | None:
-    # Not decoded by pydicom, which would print a value that is no code string.
-    element = dataset.get_item(keyword)
-    value = b"" if element is None else element.value
-    text = value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
-    return text.strip(" \0") if _CODE.fullmatch(text.strip(" \0")) else None
+    return int(columns), int(rows)
 
 
 def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
@@ -304,11 +233,12 @@ def _numbers(dataset: FileDataset, keyword: str) -> list[float]:
     return [float(number) for number in ([value] if isinstance(value, (int, float, str)) else value)]
 
 
-def _check_grey_frame(dataset: FileDataset) -> None:
+def _read_grey_frame(path: str | Path) -> FileDataset:
+    dataset = _read(path, _PIXELS, pixels=True)
     frames = int(dataset.get("NumberOfFrames") or 1)
     if frames != 1:
         raise _RefusedError("one frame", f"{frames} frames", "Write each frame to a file of its own, or leave it out")
-    if (pixels := int(dataset.get("Rows") or 0) * int(dataset.get("Columns") or 0)) > _MOST_PIXELS:
+    if (pixels := math.prod(_size(dataset))) > _MOST_PIXELS:
         raise _RefusedError(f"at most {_MOST_PIXELS:,} pixels", f"{pixels:,}", "Leave out the file")
     colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
     if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
@@ -317,6 +247,7 @@ def _check_grey_frame(dataset: FileDataset) -> None:
         raise _RefusedError("integer pixels in PixelData", "none", "Leave out the file")
     if not 1 <= (dataset.get("BitsStored") or 0) <= 16:
         raise _RefusedError("1 to 16 bits stored", f"{dataset.get('BitsStored')}", "Leave out the file")
+    return dataset
 
 
 def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -328,18 +259,6 @@ def _by_value(stored: np.ndarray, of_values: Callable[[np.ndarray], np.ndarray])
     table = np.zeros(int(offsets.max()) + 1, dtype=found.dtype)
     table[values - lowest] = found
     return table[offsets]
-
-
-def _greys(dataset: FileDataset, stored: np.ndarray) -> np.ndarray:
-    """Stored values to greys; both `(rows, columns)`."""
-
-    def greys(values: np.ndarray) -> np.ndarray:
-        shown = np.rint(_voi(dataset, _modality(dataset, values), stored) * 255)
-        return np.where(_is_padding(dataset, values), 0, 255 - shown if _is_inverse(dataset) else shown).astype(
-            np.uint8
-        )
-
-    return _by_value(stored, greys)
 
 
 def _is_padding(dataset: FileDataset, values: np.ndarray) -> np.ndarray:

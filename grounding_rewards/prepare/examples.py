@@ -15,7 +15,7 @@ from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.shards import ShardCounts
 from grounding_rewards.prepare.stored_images import StoredImage
-from grounding_rewards.prepare.survey import Survey, stored_spacing
+from grounding_rewards.prepare.survey import Survey
 from grounding_rewards.prepare.tasks import Example, is_kept, is_present, normal_hash, prompt_of, task_examples
 
 # What counts in pixels of the image that boxes were drawn on, until the image is stored.
@@ -93,7 +93,7 @@ def completed_examples(
             f"its image is {stored.original_width} x {stored.original_height} pixels, which is not the shape of "
             f"{width} x {height} (give --squeezed if all images are squeezed copies)"
         )
-    # What the package writes itself, such as the size of a pixel of the stored image, goes before.
+    # What the package writes itself goes before.
     common = survey.carried.values(image.extra) | {
         "image": {"bytes": stored.data, "path": None},
         "width": stored.width,
@@ -102,8 +102,6 @@ def completed_examples(
         "original_height": height,
         "patient_id": image.patient_id,
     }
-    if survey.has_spacing:
-        common["pixel_spacing"] = stored_spacing(image, stored)
     if isinstance(settings.box_format, str):
         common["box_format"] = settings.box_format
     if has_resized_size(processor):
@@ -150,7 +148,6 @@ def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
         **({"phrase": word} if settings.task == "phrase" else {}),
         "original_width": number,
         "original_height": number,
-        **({"pixel_spacing": List(Value("float64"))} if survey.has_spacing else {}),
         **({"ignore_boxes": boxes} if survey.has_ignored or settings.readers == "ignore" else {}),
     }
     if settings.readers == "any-of":

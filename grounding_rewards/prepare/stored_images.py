@@ -26,17 +26,13 @@ _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
 
 
 class StoredImage(NamedTuple):
-    """An encoded image, its size, and the size of the image that it was made from, all in pixels.
-
-    original_spacing: Millimetres per pixel of that image in x and y; None if its file does not say.
-    """
+    """An encoded image, its size, and the size of the image that it was made from, all in pixels."""
 
     data: bytes
     width: int
     height: int
     original_width: int
     original_height: int
-    original_spacing: tuple[float, float] | None = None
 
 
 def store_image(
@@ -65,10 +61,7 @@ def store_image(
 
     path = Path(path)
     if is_dicom(path):
-        pixels, facts = read_dicom(path)
-        # DICOM gives the distance between rows (y) first.
-        spacing = None if facts.spacing is None else (facts.spacing[1], facts.spacing[0])
-        return _encode(fromarray(pixels), side, image_format)._replace(original_spacing=spacing)
+        return _encode(fromarray(read_dicom(path)), side, image_format)
     loaded = load_image(path)
     keep = image_format == "keep" and loaded.format in _KEPT_FORMATS and loaded.mode in _KEPT_MODES
     fits = side is None or max(loaded.size) <= side

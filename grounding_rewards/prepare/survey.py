@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from math import isfinite
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
@@ -26,55 +24,9 @@ from grounding_rewards.data.held_out import (
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.data.patients import patient_column, patient_of_image
 from grounding_rewards.data.prompts import prompt_order
-from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.prepare.copied_images import CopiedImages
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
-from grounding_rewards.prepare.stored_images import StoredImage
 from grounding_rewards.prepare.tasks import TaskPlan, finding_example, is_present, without_small_boxes
-
-_KEY = "pixel_spacing"
-
-
-def may_have_spacing(image: AnnotatedImage) -> bool:
-    """Whether the image or its file may hold the size of a pixel.
-
-    >>> may_have_spacing(AnnotatedImage("a", "a.dcm", [], [])), may_have_spacing(AnnotatedImage("a", "a.png", [], []))
-    (True, False)
-    """
-    return _KEY in image.extra or is_dicom(image.file)
-
-
-def stored_spacing(image: AnnotatedImage, stored: StoredImage) -> list[float] | None:
-    """Millimetres per pixel of the stored image, in x and y; None if unknown.
-
-    The file's own spacing is preferred to the image's. The image's `extra` may hold `pixel_spacing`, one number or x
-    and y, for an image of `original_width` and `original_height` if `extra` has them, else for the image that its boxes
-    were drawn on.
-
-    >>> image = AnnotatedImage("a", "a.png", [], [], extra={"pixel_spacing": "0.2 0.1"})
-    >>> stored_spacing(image, StoredImage(b"", 50, 50, 100, 200))
-    [0.4, 0.4]
-    """
-    if stored.original_spacing is not None:
-        spacing, size = stored.original_spacing, (float(stored.original_width), float(stored.original_height))
-    else:
-        numbers = _numbers(image.extra, _KEY)
-        if len(numbers) not in (1, 2):
-            return None
-        drawn_on = (image.width or stored.original_width, image.height or stored.original_height)
-        own = _numbers(image.extra, "original_width"), _numbers(image.extra, "original_height")
-        spacing = (numbers[0], numbers[-1])
-        size = (own[0][0], own[1][0]) if all(own) else drawn_on
-    return [spacing[0] * size[0] / stored.width, spacing[1] * size[1] / stored.height]
-
-
-def _numbers(extra: Mapping[str, Any], key: str) -> list[float]:
-    """The positive numbers in a column, with any separators; empty if it holds anything else."""
-    try:
-        numbers = [float(word) for word in re.findall(r"[^\s,;\[\]()\\]+", str(extra.get(key, "")))]
-    except ValueError:
-        return []
-    return numbers if all(isfinite(number) and number > 0 for number in numbers) else []
 
 
 class SmallBoxes(NamedTuple):
@@ -105,7 +57,6 @@ class Survey:
         without_split: Images without a split of the dataset's own.
         without_both: Images with neither.
         has_ignored: Whether any image has regions to ignore.
-        has_spacing: Whether any image may hold the size of its pixels.
         has_several_readers: Whether any image was read by several people.
         carried: The columns that are not the package's own.
         plan: For `tasks.task_examples`.
@@ -126,7 +77,6 @@ class Survey:
     without_split: int
     without_both: int
     has_ignored: bool
-    has_spacing: bool
     has_several_readers: bool
     carried: CarriedColumns
     plan: TaskPlan
@@ -168,7 +118,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = count = ignored = 0
     small, farthest = SmallBoxes(), 0.0
-    has_phrases = has_spacing = has_several_readers = False
+    has_phrases = has_several_readers = False
     for image in images:
         count += 1
         digest.update(repr(image).encode("utf-8", "surrogatepass"))
@@ -199,7 +149,6 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         without_split += image.split is None
         without_both += is_unknown and image.split is None
         ignored += bool(image.ignored)
-        has_spacing = has_spacing or may_have_spacing(image)
         has_several_readers = has_several_readers or len(image_readers(image)) > 1
         has_phrases = has_phrases or bool(image.phrases)
     if not count:
@@ -243,7 +192,6 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         without_split=without_split,
         without_both=without_both,
         has_ignored=ignored > 0,
-        has_spacing=has_spacing,
         has_several_readers=has_several_readers,
         carried=carried,
         plan=TaskPlan(settings, vocabulary, keep),

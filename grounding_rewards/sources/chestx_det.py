@@ -28,7 +28,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import read_json_rows
-from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_files
+from grounding_rewards.sources.tables import RowPlace, chosen_splits, find_file, image_finder
 
 _SIDE = 1024
 _OTHER_NAMES = "Images are of NIH ChestX-ray14 under other names."
@@ -61,7 +61,7 @@ def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator
 
 def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedImage]:
     paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
-    files = image_files(root, (".png",))
+    find = image_finder(root)
 
     def image(split: str, place: RowPlace, entry: Mapping[str, Any]) -> AnnotatedImage:
         name, labels, boxes = place.image, entry.get("syms"), entry.get("boxes")
@@ -71,7 +71,7 @@ def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedI
             raise place.error("four numbers for a box", wrong[0], "Correct the entry.")
         return AnnotatedImage(
             id=name,
-            file=files.get(name, f"{split}_data/{name}"),
+            file=find(name, f"{split}_data/{name}"),
             boxes=[[float(value) for value in box] for box in boxes],
             labels=labels,
             width=_SIDE,

@@ -41,10 +41,10 @@ from grounding_rewards.sources.tables import (
     check_split,
     group_rows,
     header_size,
+    image_finder,
     read_whole_table,
     scaled_box,
 )
-from grounding_rewards.sources.yolo import SUFFIXES
 
 _TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 _SEPARATORS = ",;\t|"
@@ -202,7 +202,7 @@ def _images(
     def image(name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
-        file = locate(name)
+        file = find(name, Path(name).as_posix())
         width, height = (one(rows, side, partial(_number, rows[0][0])) for side in ("width", "height"))
         size = None if width is None or height is None else (int(width), int(height))
         if size is None and (frame == "fraction" or (path.parent / file).is_file()):
@@ -230,7 +230,7 @@ def _images(
         )
 
     unmarked: dict[str, str] = {}
-    locate, groups = _finder(path.parent), group_rows(rows(), rows())
+    find, groups = image_finder(path.parent), group_rows(rows(), rows())
     chosen = (group for group in groups if split is None or one(group[1], "split", split_name) == split)
     yield from sound_images(image, chosen)
     if unmarked:
@@ -292,26 +292,3 @@ def _number(place: RowPlace, cell: Any) -> float:
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
         raise place.error("a number", cell) from None
-
-
-def _finder(root: Path) -> Any:
-    """The file of an image, relative to the root, by its path, or by its name with or without ending."""
-    by_name: dict[str, list[str]] = {}
-    for path in sorted(root.rglob("*")):
-        if path.suffix.lower() in SUFFIXES:
-            for name in {path.name, path.stem}:
-                by_name.setdefault(name, []).append(path.relative_to(root).as_posix())
-
-    def locate(name: str) -> str:
-        if (root / name).is_file():
-            return Path(name).as_posix()
-        # One that is not there is refused when it is needed: tables may be looked at before the images are there.
-        several = by_name.get(Path(name).name, [name])
-        if len(several) > 1:
-            raise ValueError(
-                f"Expected one image of the name {name!r} below {root}, got {', '.join(several[:3])}. Write its path "
-                "into the table."
-            )
-        return several[0]
-
-    return locate

@@ -4,7 +4,7 @@ Folder::
 
     dataset.csv                   a row per image with its patient; begins with a byte order mark
     labels/<filestem>.txt         YOLO; also found in yolov5/labels and folder_structure/yolov5/labels
-    images/<filestem>.png         16 bits; also found in images_part1 ... images_part4
+    images/<filestem>.png         16 bits; found anywhere below the folder
 
 Boxes: fractions of the image, whose size is read from its header. Nine classes; `text`, the marker of the side, is on
 almost every image and no finding: it is left out unless `classes` names it.
@@ -21,7 +21,7 @@ from pathlib import Path
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
-from grounding_rewards.sources.tables import RowPlace, check_split, find_file, find_folder, image_files, read_table
+from grounding_rewards.sources.tables import RowPlace, check_split, find_file, find_folder, image_finder, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -58,18 +58,13 @@ def read_grazpedwri_dx(
     path = find_file(root, "dataset.csv")
     remedy = "Unpack the labels: an image without a text file would count as a negative."
     labels = find_folder(root, *_LABELS, remedy=remedy)
-    images = {
-        name: f"{folder.name}/{file}"
-        for folder in (root / "images", *sorted(root.glob("images_part*")))
-        if folder.is_dir()
-        for name, file in image_files(folder, [".png"]).items()
-    }
+    find = image_finder(root, (".png",))
 
     def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
         stem, patient, *extra = cells
-        if f"{stem}.png" not in images:
+        if not (file := find(stem)):
             raise place.error("an image for every image", f"no {stem}.png", "Unpack images_part1 to 4.")
-        found = yolo_image(root, root / images[f"{stem}.png"], labels / f"{stem}.txt", CLASSES, split=None)
+        found = yolo_image(root, root / file, labels / f"{stem}.txt", CLASSES, split=None)
         kept = [number for number, label in enumerate(found.labels) if label in classes]
         return found._replace(
             id=stem,

@@ -8,8 +8,8 @@ Folder::
     images/<name>.png                        or images_001/images/<name>.png and so on
 
 The list of boxes is read by position: its header, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in
-a name, and copies saved again lack the last commas or end lines with CRLF. The same holds for
-`OriginalImage[Width,Height]` of the other table.
+a name, and copies saved again lack the last commas or end lines with CRLF. The header of the other table has such names
+too.
 
 The list has at most one box per image and label, and none for most findings: an image with findings and without a box
 is no negative and is left out. The label "Infiltrate" is "Infiltration" in the other table.
@@ -17,8 +17,7 @@ is no negative and is left out. The label "Infiltrate" is "Infiltration" in the 
 Readers: one radiologist.
 Negative: an image whose only label in `Data_Entry_2017` is "No Finding", found by text mining; 60 thousand images. The
 list of boxes alone has none.
-Boxes: left, top, width and height in pixels of the PNG file, which is 1024 x 1024; the size of the radiograph before
-it was scaled is in `extra`.
+Boxes: left, top, width and height in pixels of the PNG file, which is 1024 x 1024.
 Paper: Wang et al., CVPR 2017, arXiv 1705.02315.
 Access: open.
 """
@@ -35,7 +34,7 @@ from grounding_rewards.sources.tables import (
     RowPlace,
     check_split,
     find_file,
-    image_files,
+    image_finder,
     optional_file,
     read_rows,
     xywh_box,
@@ -66,8 +65,7 @@ def read_nih_chestxray14(
 
     Returns:
         Images in the order of the tables. `extra` has `finding_labels` (all labels of the image, joined by `|`,
-        with and without box), `view`, `original_width`, `original_height` and `pixel_spacing`, where the folder has
-        `Data_Entry_2017`.
+        with and without box) and `view`, where the folder has `Data_Entry_2017`.
     """
     check_split(split, _LISTS)
     root = Path(root)
@@ -81,13 +79,13 @@ def read_nih_chestxray14(
         for name in read_text(path).split()
     }
     entries = optional_file(root, *_ENTRIES)
-    files = image_files(root, (".png",))
+    find = image_finder(root)
 
     def image(name: str, extra: Mapping[str, str]) -> AnnotatedImage:
         boxes, labels = found.get(name, ([], []))
         return AnnotatedImage(
             id=name,
-            file=files.get(name, f"images/{name}"),
+            file=find(name, f"images/{name}"),
             boxes=boxes,
             labels=labels,
             width=_SIDE,
@@ -134,8 +132,7 @@ def _read_entries(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
     rows = read_rows(path)
     next(rows, None)
     for line, row in rows:
-        if len(row) < 11:
-            raise RowPlace(path, line, row[0]).error("11 cells", row, "Take the file as published.")
-        name, labels, _, _, _, _, *about = (cell.strip() for cell in row[:11])
-        facts = dict(zip(("view", "original_width", "original_height"), about[:3], strict=True))
-        yield name, {"finding_labels": labels, **facts, "pixel_spacing": " ".join(about[3:])}
+        if len(row) < 7:
+            raise RowPlace(path, line, row[0]).error("7 cells", row, "Take the file as published.")
+        name, labels, _, _, _, _, view = (cell.strip() for cell in row[:7])
+        yield name, {"finding_labels": labels, "view": view}

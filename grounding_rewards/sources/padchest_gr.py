@@ -35,7 +35,7 @@ from grounding_rewards.sources.tables import (
     check_split,
     find_file,
     header_size,
-    image_files,
+    image_finder,
     known_size,
     read_sizes,
     read_table,
@@ -75,7 +75,7 @@ def read_padchest_gr(
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     about = {image: (patient, split_name(name)) for _, (image, patient, name) in table}
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
-    files, root = image_files(root, (".png",)), Path(root)
+    find, root = image_finder(root), Path(root)
 
     def image(place: RowPlace, report: Mapping[str, Any]) -> AnnotatedImage | None:
         """The image of a report; None where all findings are without a box, so that nobody knows where they are."""
@@ -90,7 +90,7 @@ def read_padchest_gr(
         without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
         if without and not drawn:
             return None
-        file = files.get(name, name)
+        file = find(name, name)
         width, height = None, None
         if drawn or known_sizes:
             width, height = header_size(root / file) if known_sizes is None else known_size(known_sizes, place)

@@ -66,7 +66,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
         boxes = [xywh_box(place.numbers(cells[1:5])) for place, cells in rows if _is_positive(place, cells)]
         return AnnotatedImage(
             id=name,
-            file=find(f"stage_2_train_images/{name}.dcm", name),
+            file=find(name, f"stage_2_train_images/{name}.dcm"),
             boxes=boxes,
             labels=[_LABEL] * len(boxes),
             width=_SIDE,

@@ -56,7 +56,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Ann
         boxes = _boxes(rows)
         return AnnotatedImage(
             id=name,
-            file=find(f"dicom-images-train/{name}.dcm", name),
+            file=find(name, f"dicom-images-train/{name}.dcm"),
             boxes=boxes,
             labels=[_LABEL] * len(boxes),
             width=_SIDE,

@@ -9,13 +9,13 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.common.texts import text_lines
 from grounding_rewards.images.decoding import image_size
-from grounding_rewards.images.dicom import DICOM_SUFFIXES
+from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
 from grounding_rewards.sources.base import split_name
 
 _T = TypeVar("_T")
@@ -88,7 +88,7 @@ Size = tuple[int, int]
 
 _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
 
-_COPIES = (".png", ".jpg", ".jpeg")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
 
 def find_file(root: str | Path, *names: str) -> Path:
@@ -474,80 +474,56 @@ def header_size(path: str | Path) -> Size:
         ) from error
 
 
-def image_files(root: str | Path, suffixes: Sequence[str], *, stems: bool = False) -> dict[str, str]:
-    """Every image below a folder: its name, without folders, to its path relative to the folder, with slashes.
+def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> Callable[..., str]:
+    """Find images of a dataset, wherever below its folder they lie; of a dataset of DICOM files often only PNG or JPEG
+    copies are kept.
 
     Args:
-        root: the folder; links are not followed.
-        suffixes: endings that count as an image, in lower case, such as `.png`.
-        stems: give the names without their endings.
-
-    Raises:
-        ValueError: two images have the same name, so that the name does not tell which one is meant.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     Path(root, "images").mkdir()
-        ...     Path(root, "images", "a.png").touch()
-        ...     image_files(root, (".png",))
-        {'a.png': 'images/a.png'}
-    """
-    found: dict[str, str] = {}
-    for folder, subfolders, names in os.walk(root):
-        subfolders.sort()
-        for name in names:
-            if not name.lower().endswith(tuple(suffixes)):
-                continue
-            path = Path(folder, name).relative_to(root).as_posix()
-            key = Path(name).stem if stems else name
-            if found.setdefault(key, path) != path:
-                raise ValueError(
-                    f"Expected one image of each name below {root}, got {found[key]} and {path}. "
-                    "Move the copies elsewhere."
-                )
-    return found
-
-
-def image_finder(root: str | Path) -> Callable[[str, str], str]:
-    """Find the images of a dataset of DICOM files, of which often only PNG or JPEG copies are kept.
-
-    Args:
-        root: the folder of the dataset.
+        root: the folder of the dataset; links are not followed.
+        suffixes: endings that count as an image, in lower case.
 
     Returns:
-        A function of the published path of an image and its id, which gives the path of the file relative to the root:
-        the published one where it is there; else a DICOM file, or else a copy, that has the id as its name, wherever
-        below the root it lies; else the published one. The folder is searched at the first image that needs it. Raises
-        `ValueError` where two files could be meant.
+        A function of the name of an image, with or without its ending, and of its published path. It gives the path of
+        the file relative to the root: the published one where it is there; else a DICOM file, or else a copy, that has
+        this name; else the published one, which is empty by default. The folder is searched at the first image that
+        needs it. Raises `ValueError` where two files could be meant.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as root:
         ...     Path(root, "a.png").touch()
         ...     find = image_finder(root)
-        ...     find("train/a.dicom", "a"), find("train/b.dicom", "b")
-        ('a.png', 'train/b.dicom')
+        ...     find("a", "train/a.dicom"), find("a.png"), find("b", "train/b.dicom")
+        ('a.png', 'a.png', 'train/b.dicom')
     """
 
-    by_stem = cache(partial(image_files, root, stems=True))
+    @cache
+    def by_stem() -> dict[str, tuple[str, ...]]:
+        found: dict[str, tuple[str, ...]] = {}
+        for folder, subfolders, names in os.walk(root):
+            subfolders.sort()
+            for name in names:
+                if name.lower().endswith(tuple(suffixes)):
+                    path = Path(folder, name).relative_to(root).as_posix()
+                    found[Path(name).stem] = (*found.get(Path(name).stem, ()), path)
+        return found
 
-    def find(published: str, image: str) -> str:
-        if Path(root, published).is_file():
+    def find(name: str, published: str = "") -> str:
+        if published and Path(root, published).is_file():
             return published
-        return by_stem(DICOM_SUFFIXES).get(image) or by_stem(_COPIES).get(image, published)
+        file = Path(name).name
+        # An id may hold dots, so that what looks like an ending need not be one.
+        alike = [path for path in by_stem().get(Path(file).stem, ()) if Path(path).name == file]
+        places = by_stem().get(file) or alike
+        places = [path for path in places if is_dicom(path)] or places
+        if len(places) > 1:
+            raise ValueError(
+                f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(places[:3])}. Move "
+                "the others elsewhere, or name the path in the table."
+            )
+        return places[0] if places else published
 
     return find
-
-
-def is_copy(file: str) -> bool:
-    """Whether a file that `image_finder` found is a copy, which may have been shrunk, and not a DICOM file.
-
-    Example:
-        >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
-        (True, False)
-    """
-    return file.lower().endswith(_COPIES)
 
 
 def _split_lines(path: str | Path) -> Iterator[str]:

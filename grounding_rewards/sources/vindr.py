@@ -42,6 +42,7 @@ from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.sources.base import RESTRICTED, register_source, sound_images
 from grounding_rewards.sources.tables import (
     TableRow,
@@ -49,7 +50,6 @@ from grounding_rewards.sources.tables import (
     find_file,
     grouped_rows,
     image_finder,
-    is_copy,
     known_size,
     optional_file,
     read_sizes,
@@ -204,8 +204,8 @@ def _read_table(
             if not boxes:
                 return None
         place, first = rows[0]
-        file = find(f"{layout.images.format(split=split)}/{image}.dicom", image)
-        if known_sizes is None and is_copy(file):
+        file = find(image, f"{layout.images.format(split=split)}/{image}.dicom")
+        if known_sizes is None and not is_dicom(file):
             fix = "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these."
             raise place.error("`sizes` for an image that is a copy", file, fix)
         width, height = (None, None) if known_sizes is None else known_size(known_sizes, place)

@@ -24,11 +24,8 @@ from typing import Any, NamedTuple
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.texts import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.images.dicom import DICOM_SUFFIXES
 from grounding_rewards.sources.base import register_source, sound_images, split_name
-from grounding_rewards.sources.tables import RowPlace, check_split, header_size, outline_box, scaled_box
-
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
+from grounding_rewards.sources.tables import IMAGE_SUFFIXES, RowPlace, check_split, header_size, outline_box, scaled_box
 
 # Rounding can put a box at the border a little beyond it.
 _SLACK = 0.01
@@ -235,7 +232,7 @@ def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES)
 
 
 def _listed(root: Path) -> tuple[list[str], list[_Images]]:

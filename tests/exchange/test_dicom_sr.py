@@ -131,7 +131,7 @@ def test_images_without_a_file_or_an_answer_are_named(images, dicom_image, tmp_p
     with pytest.raises(ValueError, match="called after the images' ids or images, got none for 1 images"):
         write_dicom_sr(images[:1], tmp_path / "none", model="mine", dicom=tmp_path / "images")
     dicom_image("images/again/two.dcm")
-    with pytest.raises(ValueError, match=r"Expected one file per id under root"):
+    with pytest.raises(ValueError, match=r"Expected one image of the name 'two' below"):
         write_dicom_sr(images, tmp_path / "none", model="mine", dicom=tmp_path / "images")
 
 

@@ -20,8 +20,6 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.load import load_split
-from grounding_rewards.prepare.stored_images import StoredImage
-from grounding_rewards.prepare.survey import stored_spacing
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.sources.jsonl import read_jsonl
 
@@ -443,38 +441,6 @@ def test_sentences_end_once(make_images, tmp_path):
     with pytest.raises(ValueError, match=r"leave the image out\. Correct it") as caught:
         prepare_images(lambda: records, root, tmp_path / "out", options())
     assert ".." not in str(caught.value).replace("...", "")
-
-
-def test_pixel_spacing_of_records_follows_the_resize(make_images, tmp_path):
-    """96 x 64 pixels to 48 x 32: pixels twice as large."""
-    root, records = make_images(3)
-    records[1] = records[1]._replace(extra={"pixel_spacing": "0.168"})
-    # As in NIH ChestX-ray14: the spacing of the image that the image is a smaller copy of, x first.
-    sizes = {"original_width": "192", "original_height": "320"}
-    records[2] = records[2]._replace(extra={"pixel_spacing": "0.1 0.2", **sizes})
-    prepare_images(lambda: records, root, tmp_path / "out", options())
-    found = {row["id"]: row["pixel_spacing"] for row in rows_of(tmp_path / "out")}
-    assert found["image-0"] is None
-    assert found["image-1"] == pytest.approx([0.336, 0.336])
-    assert found["image-2"] == pytest.approx([0.1 * 192 / 48, 0.2 * 320 / 32])
-    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
-
-
-def test_pixel_spacing_of_dicom_files(tmp_path, write_dicom_image):
-    """DICOM says the distance of rows first, which is that in y."""
-    for name, spacing in (("a", [0.2, 0.1]), ("b", None)):
-        write_dicom_image(tmp_path / f"{name}.dcm", np.full((64, 96), 3000), spacing)
-    images = [AnnotatedImage(name, f"{name}.dcm", [[8, 8, 40, 30]], ["mass"], split="train") for name in "ab"]
-    prepare_images(lambda: images, tmp_path, tmp_path / "out", options())
-    first, second = rows_of(tmp_path / "out")
-    assert first["pixel_spacing"] == pytest.approx([0.2, 0.4])
-    assert second["pixel_spacing"] is None
-
-
-@pytest.mark.parametrize("text", ["", "unknown", "0", "-0.1", "nan", "0.1, 0.1, 5"])
-def test_pixel_spacing_that_is_none(text):
-    image = AnnotatedImage("a", "a.png", [], [], extra={"pixel_spacing": text})
-    assert stored_spacing(image, StoredImage(b"", 48, 32, 96, 64)) is None
 
 
 def test_other_columns_are_carried_along(tmp_path):

@@ -125,7 +125,7 @@ def test_two_tables_are_told_apart_by_name(folder):
 
 def test_two_images_of_one_name_are_told_apart_by_path(folder):
     root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", images=("one/a.png", "two/a.png"))
-    with pytest.raises(ValueError, match=r"Expected one image of the name 'a.png' .*one/a.png, two/a.png"):
+    with pytest.raises(ValueError, match=r"Expected one image of the name 'a.png' .*one/a.png and two/a.png"):
         list(read_csv_table(root))
 
 

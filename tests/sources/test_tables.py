@@ -15,7 +15,6 @@ from grounding_rewards.sources.tables import (
     group_rows,
     grouped_rows,
     header_size,
-    image_files,
     image_finder,
     read_rows,
     read_sizes,
@@ -198,34 +197,24 @@ def test_no_image(tmp_path):
             header_size(tmp_path / name)
 
 
-def test_where_the_images_are(tmp_path):
-    for name in ("images_001/images/a.png", "images_002/images/b.PNG", "images_002/notes.txt"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
-    assert image_files(tmp_path, (".png",)) == {"a.png": "images_001/images/a.png", "b.PNG": "images_002/images/b.PNG"}
-    (tmp_path / "small").mkdir()
-    (tmp_path / "small" / "a.png").touch()
-    # Which of two copies the boxes belong to must not be guessed
-    with pytest.raises(ValueError, match=r"images_001/images/a\.png and small/a\.png"):
-        image_files(tmp_path, (".png",))
-
-
 def test_images_are_found_by_their_ids(tmp_path):
     for name in ("train/a.dicom", "copies/a.png", "copies/b.PNG", "moved/c.dcm", "copies/c.jpg"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     find = image_finder(tmp_path)
-    assert [find(f"train/{image}.dicom", image) for image in "abcd"] == [
+    assert [find(image, f"train/{image}.dicom") for image in "abcd"] == [
         "train/a.dicom",
         "copies/b.PNG",
         "moved/c.dcm",  # a DICOM file before a copy
         "train/d.dicom",  # nowhere: where it should be
     ]
+    # By a name with its ending too, of which only the name counts
+    assert (find("b.PNG"), find("other/b.PNG"), find("b.jpg")) == ("copies/b.PNG", "copies/b.PNG", "")
     (tmp_path / "copies" / "b.jpg").touch()
     # The published file is not in doubt, whatever else lies there
-    assert image_finder(tmp_path)("train/a.dicom", "a") == "train/a.dicom"
+    assert find("a", "train/a.dicom") == "train/a.dicom"
     with pytest.raises(ValueError, match=r"one image .* got copies/b\.(PNG|jpg) and copies/b\.(PNG|jpg)"):
-        image_finder(tmp_path)("train/b.dicom", "b")
+        image_finder(tmp_path)("b", "train/b.dicom")
 
 
 def test_the_first_name_wins(tmp_path):
