@@ -50,7 +50,7 @@ def iou_by_hand(a: list[float], b: list[float]) -> float:
 
 def r3_by_hand(text: str, truth: list[list[float]], width: int, height: int) -> float:
     """R3 of a well-formed answer, as in a reward function of one's own: no labels, no broken text, no regions."""
-    found = re.search(r"\[.*\]", text, re.DOTALL)
+    found = re.search(r"\[.*\]", text.rpartition("</think>")[2], re.DOTALL)
     try:
         items = json.loads(found.group(0)) if found else []
         written = [item["bbox_2d"] for item in items]

@@ -17,7 +17,7 @@ from typing import IO, Any, cast
 
 from grounding_rewards.common.safe_yaml import DEEPEST, parse_yaml
 
-_LONG_NUMBER = re.compile(r"\d{19}")
+_LONG_NUMBER = re.compile("[0-9]{19}")
 # A text that nothing closes is taken to its end: else the rest would be read anew for each quote in it.
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 # Bytes of a line, or of a file that is read as a whole, from an archive, which may hold a thousand for each of its own.
@@ -140,9 +140,7 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
             if depth > DEEPEST:
                 raise ValueError(f"more than {DEEPEST} levels of lists and objects")
-    content = json.loads(
-        text, parse_int=_whole if _LONG_NUMBER.search(text) else None, object_pairs_hook=_without_repeated_keys
-    )
+    content = (_LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER).decode(text)
     if "\\u" in text and not any_text:
         for word in _words(content):
             if "\0" in word:
@@ -167,6 +165,11 @@ def _whole(digits: str) -> int:
     if not -(2**63) <= number < 2**63:
         raise ValueError(f"the number {digits:.20}…, which has more than 64 bits; write ids as text")
     return number
+
+
+# Made once: a log has millions of lines.
+_DECODER = json.JSONDecoder(object_pairs_hook=_without_repeated_keys)
+_LONG_NUMBERS = json.JSONDecoder(object_pairs_hook=_without_repeated_keys, parse_int=_whole)
 
 
 def _words(content: Any) -> Iterator[str]:

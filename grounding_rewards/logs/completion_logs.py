@@ -7,6 +7,7 @@ one place that knows what trainers name them. The folder of a run is a log too, 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import gzip
 import io
@@ -124,7 +125,7 @@ class Block(NamedTuple):
             if stripped := line.strip():
                 place = self.place(number)
                 try:
-                    text = stripped.decode("utf-8-sig")
+                    text = stripped.removeprefix(codecs.BOM_UTF8).decode()
                 except UnicodeDecodeError as error:
                     raise _not_utf8(place, error) from None
                 yield number, _from_json(text, place)

@@ -216,6 +216,9 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
         ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
     places = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
+    if not places:
+        found.cut_off |= _ends_in_tag(text, fmt)
+        return
     marks = list(_read_marks(places[:MAX_GROUPS]))
     labelled = _with_labels(marks, text)
     # "<ref>no": a label that the text breaks off in is no statement.

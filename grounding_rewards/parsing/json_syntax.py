@@ -2,7 +2,8 @@
 
 Two readers. `read_plain_json` hands the text to the C decoder of the standard library and takes only the shape
 that a well-behaved model writes. `scan_json` reads everything else: single quotes, trailing commas, missing or
-stray braces, duplicate keys, numbers as strings, nested labels, text around it, and text that breaks off.
+stray braces, duplicate keys, numbers as strings, nested labels, text around it, and text that breaks off. It too
+leaves each list and object that is sound in itself to the C decoder.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.numbers import (
@@ -179,7 +180,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-_OPENER = re.compile(r"[\[{［｛]")
+#: What a list or an object at the top level begins with.
+OPENER = re.compile(r"[\[{［｛]")
 _BRACKET = dict(zip("[({［（｛])}］）｝", "[({[({[({[({", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
@@ -266,9 +268,11 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
     frames: list[tuple[str, _Node]] = []
     position = 0
     key: str | None = None
+    # So short a text cannot have too many tokens, which the decoder does not count.
+    short = len(text) < MAX_TOKENS
     for _ in range(MAX_TOKENS):
         if not frames:
-            opener = _OPENER.search(text, position)
+            opener = OPENER.search(text, position)
             if opener is None:
                 return roots
             position = opener.start()
@@ -305,13 +309,17 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             if len(frames) == MAX_DEPTH:
                 found.reject("too_deep")
                 break
-            bracket = _BRACKET[token["open"]]
-            child = _Node(bracket == "{", start)
+            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if short else None
+            if child is not None:
+                position = child.end
+            else:
+                bracket = _BRACKET[token["open"]]
+                child = _Node(bracket == "{", start)
+                frames.append((bracket, child))
             if parent is None:
                 roots.append(child)
             else:
                 parent.members.append((key, child))
-            frames.append((bracket, child))
         elif kind != "comma" and parent is not None:
             parent.members.append((key, _scalar(token)))
         key = None
@@ -320,6 +328,33 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
     if frames:
         frames[0][1].end = len(text)
     return roots
+
+
+# Numbers as they are written, and objects with their duplicate keys.
+_decode_node = json.JSONDecoder(object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=str).raw_decode
+
+
+def _decoded(text: str, start: int, room: int) -> _Node | None:
+    """The node that begins here, where it is JSON without a fault and at most `room` levels deep."""
+    try:
+        value, end = _decode_node(text, start)
+        node = _node_of(value, start, room)
+    except (ValueError, RecursionError):
+        return None
+    node.end = end
+    return node
+
+
+def _node_of(value: Any, start: int, room: int) -> _Node:
+    if not room:
+        raise RecursionError
+    node = _Node(isinstance(value, tuple), start)
+    node.closed = True
+    members = ((folded(key), one) for key, one in value) if node.is_object else ((None, one) for one in value)
+    node.members = [
+        (key, _node_of(one, start, room - 1) if isinstance(one, list | tuple) else one) for key, one in members
+    ]
+    return node
 
 
 def _scalar(token: re.Match[str]) -> str | bool | None:

@@ -19,7 +19,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Collection
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from grounding_rewards.labels import anatomy, normalize_label
@@ -160,6 +160,8 @@ def _plain(answer: str) -> str:
     return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
 
 
+# Models say the same over and over.
+@lru_cache(maxsize=4096)
 def _judge(sentence: str) -> bool | None:
     """Whether a sentence says that there is nothing; None for one that says neither this nor anything else.
 

@@ -19,7 +19,7 @@ from grounding_rewards.parsing.bracket_syntax import (
     without_counts,
 )
 from grounding_rewards.parsing.formats import get_box_format
-from grounding_rewards.parsing.json_syntax import scan_json
+from grounding_rewards.parsing.json_syntax import OPENER, scan_json
 from grounding_rewards.parsing.no_finding import echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.scope import Answer, find_answer
@@ -147,10 +147,13 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
             return raw
     answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if quick is not None and not answer.cut_off:
-        content = answer.text.strip()
-        raw = quick(content, fmt) if content != text and len(content) <= MAX_CHARACTERS else None
+        whole = answer.text.strip()
+        # The scanner of JSON passes over all words before the first bracket.
+        bracket = OPENER.search(whole) if fmt.syntax.keyed else None
+        content = whole if bracket is None else whole[bracket.start() :]
+        raw = quick(content, fmt) if content != text and len(whole) <= MAX_CHARACTERS else None
         # A negative with words around it may be a quotation, which only the scanner can tell.
-        if raw is not None and (raw.coords or not answer.around):
+        if raw is not None and (raw.coords or (content == whole and not answer.around)):
             return raw
     return _scan_answer(answer, fmt)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grounding_rewards.parsing import RawBoxes, get_box_format, read_boxes
+from grounding_rewards.parsing import RawBoxes, get_box_format, json_syntax, read_boxes
 from grounding_rewards.parsing.json_syntax import read_plain_json
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH
 
@@ -292,3 +292,12 @@ def test_stated_confidence(member, score):
 )
 def test_plain_json_takes_the_quick_way(text):
     assert read_plain_json(text, FORMAT) is not None
+
+
+def test_what_the_decoder_reads_is_what_the_tokens_say(monkeypatch):
+    texts = [text for text, *_ in BOXES]
+    texts += [f'{{"bbox_2d": {"[" * (MAX_DEPTH - 1)}1, 2, 3, 4{"]" * (MAX_DEPTH - 1)}}}', "[" * 99 + "]" * 99]
+    texts += ['[{"bbox_2d": [1.0, -2, 3e1, NaN], "bbox_2d": [1, 2, 3, 4], "label": "a\\n"}, {"bbox_2d": [1, 2']
+    decoded = [read_boxes(f"It shows {text}", FORMAT) for text in texts]
+    monkeypatch.setattr(json_syntax, "_decoded", lambda *_: None)
+    assert decoded == [read_boxes(f"It shows {text}", FORMAT) for text in texts]
