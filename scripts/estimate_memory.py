@@ -105,7 +105,8 @@ def row(experiment: Path, family: str, tuning: str, gpus: int, size: tuple[int, 
     training = training_of(options, image_of(family, options["max_image_pixels"], size))
     memory = memory_of(shape, training)
     parts = (memory.weights, memory.reference, memory.gradients + memory.optimiser, memory.activations, memory.images)
-    engines = [_total(memory, tuning, engine, gpus) for engine in ENGINES]
+    # FSDP2 spreads what ZeRO-3 does.
+    engines = [_total(memory, tuning, engine, gpus) for engine in ENGINES if engine != "fsdp2"]
     cells = [*(f"{part / GB:.1f}" for part in (*parts, *generation_of(shape, options, training))), *engines]
     return f"| {FAMILIES[family].checkpoint.partition('/')[2]} | {tuning} | {' | '.join(cells)} |"
 
@@ -126,7 +127,7 @@ def table(experiment: Path, gpus: int, size: tuple[int, int], overrides: Mapping
             "answers, transformers",
             "vLLM, at least",
             "DDP, one GPU",
-            *(f"{name} × {gpus}" for name in ("ZeRO-2", "ZeRO-3", "FSDP2")),
+            *(f"{name} × {gpus}" for name in ("ZeRO-2", "ZeRO-3 or FSDP2")),
         ),
     )
     return [

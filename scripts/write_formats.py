@@ -17,7 +17,7 @@ from page_parts import write_or_check
 
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
-from grounding_rewards.parsing.formats import MODEL_TYPES, MODELS_WITHOUT_FORMAT, SOURCES
+from grounding_rewards.parsing.formats import MODEL_TYPES, SOURCES
 from grounding_rewards.parsing.results import REASON_MEANINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
@@ -44,13 +44,13 @@ original image:
 
 ```
 
-In the YAML of a run: `box_format: qwen3-vl`. Within a format a model may vary: misspelt JSON, lists, corner points,
-tags of another family and bare lines of numbers are read too.
+In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corner points, tags of another family and bare lines
+of numbers are read too.
 
 ## Bring your own model
 
 1. Find your model under [Formats](#formats), or [declare a format](#a-format-of-your-own). A fine-tuned model writes
-   what it was fine-tuned on. A `model_type` without a format ends the run before the first step.
+   what it was fine-tuned on. A `model_type` without a format ends the run before the first step, with the reason.
 2. Let the model answer some images. [`inspect`](scoring.md) says how many answers were read, why the others were not,
    and which space or order would fit better.
 3. `doctor` says how small findings become at the size that the model sees, and how many tokens an answer needs.
@@ -120,9 +120,6 @@ Also read:
 |---|---|---|
 ALSO_ROWS
 
-No source says how models of these types write boxes, or they write none; a run ends with the reason:
-NO_FORMAT.
-
 *Written by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.toml`.*
 
 ## A format of your own
@@ -152,18 +149,8 @@ Spaces that a family's tokens cannot express are refused: `paligemma` in pixels,
 
 ## Held to the format
 
-For constrained decoding, `gr.box_format_regex` gives the format as a regular expression, for TRL's
-`vllm_structured_outputs_regex`. It makes any model write boxes.
-
-```python
->>> import re
->>> pattern = gr.box_format_regex("answer-list", max_boxes=2)
->>> bool(re.fullmatch(pattern, "<answer>[0.100, 0.200, 0.300, 0.400]</answer>"))
-True
->>> bool(re.fullmatch(pattern, "<answer>I am not sure.</answer>"))
-False
-
-```
+For constrained decoding, `gr.box_format_regex("answer-list", max_boxes=2)` gives the format as a regular expression,
+for TRL's `vllm_structured_outputs_regex`. It makes any model write boxes.
 
 ## Why something is no box
 
@@ -257,7 +244,6 @@ def page() -> str:
     formats = [get_box_format(name) for name in list_box_formats()]
     coarse = [f"{moved(fmt):.3g} in `{fmt.name}`" for fmt in formats if moved(fmt) > 1]
     parts = {
-        "NO_FORMAT": names(MODELS_WITHOUT_FORMAT),
         "SPACE_ROWS": "\n".join(f"| `{name}` | {space.meaning} |" for name, space in SPACES.items()),
         "BOX": ", ".join(f"{number:g}" for number in BOXES[0]),
         "LABEL": LABELS[0],
