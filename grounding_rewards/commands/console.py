@@ -114,14 +114,14 @@ def stage_progress(
             sys.stderr.flush()
 
 
-def track(title: str, items: Iterable[Item]) -> Iterator[Item]:
-    """Go through the items, with a progress bar where it takes a while.
+def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+    """Go through the items, with a progress bar where it takes a while; their number is their length, if they have one.
 
     Example:
         >>> list(track("counting", [1, 2]))
         [1, 2]
     """
-    total = len(items) if isinstance(items, Sized) else None
+    total = len(items) if total is None and isinstance(items, Sized) else total
     with stage_progress(transient=True) as on_progress:
         for done, item in enumerate(items):
             on_progress(title, done, total)

@@ -29,18 +29,11 @@ from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.logs.run_log import LOG
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, RunDifference
-from grounding_rewards.report.comparison_tables import (
-    Comparison,
-    compare_evaluations,
-    print_difference,
-    render_markdown,
-)
+from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
+from grounding_rewards.report.comparison_tables import compare_evaluations
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from grounding_rewards.report.diff_page import SharedImage
 
 
 def run(
@@ -88,7 +81,7 @@ def run(
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    comparisons = compare_evaluations(
+    comparison = compare_evaluations(
         [a, b, *others],
         metric=metric,
         metrics=metrics,
@@ -99,63 +92,24 @@ def run(
         reward=reward,
     )
     if markdown is not None:
-        write_whole(markdown, render_markdown(comparisons))
+        write_whole(markdown, comparison.markdown())
     if html is not None:
-        first = comparisons[0]
-        load_image = _image_loader(first.images[1], first.made[1], b, allow_outside)
-        _write_page(html, comparisons, load_image, log or _training_log(first.made[1]))
+        from grounding_rewards.logs.run_log import read_entries
+        from grounding_rewards.report.diff_page import render_diff_page
+        from grounding_rewards.report.plots import training_plot
+
+        facts = comparison.made[1]
+        logged = log or _training_log(facts)
+        load_image = _image_loader(comparison.images[1], facts, b, allow_outside)
+        training = None if logged is None else training_plot(read_entries(logged))
+        write_whole(html, render_diff_page(comparison, load_image=load_image, training=training))
     if json is not None:
-        # Two runs have been written so since the first version.
-        several = {"a": str(a), "comparisons": [one.to_dict() for one in comparisons]}
-        write_json(json, several if others else comparisons[0].to_dict())
+        write_json(json, comparison.to_dict())
     console = output_console(170)
-    print_difference(comparisons, console, every=every)
+    comparison.print(console, every=every)
     if html is not None:
         console.print(f"Page: {html.resolve().as_uri()}", soft_wrap=True, markup=False)
     return 0
-
-
-def _write_page(
-    html: Path,
-    comparisons: Sequence[Comparison],
-    load_image: Callable[[AnsweredImage], Image | None],
-    log: Path | None,
-) -> None:
-    from grounding_rewards.logs.run_log import read_entries
-    from grounding_rewards.report.diff_page import render_diff_page
-    from grounding_rewards.report.plots import training_plot
-
-    first = comparisons[0]
-    runs = [first.images[0], *(one.images[1] for one in comparisons)]
-    by_id = [{image.id: image for image in images} for images in runs]
-    images = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
-    reward = _reward(first.reward, images)
-    training = None if log is None else training_plot(read_entries(log))
-    page = render_diff_page(
-        comparisons,
-        images,
-        subtitle=_subtitle(first.found, first.made[1]),
-        reward=reward,
-        load_image=load_image,
-        label_matching=first.found.label_matching,
-        training=training,
-    )
-    write_whole(html, page)
-
-
-def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:
-    split = f" ({facts['split']})" if facts.get("split") else ""
-    return f"{found.images} images" + (f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else "")
-
-
-def _reward(name: str, images: Sequence[SharedImage]) -> str:
-    names = [name for name in images[0][0].rewards if all(name in one.rewards for shared in images for one in shared)]
-    if name not in names:
-        raise ValueError(
-            f"Expected a reward that all images of all runs have for --reward, got {name!r}. "
-            f"They have: {', '.join(names) or 'none'}."
-        )
-    return name
 
 
 def _training_log(facts: Mapping[str, Any]) -> Path | None:

@@ -1,32 +1,30 @@
-"""Follow a training in the terminal: its reward and the parts of it, whether answers differ enough to learn from, what
-they look like, and the last answers. It reads the folder of the run, log.jsonl and completions/, and writes nothing;
-the run knows nothing of it, and may have been started anywhere. It ends when the run ends, or with Ctrl-C.
+"""Follow a training in the terminal: its reward and the parts of it, and whether answers differ enough to learn from.
+
+It reads log.jsonl in the folder of the run and writes nothing; the run knows nothing of it, and may have been started
+anywhere. It ends when the run ends, or with Ctrl-C.
 
 Each row has the latest value, the mean of the latest ten logged steps, and the course from the first step to the last.
-Answers are shown where the run logs them (`log_completions: true`); `--answers 0` keeps them off the screen.
 
 examples:
   grounding-rewards watch runs/demo
-  grounding-rewards watch runs/r4 --every 10 --answers 0
+  grounding-rewards watch runs/r4 --every 10
   grounding-rewards watch runs/r4 --once
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
 from grounding_rewards.commands.console import output_console, printable
 from grounding_rewards.commands.options import within
-from grounding_rewards.logs.completion_logs import find_text_column
 from grounding_rewards.logs.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
 from grounding_rewards.report.tables import plain_table
-from grounding_rewards.rewards.completion_text import completion_text
 
 #: Logged steps whose mean stands beside the latest value.
 RECENT = 10
@@ -51,7 +49,6 @@ _TITLES = {
 }
 _BARS = "▁▂▃▄▅▆▇█"
 _COURSE = 32
-_EXCERPT = 160
 # Seconds without a new step after which a frame says so.
 _QUIET = 120.0
 
@@ -61,7 +58,6 @@ def run(
     /,
     *,
     every: Annotated[float, within(above=True)] = 2.0,
-    answers: Annotated[int, within(0)] = 3,
     once: bool = False,
 ) -> int:
     """Show a run until it ends.
@@ -69,30 +65,29 @@ def run(
     Args:
         folder: of a training, its output_dir
         every: how many seconds apart to look
-        answers: last answers to show
         once: print how the run stands and end
     """
     console = output_console(100)
     if once:
-        console.print(_frame(folder, answers))
+        console.print(_frame(folder))
         return 0
     from rich.live import Live
 
-    with Live(_frame(folder, answers), console=console, auto_refresh=False) as live:
-        while not read_run(folder, answers=False).ended:
+    with Live(_frame(folder), console=console, auto_refresh=False) as live:
+        while not read_run(folder).ended:
             time.sleep(every)
-            live.update(_frame(folder, answers), refresh=True)
-        live.update(_frame(folder, answers), refresh=True)
+            live.update(_frame(folder), refresh=True)
+        live.update(_frame(folder), refresh=True)
     return 0
 
 
-def _frame(folder: Path, answers: int) -> Any:
+def _frame(folder: Path) -> Any:
     """How the run stands, as one thing that rich prints."""
     from rich.console import Group
     from rich.text import Text
 
     log, name = folder / LOG, printable(folder.name or str(folder), lines=False)
-    found = read_run(folder, answers=answers > 0)
+    found = read_run(folder)
     if not found.entries:
         return Text(f"{name}: no step is logged yet", style="bold")
     of = "" if found.steps is None else f" of {found.steps}"
@@ -112,10 +107,6 @@ def _frame(folder: Path, answers: int) -> Any:
     last = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
     if shown := [f"{key[5:]} {_number(one)}" for key, one in last.items() if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
-    if found.answers and answers:
-        parts += _answer_lines(found.answers, answers)
-    elif answers and not found.ended:
-        parts.append(Text("No answers are logged: `log_completions: true` would show the last ones here.", style="dim"))
     return Group(*parts)
 
 
@@ -188,22 +179,3 @@ def _signal_lines(found: RunSoFar) -> Iterator[str]:
         cause = main_cause(means)
         if cause is not None and means["no_spread"] >= 0.5:
             yield f"  Most often {CAUSES[cause].meaning}. {CAUSES[cause].remedy}"
-
-
-def _answer_lines(rows: Sequence[Mapping[str, Any]], count: int) -> list[Any]:
-    """The last answers: what each earned and why, and how it begins."""
-    from rich.text import Text
-
-    column = find_text_column(rows)
-    rewards = [name.removesuffix("/reason") for name in rows[0] if name.endswith("/reason")]
-    step = rows[-1].get("step")
-    lines: list[Any] = [Text(f"Last answers{'' if step is None else f', step {step}'}", style="bold")]
-    for row in rows[-count:]:
-        earned = [f"{name} {row[name]:.3f}" for name in rewards if isinstance(row.get(name), int | float)]
-        reason = row.get(f"{rewards[0]}/reason") if rewards else None
-        image = f"image {row['id']}" if row.get("id") is not None else "an image"
-        said = ", ".join([image, *earned]) + (f": {reason}" if reason else "")
-        text = completion_text(row.get(column)).strip()
-        excerpt = text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 1]}…"
-        lines += [Text(printable(said, lines=False)), Text(f"  {printable(excerpt, lines=False)}", style="dim")]
-    return lines

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.texts import read_yaml
-from grounding_rewards.logs.completion_logs import TEXT_COLUMNS, read_blocks
 
 #: In the folder of a run: what the trainer logged, one JSON object per line; every value of the run as it was used,
 #: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
@@ -29,13 +28,11 @@ class RunSoFar(NamedTuple):
         entries: what was logged, an entry per logged step, oldest first; those of evaluations are among them.
         steps: how many steps the run will have; None where that is not known.
         ended: whether it has ended.
-        answers: rows of the latest table of completions, as `image_rows` makes them; none without such a table.
     """
 
     entries: list[dict[str, Any]]
     steps: int | None
     ended: bool
-    answers: list[dict[str, Any]]
 
     @property
     def step(self) -> int:
@@ -48,12 +45,11 @@ class RunSoFar(NamedTuple):
         return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
 
 
-def read_run(folder: Path, *, answers: bool = True) -> RunSoFar:
+def read_run(folder: Path) -> RunSoFar:
     """Read what a run has left so far.
 
     Args:
         folder: the `output_dir` of a training.
-        answers: whether its latest table of completions is read too.
 
     Raises:
         ValueError: it is no folder of a run, or a whole line of its log is no JSON object.
@@ -76,7 +72,7 @@ def read_run(folder: Path, *, answers: bool = True) -> RunSoFar:
     entries = read_entries(log, growing=True) if log.is_file() else []
     ended = bool(entries) and CLOSING in entries[-1]
     settings = read_yaml(config) if config.is_file() else {}
-    return RunSoFar(entries, _steps(entries, settings), ended, _answers(folder) if answers else [])
+    return RunSoFar(entries, _steps(entries, settings), ended)
 
 
 def tool_notes(model: str) -> list[str]:
@@ -175,15 +171,3 @@ def _steps(entries: Sequence[Mapping[str, Any]], settings: Any) -> int | None:
     if last is None or not isinstance(epochs, int | float):
         return None
     return max(round(last["step"] * epochs / last["epoch"]), int(last["step"]))
-
-
-def _answers(folder: Path) -> list[dict[str, Any]]:
-    """The rows of the latest table of completions that is whole; the trainer may be writing the last one."""
-    for path in sorted((folder / "completions").glob("*.parquet"), reverse=True)[:2]:
-        try:
-            blocks = list(read_blocks(path))
-        except (ValueError, OSError):
-            continue
-        rows = [row for block in blocks for _, row in block.rows()]
-        return [row for row in rows if any(name in row for name in TEXT_COLUMNS)]
-    return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from string import ascii_uppercase
@@ -24,69 +24,195 @@ if TYPE_CHECKING:
 _LONGEST_FACT = 80
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What `grounding-rewards diff` reports of two runs, in the terminal and in every file.
+    """What `grounding-rewards diff` reports of two or more runs, in the terminal and in every file.
 
-    Several runs are several comparisons: of the same A with each of the others, on the same images.
+    A is the first run; each of the others is compared with it, on the images that all have.
 
     Attributes:
-        found: how the runs differ.
-        paths: of A and of B.
-        names: of A and of B, see :func:`run_names`.
-        metrics: keys of the metrics that all comparisons have, or of those that were chosen, in order.
-        settings: what differs in how the runs were made, see :func:`facts_that_differ`.
-        baselines: by name the metrics of baselines on the same images.
-        images: of A and of B, those that are compared.
-        made: what is known of how A and B were made.
-        reward: name of the reward that B was evaluated with.
-        trained: how A and B were trained, such as `GRPO with R4`; empty where that is not known.
+        differences: of each of the others from A.
+        paths: of the runs, A first.
+        names: of the runs, see :func:`run_names`.
+        metrics: keys of the metrics that all have, or of those that were chosen, in order.
+        baselines: for each of the others, by name the metrics of baselines on the same images.
+        images: of each run.
+        made: what is known of how each run was made.
+        reward: name of the reward by which images are chosen.
         chosen: whether the metrics were chosen, and no others, labels or sizes are wanted.
     """
 
-    found: RunDifference
-    paths: tuple[Path, Path]
-    names: tuple[str, str]
+    differences: Sequence[RunDifference]
+    paths: Sequence[Path]
+    names: Sequence[str]
     metrics: Sequence[str]
-    settings: Mapping[str, tuple[str, str]]
-    baselines: Mapping[str, Metrics]
-    images: tuple[Sequence[AnsweredImage], Sequence[AnsweredImage]] = ((), ())
-    made: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
+    baselines: Sequence[Mapping[str, Metrics]]
+    images: Sequence[Sequence[AnsweredImage]]
+    made: Sequence[Mapping[str, Any]]
     reward: str = "R4"
-    trained: tuple[str, str] = ("", "")
     chosen: bool = False
+
+    @property
+    def first(self) -> RunDifference:
+        """The first of the differences: images, draws and keys of metrics are those of all."""
+        return self.differences[0]
+
+    def changes(self, key: str) -> list[Change]:
+        """How a metric changes from A to each of the others."""
+        return [one.metrics[key] for one in self.differences]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict on two runs at length; of several which are better, worse, and not shown to differ."""
+        a, *others = self.names
+        if len(others) == 1:
+            return self.first.verdict_on(a, others[0])
+        told: dict[str, list[str]] = {"better": [], "worse": [], "not shown to differ": [], "not measured": []}
+        changes = self.changes(self.first.main)
+        for name, main in zip(others, changes, strict=True):
+            words = {1: "better", -1: "worse", 0: "not shown to differ"}
+            word = "not measured" if math.isnan(main.difference.value) else words[main.direction()]
+            told[word].append(f"{name} ({format_value(main.difference.value, signed=True)})")
+        said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
+        return f"{changes[0].metric.heading} against {a}. {said[:1].upper()}{said[1:]}."
+
+    @property
+    def title(self) -> str:
+        """What was compared and how the metric of the verdict changed, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
+        a, *others = self.names
+        changes = self.changes(self.first.main)
+        heading, values = (
+            changes[0].metric.heading,
+            [_two_digits(one) for one in (changes[0].a, *(c.b for c in changes))],
+        )
+        if len(others) > 1:
+            told = (f"{name} {value}" for name, value in zip(self.names, values, strict=True))
+            return f"{heading}: {', '.join(told)}"
+        trained_a, trained_b = map(_trained, self.made)
+        what = f"{others[0]} against {a}"
+        if trained_b and trained_a != trained_b:
+            what = f"{trained_b} against {trained_a}" if trained_a else trained_b
+        return f"{what}: {heading} {' → '.join(values)}"
 
     @property
     def core(self) -> list[str]:
         """Keys of the metrics that are shown first: those that were chosen, else the core, verdict and reward."""
-        core = (*CORE_METRICS, self.found.main, f"reward_{self.reward}")
-        shown, found = dict.fromkeys(self.metrics if self.chosen else core), self.found.metrics
+        core = (*CORE_METRICS, self.first.main, f"reward_{self.reward}")
+        shown, found = dict.fromkeys(self.metrics if self.chosen else core), self.first.metrics
         measured = (key for key in shown if key in self.metrics)
         return [key for key in measured if not math.isnan(found[key].a.value) or not math.isnan(found[key].b.value)]
 
     @property
     def facts(self) -> list[str]:
         """How the runs were made and compared, a line each."""
-        found = self.found
+        found, a = self.first, self.names[0]
         drawn = f" of {found.n} patients" if found.units == "patients" else ""
-        a, b = self.names
-        alone = f"{found.only_a} only in {a} and {found.only_b} only in {b} play no part"
+        alone = (f"{one.only_a} only in {a} and {one.only_b} only in {b}" for b, one in self._others)
         return [
             *(f"{name}: {path}" for name, path in zip(self.names, self.paths, strict=True)),
-            f"{found.images} images{drawn} in both; {alone}",
+            f"{found.images} images{drawn} in both; {', '.join(alone)} play no part",
             f"{found.resamples} draws of {found.units}, seed {found.seed}",
             f"labels of boxes: {found.label_matching} (--label-matching)",
-            *(f"{name}: {one} in {a}, {other} in {b}" for name, (one, other) in self.settings.items()),
+            *(
+                f"{fact}: {one} in {a}, {other} in {b}"
+                for b, facts in zip(self.names[1:], self.made[1:], strict=True)
+                for fact, (one, other) in facts_that_differ(self.made[0], facts).items()
+            ),
         ]
 
+    @property
+    def _others(self) -> list[tuple[str, RunDifference]]:
+        return list(zip(self.names[1:], self.differences, strict=True))
+
     def to_dict(self) -> dict[str, Any]:
-        """The comparison and the baselines as plain values."""
-        a, b = map(str, self.paths)
-        baselines = {
-            name: {key: list(map(finite_or_none, one)) for key, one in metrics.items()}
-            for name, metrics in self.baselines.items()
-        }
-        return {"a": a, "b": b, **self.found.to_dict(), "baselines": baselines}
+        """The comparison and the baselines as plain values; of several runs each with A, as two are written."""
+        a, *others = map(str, self.paths)
+        several = [
+            {
+                "a": a,
+                "b": b,
+                **one.to_dict(),
+                "baselines": {
+                    name: {key: list(map(finite_or_none, own)) for key, own in metrics.items()}
+                    for name, metrics in baselines.items()
+                },
+            }
+            for b, one, baselines in zip(others, self.differences, self.baselines, strict=True)
+        ]
+        return several[0] if len(several) == 1 else {"a": a, "comparisons": several}
+
+    def table(self, keys: Sequence[str]) -> Table:
+        """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
+        baselines = self.baselines[0] if len(self.differences) == 1 else {}
+        lines: list[list[str | Cell]] = []
+        for group, own in group_metrics(keys):
+            lines.append([Cell(group.title, group.definition)])
+            for key in own:
+                changes = self.changes(key)
+                metric = changes[0].metric
+                beside = [estimate_cell(metrics.get(key)) for metrics in baselines.values()]
+                lines.append([*_line(metric.heading + " ↓" * (metric.lower_is_better is True), changes), *beside])
+        return Table([*self._header, *baselines], lines)
+
+    def group_tables(self) -> list[Table]:
+        """A line for each label, and one for each size of the reference boxes; none where metrics were chosen."""
+        tables = []
+        for title, name in (("Reference boxes by label", "labels"), ("Reference boxes by size", "sizes")):
+            # The runs have the same reference boxes, and so the same groups.
+            groups = list(zip(*(getattr(one, name) for one in self.differences), strict=True))
+            rows = [
+                _line(
+                    f"{several[0].name} ({several[0].boxes}), {change.metric.heading}",
+                    [group.changes[key] for group in several],
+                )
+                for several in groups
+                for key, change in several[0].changes.items()
+            ]
+            tables += [Table(self._header, rows, title)] if rows and not self.chosen else []
+        return tables
+
+    @property
+    def _header(self) -> list[str]:
+        a, *others = self.names
+        two = [f"{others[0]} − {a}", "better / worse / same"] if len(others) == 1 else []
+        return ["metric", *self.names, *two]
+
+    @property
+    def caption(self) -> str:
+        """How to read the tables."""
+        units = self.first.units
+        several = f" Beneath each value: its difference from {self.names[0]}."
+        sides = f" Better / worse / same: {units}." if len(self.differences) == 1 else several
+        return (
+            f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better.{sides} "
+            f"p: two-sided, of a permutation test in which the runs change places on {units}. Holm: p adjusted for all "
+            "tests of its kind, shown or not."
+        )
+
+    def print(self, console: Console, *, every: bool = False) -> None:
+        """Print the tables, and the verdict last, where it is seen.
+
+        Args:
+            console: a ``rich.console.Console``.
+            every: whether to print all metrics, labels and sizes, not the core alone.
+        """
+        from rich.text import Text
+
+        for line in self.facts:
+            console.print(Text(line))
+        for table in (self.table(self.metrics if every else self.core), *(self.group_tables() if every else ())):
+            console.print(table.rich())
+        left = len(self.metrics) - len(self.core)
+        more = "" if every or self.chosen or not left else f" --all: {left} more metrics, labels and sizes."
+        console.print(Text(self.caption + more, style="dim"))
+        console.print(Text(self.verdict, style="bold"))
+
+    def markdown(self) -> str:
+        """The verdict and all tables as Markdown."""
+        parts = [self.verdict, "\n".join(f"- {line}" for line in self.facts)]
+        for table in (self.table(self.metrics), *self.group_tables()):
+            parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]
+        return "\n\n".join([*parts, self.caption]) + "\n"
 
 
 def compare_evaluations(
@@ -99,7 +225,7 @@ def compare_evaluations(
     resamples: int = DRAWS,
     seed: int = 0,
     reward: str | None = None,
-) -> list[Comparison]:
+) -> Comparison:
     """Compare the first evaluation with each of the others, on the images that all have.
 
     Args:
@@ -111,7 +237,7 @@ def compare_evaluations(
         sizes: likewise.
         resamples: draws of the permutation test.
         seed: of all draws.
-        reward: by which images are chosen; None for that of each evaluation.
+        reward: by which images are chosen; None for that of the second evaluation.
 
     Raises:
         ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
@@ -129,7 +255,6 @@ def compare_evaluations(
         )
     # A run that does not say is taken to be as the others.
     matching = label_matching or next(iter(rules), "ignore")
-    names, trained = run_names(paths), [_trained(one.facts) for one in evaluations]
     found = [
         compare_runs(runs[0], run, label_matching=matching, sizes=sizes, main=metric, resamples=resamples, seed=seed)
         for run in runs[1:]
@@ -145,25 +270,21 @@ def compare_evaluations(
             raise ValueError(
                 f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
             )
-    return [
-        Comparison(
-            found=one,
-            paths=(paths[0], paths[k]),
-            names=(names[0], names[k]),
-            metrics=list(dict.fromkeys(metrics)) or common,
-            settings=facts_that_differ(evaluations[0].facts, evaluations[k].facts),
-            # They stand beside both runs where they were measured on the same images, by the same labels.
-            baselines=dict(list(evaluations[k].systems.items())[1:])
-            if not one.only_b and evaluations[k].label_matching == matching
-            else {},
-            images=(runs[0], runs[k]),
-            made=(evaluations[0].facts, evaluations[k].facts),
-            reward=reward or evaluations[k].reward,
-            trained=(trained[0], trained[k]),
-            chosen=bool(metrics),
-        )
-        for k, one in enumerate(found, start=1)
-    ]
+    return Comparison(
+        differences=found,
+        paths=paths,
+        names=run_names(paths),
+        metrics=list(dict.fromkeys(metrics)) or common,
+        # They stand beside both runs where they were measured on the same images, by the same labels.
+        baselines=[
+            dict(list(other.systems.items())[1:]) if not one.only_b and other.label_matching == matching else {}
+            for one, other in zip(found, evaluations[1:], strict=True)
+        ],
+        images=runs,
+        made=[one.facts for one in evaluations],
+        reward=reward or evaluations[1].reward,
+        chosen=bool(metrics),
+    )
 
 
 def _trained(facts: Mapping[str, Any]) -> str:
@@ -173,46 +294,8 @@ def _trained(facts: Mapping[str, Any]) -> str:
     return "" if found is None else f"GRPO with {found[0]}"
 
 
-def comparison_title(comparisons: Sequence[Comparison]) -> str:
-    """What was compared and how the metric of the verdict changed, as in `GRPO with R4: mean IoU 0.63 → 0.69`."""
-    first = comparisons[0]
-    metric = first.found.metrics[first.found.main]
-    if len(comparisons) > 1:
-        values = {first.names[0]: metric.a} | {one.names[1]: one.found.metrics[one.found.main].b for one in comparisons}
-        told = ", ".join(f"{name} {_two_digits(value)}" for name, value in values.items())
-        return f"{metric.metric.heading}: {told}"
-    (a, b), (trained_a, trained_b) = first.names, first.trained
-    if trained_b and trained_a != trained_b:
-        what = f"{trained_b} against {trained_a}" if trained_a else trained_b
-    else:
-        what = f"{b} against {a}"
-    before, after = map(_two_digits, (metric.a, metric.b))
-    return f"{what}: {metric.metric.heading} {before} → {after}"
-
-
 def _two_digits(one: Estimate) -> str:
     return NOTHING if math.isnan(one.value) else f"{one.value:.2f}"
-
-
-def verdict_of(comparisons: Sequence[Comparison]) -> str:
-    """The verdict of two runs at length; of several which are better, worse, and not shown to differ."""
-    first = comparisons[0]
-    if len(comparisons) == 1:
-        return first.found.verdict_on(*first.names)
-    metric = first.found.metrics[first.found.main].metric.heading
-    told: dict[str, list[str]] = {"better": [], "worse": [], "not shown to differ": [], "not measured": []}
-    for one in comparisons:
-        main = one.found.metrics[first.found.main]
-        words = {1: "better", -1: "worse", 0: "not shown to differ"}
-        word = "not measured" if math.isnan(main.difference.value) else words[main.direction()]
-        told[word].append(f"{one.names[1]} ({format_value(main.difference.value, signed=True)})")
-    said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
-    return f"{metric} against {first.names[0]}. {said[:1].upper()}{said[1:]}."
-
-
-def comparison_facts(comparisons: Sequence[Comparison]) -> list[str]:
-    """How the runs were made and compared, a line each."""
-    return list(dict.fromkeys(line for one in comparisons for line in one.facts))
 
 
 def run_names(paths: Sequence[Path]) -> list[str]:
@@ -252,43 +335,6 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
     }
 
 
-def metrics_changes(comparisons: Sequence[Comparison], keys: Sequence[str]) -> Table:
-    """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
-    baselines = comparisons[0].baselines if len(comparisons) == 1 else {}
-    lines: list[list[str | Cell]] = []
-    for group, own in group_metrics(keys):
-        lines.append([Cell(group.title, group.definition)])
-        for key in own:
-            changes = [one.found.metrics[key] for one in comparisons]
-            metric = changes[0].metric
-            beside = [estimate_cell(metrics.get(key)) for metrics in baselines.values()]
-            lines.append([*_line(metric.heading + " ↓" * (metric.lower_is_better is True), changes), *beside])
-    return Table([*_header(comparisons), *baselines], lines)
-
-
-def group_tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """A line for each label, and one for each size of the reference boxes."""
-    tables = []
-    for title, name in (("Reference boxes by label", "labels"), ("Reference boxes by size", "sizes")):
-        # The runs have the same reference boxes, and so the same groups.
-        groups = list(zip(*(getattr(one.found, name) for one in comparisons), strict=True))
-        rows = [
-            _line(
-                f"{several[0].name} ({several[0].boxes}), {change.metric.heading}",
-                [group.changes[key] for group in several],
-            )
-            for several in groups
-            for key, change in several[0].changes.items()
-        ]
-        tables += [Table(_header(comparisons), rows, title)] if rows else []
-    return tables
-
-
-def _header(comparisons: Sequence[Comparison]) -> list[str]:
-    a, *others = [comparisons[0].names[0], *(one.names[1] for one in comparisons)]
-    return ["metric", a, *others, *([f"{others[0]} − {a}", "better / worse / same"] if len(others) == 1 else [])]
-
-
 def _line(name: str, changes: Sequence[Change]) -> list[str | Cell]:
     """The cells of a metric: of two runs a column for what differs, of several a line beneath each value."""
     line: list[str | Cell] = [name, estimate_cell(changes[0].a)]
@@ -310,53 +356,6 @@ def _line(name: str, changes: Sequence[Change]) -> list[str | Cell]:
 def kind_of(sign: float) -> str:
     """How a change is coloured."""
     return "better" if sign > 0 else "worse" if sign < 0 else "soft"
-
-
-def print_difference(comparisons: Sequence[Comparison], console: Console, *, every: bool = False) -> None:
-    """Print the tables, and the verdicts last, where they are seen.
-
-    Args:
-        comparisons: of A with each of the others.
-        console: a ``rich.console.Console``.
-        every: whether to print all metrics, labels and sizes, not the core alone.
-    """
-    from rich.text import Text
-
-    first = comparisons[0]
-    for line in comparison_facts(comparisons):
-        console.print(Text(line))
-    console.print(metrics_changes(comparisons, first.metrics if every else first.core).rich())
-    for table in group_tables(comparisons) if every else ():
-        console.print(table.rich())
-    left = len(first.metrics) - len(first.core)
-    more = "" if every or first.chosen or not left else f" --all: {left} more metrics, labels and sizes."
-    console.print(Text(caption(comparisons) + more, style="dim"))
-    console.print(Text(verdict_of(comparisons), style="bold"))
-
-
-def render_markdown(comparisons: Sequence[Comparison]) -> str:
-    """The verdicts and all tables as Markdown."""
-    first = comparisons[0]
-    parts = [verdict_of(comparisons), "\n".join(f"- {line}" for line in comparison_facts(comparisons))]
-    tables = [metrics_changes(comparisons, first.metrics), *([] if first.chosen else group_tables(comparisons))]
-    for table in tables:
-        parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]
-    return "\n\n".join([*parts, caption(comparisons)]) + "\n"
-
-
-def caption(comparisons: Sequence[Comparison]) -> str:
-    """How to read the tables."""
-    units = comparisons[0].found.units
-    sides = (
-        f" Better / worse / same: {units}."
-        if len(comparisons) == 1
-        else f" Beneath each value: its difference from {comparisons[0].names[0]}."
-    )
-    return (
-        f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better.{sides} "
-        f"p: two-sided, of a permutation test in which the runs change places on {units}. Holm: p adjusted for all "
-        "tests of its kind, shown or not."
-    )
 
 
 def _short(value: Any) -> str:

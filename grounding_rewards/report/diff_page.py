@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import MOST_BOXES, box_outcomes, format_iou
-from grounding_rewards.report.comparison_tables import (
-    Comparison,
-    caption,
-    comparison_facts,
-    comparison_title,
-    group_tables,
-    kind_of,
-    metrics_changes,
-    verdict_of,
-)
+from grounding_rewards.report.comparison_tables import Comparison, kind_of
 from grounding_rewards.report.page import (
     GUARD,
     Card,
@@ -104,37 +96,27 @@ def _gain(shared: SharedImage, reward: str) -> float:
     return sum(others) / len(others) - first
 
 
-def render_diff_page(
-    comparisons: Sequence[Comparison],
-    images: Sequence[SharedImage],
-    *,
-    subtitle: str,
-    reward: str,
-    load_image: LoadImage,
-    label_matching: str = "ignore",
-    training: Plot | None = None,
-) -> str:
+def render_diff_page(comparison: Comparison, *, load_image: LoadImage, training: Plot | None = None) -> str:
     """Write the whole page.
 
     Args:
-        comparisons: how A differs from each of the others.
-        images: those that all runs have.
-        subtitle: on which images.
-        reward: name of the reward by whose change images are chosen, a key of their ``rewards``.
+        comparison: of the runs.
         load_image: opens an image, None where there is none; called only for those that are shown.
-        label_matching: by which boxes are called right, as in the metrics.
         training: from :func:`grounding_rewards.report.plots.training_plot`.
 
     Returns:
         An HTML document that refers to nothing outside itself.
+
+    Raises:
+        ValueError: an image lacks the reward by whose change images are chosen.
     """
-    first = comparisons[0]
-    names = [first.names[0], *(one.names[1] for one in comparisons)]
-    metrics = [first.found.metrics[key].metric for key in first.metrics]
+    found, names, reward = comparison.first, comparison.names, comparison.reward
+    metrics = [found.metrics[key].metric for key in comparison.metrics]
+    images = _shared_images(comparison)
     folded: dict[str, list[Any]] = {}
-    if not first.chosen:
-        folded["All metrics"] = [metrics_changes(comparisons, first.metrics)]
-        folded |= {one.title: [one._replace(title="")] for one in group_tables(comparisons)}
+    if not comparison.chosen:
+        folded["All metrics"] = [comparison.table(comparison.metrics)]
+        folded |= {one.title: [one._replace(title="")] for one in comparison.group_tables()}
     if definitions := {one.heading: one.definition for one in metrics if one.definition}:
         folded["What each metric is"] = [definitions]
 
@@ -142,7 +124,7 @@ def render_diff_page(
         image, gain = load_image(shared[-1]), _gain(shared, reward)
         panels = []
         for name, answered in zip(names, shared, strict=True):
-            outcomes = box_outcomes(answered, label_matching)
+            outcomes = box_outcomes(answered, found.label_matching)
             boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
             lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
             named = f"{name} {answered.rewards[reward]:.2f}"
@@ -155,33 +137,47 @@ def render_diff_page(
         Section(one.title, [Cards([card(images[k]) for k in one.places])], one.note)
         for one in choose_shared(images, reward, names)
     ]
+    core = [comparison.table(comparison.core)]
+    facts = comparison.made[1]
+    split = f" ({facts['split']})" if facts.get("split") else ""
+    dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return Page(
-        title=comparison_title(comparisons),
-        subtitle=f"{subtitle}. {', '.join(names[1:])} compared with {names[0]}.",
-        verdict=verdict_of(comparisons),
-        tiles=_tiles(comparisons),
+        title=comparison.title,
+        subtitle=f"{found.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}.",
+        verdict=comparison.verdict,
+        tiles=_tiles(comparison),
         sections=[
-            Section("Images", [Legend(label_matching), *cards] if cards else []),
+            Section("Images", [Legend(found.label_matching), *cards] if cards else []),
             Section(
                 "Metrics",
-                [
-                    metrics_changes(comparisons, first.core),
-                    *(Section(title, blocks, kind="fold") for title, blocks in folded.items()),
-                ],
-                caption(comparisons),
+                [*core, *(Section(title, blocks, kind="fold") for title, blocks in folded.items())],
+                comparison.caption,
             ),
             Section("Training", [training] if training else []),
-            Section("How it was compared", [comparison_facts(comparisons)]),
+            Section("How it was compared", [comparison.facts]),
         ],
         footer=GUARD,
     ).render()
 
 
-def _tiles(comparisons: Sequence[Comparison]) -> list[Tile]:
+def _shared_images(comparison: Comparison) -> list[SharedImage]:
+    """The images that all runs have, each as every run answered it."""
+    by_id = [{image.id: image for image in images} for images in comparison.images]
+    shared = [tuple(of[name] for of in by_id) for name in by_id[0] if all(name in of for of in by_id)]
+    rewards = [set(image.rewards) for images in shared for image in images]
+    if comparison.reward not in (known := set.intersection(*rewards)):
+        raise ValueError(
+            f"Expected a reward that all images of all runs have for --reward, got {comparison.reward!r}. "
+            f"They have: {', '.join(sorted(known)) or 'none'}."
+        )
+    return shared
+
+
+def _tiles(comparison: Comparison) -> list[Tile]:
     """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
-    main, first = comparisons[0].found.main, comparisons[0].found.metrics
-    if len(comparisons) > 1:
-        shown = [(one.names[1], one.found.metrics[main]) for one in comparisons]
+    main, first = comparison.first.main, comparison.first.metrics
+    if len(comparison.differences) > 1:
+        shown = list(zip(comparison.names[1:], comparison.changes(main), strict=True))
     else:
         keys = dict.fromkeys((main, *_TILES))
         shown = [(first[key].metric.heading, first[key]) for key in keys if key in first]

@@ -53,7 +53,6 @@ def test_one_frame_has_reward_signal_with_its_remedy_and_how_far_the_run_is(run,
     assert "hallucination" not in page
     assert "R4: 75% of the images had answers that all earned the same: all empty 50%, all equal 25%." in page
     assert "The model abstains" in " ".join(page.split())
-    assert "log_completions: true" in page
 
 
 def test_a_line_that_is_being_written_is_passed_over(run, capsys):
@@ -63,27 +62,6 @@ def test_a_line_that_is_being_written_is_passed_over(run, capsys):
 
 def test_before_the_first_step(run, capsys):
     assert shown(capsys, run, "--once") == "r4: no step is logged yet\n"
-
-
-def test_the_last_answers_with_reward_reason_and_text(run, capsys):
-    pytest.importorskip("pyarrow")
-    import pyarrow
-    import pyarrow.parquet as parquet
-
-    (run / "log.jsonl").write_text(lines(entry(1)))
-    (run / "completions").mkdir()
-    said = json.dumps({"id": "image 7", "boxes": [], "width": 9, "height": 9})
-    columns = {
-        "step": [1, 1], "completion": ["first", "\x1b[2J[bold]last"], "R4": [0.5, 0.25], "R4/row": [said] * 2,
-        "R4/reason": ["no", "1 of 2 found"],
-    }  # fmt: skip
-    parquet.write_table(pyarrow.table(columns), run / "completions" / "completions_00001.parquet")
-    # The trainer is writing the next one.
-    (run / "completions" / "completions_00002.parquet").write_bytes(b"PAR1")
-    page = shown(capsys, run, "--once", "--answers", 1)
-    assert "image image 7, R4 0.250: 1 of 2 found\n  \\x1b[2J[bold]last" in page
-    assert "first" not in page.rpartition("Last answers")[2]
-    assert "Last answers" not in shown(capsys, run, "--once", "--answers", 0)
 
 
 def test_it_follows_the_run_and_ends_with_it(run, capsys):
@@ -113,7 +91,6 @@ def test_steps_of_a_run_with_a_fixed_number_of_them(run):
         (None, ["nowhere"], "Expected the folder of a training, got"),
         ("[1]\n", [], "Expected a JSON object in line 1 of"),
         ("", ["--every", "0"], "Expected a number above 0 for --every, got 0"),
-        ("", ["--answers", "-1"], "Expected a number from 0 up for --answers, got -1"),
     ],
 )
 def test_errors_teach(run, capsys, log, options, said):

@@ -15,7 +15,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
-from grounding_rewards.report.comparison_tables import Comparison, verdict_of
+from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page
 from grounding_rewards.report.page import read_asset
 from grounding_rewards.report.plots import training_plot
@@ -49,26 +49,24 @@ def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) 
     return tuple(images)
 
 
-def page(pairs: list[SharedImage], **values: Any) -> str:
+def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: Any) -> str:
     a, b = zip(*pairs, strict=True)
     compared: dict[str, Any] = {
-        "found": compare_runs(a, b, resamples=10),
         "paths": (Path("runs/before"), Path("runs/after")),
         "names": ("before", "after"),
         "metrics": ["f1_50", "mean_iou"],
         "chosen": True,
-        "settings": {},
-        "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
+        "baselines": [{"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}}],
+        "images": (a, b),
+        "made": ({}, {"dataset": "drawn images"}),
     }
-    compared |= {key: values.pop(key) for key in compared.keys() & values}
     shown: dict[str, Any] = {
-        "subtitle": "drawn images",
-        "images": pairs,
-        "reward": "R4",
         "load_image": lambda image: Image.new("L", (100, 80), 40),
         "training": training_plot([{"step": 1, "reward": 0.5}]),
     }
-    return render_diff_page([Comparison(**compared)], **{**shown, **values})
+    shown |= {key: values.pop(key) for key in shown.keys() & values}
+    found = values.pop("found", None) or compare_runs(a, b, label_matching=label_matching, resamples=10)
+    return render_diff_page(Comparison(**{"differences": [found], **compared, **values}), **shown)
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
@@ -197,9 +195,8 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
         found=replace(found, metrics={**found.metrics, "f1_50": change}),
         paths=(Path("<script>"), Path("after")),
         names=("<script>", "after"),
-        settings={nasty: (nasty, nasty)},
-        baselines={nasty: {}},
-        subtitle=nasty,
+        made=({nasty: nasty}, {nasty: f"{nasty}!", "dataset": nasty}),
+        baselines=[{nasty: {}}],
     )
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 12
@@ -270,7 +267,7 @@ def test_the_table_has_the_chosen_metrics_beside_the_baselines() -> None:
 
 
 def test_without_curves_and_baselines_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], training=None, baselines={})
+    text = page([pair("a", 0.1, 0.9)], training=None, baselines=[{}])
     assert "Training" not in text
     assert "nothing found" not in text
 
@@ -282,17 +279,17 @@ def test_the_verdict_on_several_runs_is_short() -> None:
         [AnsweredImage(f"{k}", 100, 80, gt=[BOX], gt_labels=["mass"], pred=pred) for k in range(12)] for pred in boxes
     ]
     before, good, none = runs[1], runs[0], runs[2]
-    made = [
-        Comparison(
-            found=compare_runs(before, run, resamples=200),
-            paths=(Path("a"), Path(name)),
-            names=("before", name),
-            metrics=["f1_50"],
-            settings={},
-            baselines={},
-        )
-        for name, run in (("R3", good), ("R5", none))
-    ]
+    runs = {"before": before, "R3": good, "R5": none}
+    compared = {
+        "differences": [compare_runs(before, run, resamples=200) for run in (good, none)],
+        "paths": [Path(name) for name in runs],
+        "names": [*runs],
+        "metrics": ["f1_50"],
+        "baselines": [{}, {}],
+        "images": [*runs.values()],
+        "made": [{}] * 3,
+    }
     said = "F1 at IoU 0.5 against before. Better: R3 (+1.000); not shown to differ: R5 (0.000)."
-    assert verdict_of(made) == said
-    assert verdict_of(made[:1]).startswith("R3 is better than before: ")
+    assert Comparison(**compared).verdict == said
+    two = {key: values[:2] for key, values in compared.items()} | {"differences": compared["differences"][:1]}
+    assert Comparison(**two).verdict.startswith("R3 is better than before: ")
