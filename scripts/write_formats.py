@@ -18,7 +18,6 @@ from page_parts import write_or_check
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.formats import MODEL_TYPES, SOURCES
-from grounding_rewards.parsing.results import REASON_MEANINGS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 #: The image of the examples: not square, and resized by the processor.
@@ -152,11 +151,7 @@ Spaces that a family's tokens cannot express are refused: `paligemma` in pixels,
 For constrained decoding, `gr.box_format_regex("answer-list", max_boxes=2)` gives the format as a regular expression,
 for TRL's `vllm_structured_outputs_regex`. It makes any model write boxes.
 
-## Why something is no box
-
-`parsed.rejected`, the log and `inspect` count by these names:
-
-REASONS
+What was rejected, `parsed.rejected` and the log count by names that `inspect` explains.
 """
 #: Models that write what a format above reads: who, what to declare, an answer, where it is said.
 ALSO_READ = (
@@ -258,7 +253,6 @@ def page() -> str:
         "ALSO_ROWS": "\n".join(also_read(models, declared, source) for models, declared, _, source in ALSO_READ),
         "ORDER_NAMES": ", ".join(f"`{name}` ({', '.join(order.numbers)})" for name, order in ORDERS.items()),
         "SCOPES": SCOPES,
-        "REASONS": "\n".join(f"- `{reason}`: {meaning}" for reason, meaning in REASON_MEANINGS.items()),
     }
     return re.sub(rf"\b({'|'.join(parts)})\b", lambda mark: parts[mark[1]], PAGE_TEXT)
 

@@ -117,7 +117,6 @@ def measured(boxes: Path, predictions: Path) -> dict[str, dict]:
             "normal, a box": np.mean([judge([b], []) for b in blind[:50]]),
             "normal, nothing": judge([], []),
             "right order": np.mean(order > 0),
-            "tied": np.mean(order == 0),
             "wrong order": np.mean(order < 0),
             "no spread": 1 - spread.mean(),
             "with IoU": np.mean(agree),
@@ -183,7 +182,7 @@ def order_table(made: dict[str, dict]) -> str:
     rows = [
         [
             f"`{name}`",
-            *(f"{made[name][column]:.0%}" for column in ("right order", "tied", "wrong order", "no spread")),
+            *(f"{made[name][column]:.0%}" for column in ("right order", "wrong order", "no spread")),
             f"{made[name]['with IoU']:.2f}",
             f"{made[name]['map'].min():.2f} to {made[name]['map'].max():.2f}",
         ]
@@ -193,7 +192,6 @@ def order_table(made: dict[str, dict]) -> str:
         [
             "reward",
             "right order",
-            "tied",
             "wrong order",
             "groups without spread",
             "correlation with IoU",
