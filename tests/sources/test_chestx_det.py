@@ -60,11 +60,6 @@ def test_images_are_found(root):
     ]
 
 
-def test_one_is_not_the_other(root):
-    with pytest.raises(ValueError, match=r"Expected ChestX_Det_train\.json in the folder for root"):
-        read_chestx_det(root)
-
-
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

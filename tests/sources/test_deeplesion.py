@@ -69,8 +69,3 @@ def test_corners_in_any_order(folder, box):
 def test_bad_rows(folder, bad, message):
     with pytest.raises(ValueError, match=message):
         list(read_deeplesion(folder(bad)))
-
-
-def test_no_other_split(folder):
-    with pytest.raises(ValueError, match="Expected one of train, validation, test or None for split, got 'val'"):
-        read_deeplesion(folder(row()), split="val")

@@ -72,8 +72,3 @@ def test_a_table_for_each_split(folder):
 def test_what_cannot_be_read_is_named(folder, row, message):
     with pytest.raises(ValueError, match=message):
         list(read_imagefolder(folder(json.dumps(row))))
-
-
-def test_a_folder_without_a_table(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected metadata.jsonl or metadata.csv"):
-        read_imagefolder(tmp_path)

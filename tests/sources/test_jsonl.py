@@ -123,11 +123,6 @@ def test_sizes_may_be_left_to_the_image(folder):
     assert (image.width, image.height) == (None, None)
 
 
-def test_no_file(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected annotations.jsonl"):
-        read_jsonl(tmp_path)
-
-
 def test_the_real_images(shared_dir):
     root = shared_dir / "data" / "cxr_lungs"
     lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text(encoding="utf-8").splitlines()]

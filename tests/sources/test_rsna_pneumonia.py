@@ -66,8 +66,3 @@ def test_a_bad_row_is_named(root, row, message):
     (root / "stage_2_train_labels.csv").write_text(LABELS + row + "\n")
     with pytest.raises(ValueError, match=message):
         list(read_rsna_pneumonia(root))
-
-
-def test_no_boxes_for_the_test_set(root):
-    with pytest.raises(ValueError, match="Expected one of train or None for split"):
-        read_rsna_pneumonia(root, split="test")

@@ -137,11 +137,6 @@ def test_what_is_refused(tmp_path, content, message):
         list(read_voc(write(tmp_path, {"Annotations/a.xml": content}), one_based=False))
 
 
-def test_no_files(tmp_path):
-    with pytest.raises(ValueError, match=r"Expected Annotations or annotations.xml"):
-        read_voc(tmp_path)
-
-
 @settings(max_examples=30)
 @given(valid_box_lists())
 def test_round_trip_in_both_conventions(boxes):
