@@ -115,7 +115,7 @@ def _key_row(field: dataclasses.Field) -> tuple[str, str, str]:
 def datasets() -> str:
     """Every dataset and general format that `prepare` reads: its source, its folder, what is easily done wrong."""
     from grounding_rewards.sources import SOURCES
-    from grounding_rewards.sources.source_options import describe_options
+    from grounding_rewards.sources.base import describe_options
 
     options = dict(re.findall(r"^(\S+):\n((?:  .*\n?)+)", describe_options(), re.MULTILINE))
     parts = []

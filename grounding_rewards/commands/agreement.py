@@ -17,8 +17,7 @@ from grounding_rewards.data.agreement import IOU_THRESHOLDS, measure_agreement
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import split_name
-from grounding_rewards.sources.source_options import source_options
+from grounding_rewards.sources.base import source_options, split_name
 
 
 def run(

@@ -76,8 +76,7 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.report.tables import Table
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import split_name
-from grounding_rewards.sources.source_options import describe_options, source_options
+from grounding_rewards.sources.base import describe_options, source_options, split_name
 
 __doc__ = f"{__doc__}{textwrap.indent(describe_options(), '  ')}"
 

@@ -84,15 +84,9 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
     for sentence in left_out_sentences(manifest):
         yield ""
         yield sentence
-    if skipped := manifest["skipped"]:
-        yield ""
-        yield f"{len(skipped)} images were left out because they cannot be used:"
-        yield ""
-        yield from (f"- {image} ({split}): {reason}" for split, image, reason in skipped[:_SHOWN_SKIPPED])
-        if len(skipped) > _SHOWN_SKIPPED:
-            yield "- the others are in `manifest.json`"
-    if faults := manifest["unreadable"]:
-        yield from _unreadable(faults)
+    skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
+    yield from _listed("were left out because they cannot be used", skipped)
+    yield from _listed("could not be read and were left out", manifest["unreadable"])
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -117,13 +111,15 @@ negative.']
         )
 
 
-def _unreadable(faults: Sequence[str]) -> Iterator[str]:
-    yield ""
-    yield f"{len(faults)} images could not be read and were left out:"
-    yield ""
-    yield from (f"- {fault}" for fault in faults[:_SHOWN_SKIPPED])
-    if len(faults) > _SHOWN_SKIPPED:
-        yield "- the others are in `manifest.json`"
+def _listed(what: str, images: Sequence[str]) -> Iterator[str]:
+    """The first images of which something is said; nothing where there is none."""
+    if images:
+        yield ""
+        yield f"{len(images)} images {what}:"
+        yield ""
+        yield from (f"- {image}" for image in images[:_SHOWN_SKIPPED])
+        if len(images) > _SHOWN_SKIPPED:
+            yield "- the others are in `manifest.json`"
 
 
 def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
@@ -139,15 +135,16 @@ def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:
-    images, drawn = manifest["images"]["count"], manifest["images_without_own_split"]
-    without, alone = manifest["images_without_patient"], manifest["images_drawn_by_image"]
-    words = [f"Of {images} images {images - drawn} have the dataset's own split."]
-    if together := manifest["images_not_drawn"]:
-        words.append(f"{together} without one are where their patient is, else all in one split: none was drawn.")
-    if by_patient := drawn - together - alone:
-        words.append(f"{by_patient} were drawn by a seeded hash of the patient, or stand where the patient does.")
-    if alone:
-        words.append(f"{alone} were drawn by a seeded hash of the image, because the patient is not known.")
+    images, without = manifest["images"]["count"], manifest["images_without_patient"]
+    unassigned, drawn = manifest["images_without_own_split"], manifest["images_drawn"]
+    words = [f"Of {images} images {images - unassigned} have the dataset's own split."]
+    if drawn:
+        words.append(
+            f"{drawn} were drawn by a seeded hash of the patient, or of the image where the patient is not known; "
+            "those whose patient has a split are there."
+        )
+    elif unassigned:
+        words.append(f"{unassigned} without one are where their patient is, else all in one split: none was drawn.")
     if copies := manifest["images_with_copies"]:
         words.append(
             f"{copies} images are copies of one another, by their pixels; patients who share one are in one split."

@@ -14,7 +14,7 @@ from grounding_rewards.common.reuse import begun_otherwise, changed_settings, ch
 from grounding_rewards.common.texts import parse_json, read_text
 from grounding_rewards.common.versions import package_versions
 from grounding_rewards.common.whole_files import UNFINISHED, write_whole
-from grounding_rewards.data.held_out import ALL, check_split_exists
+from grounding_rewards.data.held_out import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import (
@@ -82,9 +82,8 @@ def finish_folder(
             "boxes_drawn": survey.boxes,
             "images_without_patient": survey.without_patient,
             "images_without_own_split": survey.images_drawn,
-            "images_not_drawn": 0 if survey.is_drawn else survey.images_drawn,
+            "images_drawn": survey.images_drawn if survey.is_drawn else 0,
             "images_with_copies": survey.copied.images,
-            "images_drawn_by_image": survey.images_drawn_alone,
             "agreement": agreement,
             "splits": splits,
             "skipped": skipped,
@@ -103,7 +102,7 @@ def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
 def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     """ShardCounts and shards of each split of a folder, and split, id and reason of each image that was left out."""
     splits, skipped = {}, []
-    for split in _split_order(out):
+    for split in in_usual_order(path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")):
         files = shard_files(out, split)
         footers = [ShardCounts(read_footer(path)) for path in files]
         counts = functools.reduce(operator.add, footers).as_json()
@@ -208,13 +207,6 @@ def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
         "images": {"count": survey.images, "digest": survey.digest},
         "versions": package_versions(PACKAGES),
     }
-
-
-def _split_order(out: Path) -> list[str]:
-    """The splits that have shards: train, validation and test first."""
-    found = {path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")}
-    known = [name for name in ("train", "validation", "test") if name in found]
-    return known + sorted(found - set(known))
 
 
 def _as_json(value: Any) -> str:

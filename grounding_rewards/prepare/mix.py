@@ -128,12 +128,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
             "images_with_copies": copied.images,
             **{
                 name: sum(manifest[name] for manifest in manifests)
-                for name in (
-                    "images_without_patient",
-                    "images_without_own_split",
-                    "images_not_drawn",
-                    "images_drawn_by_image",
-                )
+                for name in ("images_without_patient", "images_without_own_split", "images_drawn")
             },
             "agreement": None,
             "unreadable": [],

@@ -55,7 +55,6 @@ class Survey:
         rule: Whether the dataset's own splits hold, and the shares in which other images are drawn.
         without_patient: Images whose patient is not known.
         without_split: Images without a split of the dataset's own.
-        without_both: Images with neither.
         has_ignored: Whether any image has regions to ignore.
         has_several_readers: Whether any image was read by several people.
         carried: The columns that are not the package's own.
@@ -75,7 +74,6 @@ class Survey:
     rule: SplitRule
     without_patient: int
     without_split: int
-    without_both: int
     has_ignored: bool
     has_several_readers: bool
     carried: CarriedColumns
@@ -95,13 +93,6 @@ class Survey:
         """Whether these images are drawn; else all are in one split, or where their patient is."""
         return sum(share > 0 for share in self.rule.shares.values()) > 1
 
-    @property
-    def images_drawn_alone(self) -> int:
-        """Images that are drawn by themselves, because their patient is not known."""
-        if not self.is_drawn:
-            return 0
-        return self.without_both if self.rule.own else self.without_patient
-
 
 def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:
     """Collect the facts of all images in one pass. Memory grows by one number per image and one entry per patient.
@@ -116,7 +107,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     carried, names, patients = CarriedColumns(), set[str](), set[str]()
     # Images with a finding, and other images that are no negatives for it. Images with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
-    without_patient = without_split = without_both = count = ignored = 0
+    without_patient = without_split = count = ignored = 0
     small, farthest = SmallBoxes(), 0.0
     has_phrases = has_several_readers = False
     for image in images:
@@ -144,10 +135,8 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
             patients.add(patient)
         elif meant is None:
             meant = patient_column(image.extra)
-        is_unknown = patient is None
-        without_patient += is_unknown
+        without_patient += patient is None
         without_split += image.split is None
-        without_both += is_unknown and image.split is None
         ignored += bool(image.ignored)
         has_several_readers = has_several_readers or len(image_readers(image)) > 1
         has_phrases = has_phrases or bool(image.phrases)
@@ -190,7 +179,6 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         rule=rule,
         without_patient=without_patient,
         without_split=without_split,
-        without_both=without_both,
         has_ignored=ignored > 0,
         has_several_readers=has_several_readers,
         carried=carried,

@@ -18,9 +18,12 @@ from PIL import Image
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.labels import _file
 from grounding_rewards.prepare import PrepareSettings, prepare_images, read_manifest, split_shards, verify_images
 from grounding_rewards.prepare.load import load_split
+from grounding_rewards.prepare.pipeline import with_shared_labels
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.sources import list_datasets
 from grounding_rewards.sources.jsonl import read_jsonl
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -479,3 +482,23 @@ def test_an_image_without_a_split_is_trained_on_where_others_are_held_out(make_i
         "train": 29,
         "test": 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("label", "dataset", "expected"),
+    [
+        ("Infiltrate", "nih-chestxray14", "infiltration"),
+        ("lung", "deeplesion", "lung lesion"),
+        ("lung", None, "lung"),
+        ("right hilar structures", "chest-imagenome", "right hilar structures"),
+        ("pleural effusion|atelectasis basal", "padchest-gr", "pleural effusion|atelectasis"),
+        ("Own  Label", "coco", "own label"),
+    ],
+)
+def test_labels_are_translated_and_nothing_else(label, dataset, expected):
+    image = AnnotatedImage("1", "1.png", [[0, 0, 9, 9]], [label], readers=("R1",), extra={"view": "PA"})
+    assert with_shared_labels(image, dataset) == image._replace(labels=[expected])
+
+
+def test_datasets_of_the_vocabulary_are_readers():
+    assert set(_file()["datasets"]) <= set(list_datasets())

@@ -13,7 +13,7 @@ from PIL import Image
 
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.sources import get_source
-from grounding_rewards.sources.base import passing_over
+from grounding_rewards.sources.base import passing_over, source_options
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.yolo import read_yolo
 
@@ -230,3 +230,32 @@ def test_an_option_that_is_missing_is_no_fault_of_images(tmp_path):
     voc(tmp_path)
     with passing_over(), pytest.raises(ValueError, match="one_based"):
         list(get_source("voc").read(str(tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "options"),
+    [
+        ("vindr-cxr", [], {}),
+        ("vindr-cxr", ["sizes=a=b.csv"], {"sizes": "a=b.csv"}),  # the first sign separates
+        ("nih-chestxray14", ["negatives=False"], {"negatives": False}),
+        ("grazpedwri-dx", ["classes=fracture,metal"], {"classes": ("fracture", "metal")}),
+        ("vlm-r1", ['box_format={"syntax": "vlm-r1"}'], {"box_format": {"syntax": "vlm-r1"}}),
+        ("vlm-r1", ["annotations={split}.json"], {"annotations": "{split}.json"}),
+    ],
+)
+def test_options(dataset, given, options):
+    assert source_options(get_source(dataset).read, given) == options
+
+
+@pytest.mark.parametrize(
+    ("dataset", "given", "message"),
+    [
+        ("vindr-cxr", ["sizes"], "Expected NAME=VALUE for --option, got 'sizes'"),
+        ("vindr-cxr", ["size=a.csv"], "got 'size'. It has: sizes"),
+        ("siim-acr", ["sizes=a.csv"], "It has: none"),
+        ("vlm-r1", ['box_format={"syntax"'], "Expected JSON for --option"),
+    ],
+)
+def test_mistakes_are_named(dataset, given, message):
+    with pytest.raises(ValueError, match=message):
+        source_options(get_source(dataset).read, given)
