@@ -87,15 +87,16 @@ def check_dataset(
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
-    gold = [one for number, row in enumerate(rows) if number not in problems for one in _references(number, row)]
-    scored = _score_gold([one.row for one in gold], reward)
-    for one, lost in zip(gold, _lost_in_writing([one.row for one in gold], scored, reward), strict=True):
-        if found := [one.reader + problem for problem in lost]:
+    gold = _gold(
+        chain.from_iterable(_references(number, row) for number, row in enumerate(rows) if number not in problems),
+        reward,
+    )
+    for one in gold:
+        if found := [one.reader + problem for problem in _gold_problems(one, reward)]:
             problems.setdefault(one.number, []).extend(found)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     kept = without_bad_rows(dataset, problems, expected, name, bad_rows)
-    sound = [(one, result) for one, result in zip(gold, scored, strict=True) if one.number not in problems]
-    _warn_of_coarse_rows([one for one, _ in sound], [result for _, result in sound], reward, name, kept.num_rows)
+    _warn_of_coarse_rows([one for one in gold if one.number not in problems], reward, name, kept.num_rows)
     return kept
 
 
@@ -377,32 +378,18 @@ def bad_rows_error(
     )
 
 
-class _Reference(NamedTuple):
-    """A row as one reader drew it; the row itself where it has no separate readers."""
-
-    number: int
-    reader: str
-    row: Mapping[str, Any]
+_Reference = tuple[int, str, Mapping[str, Any]]
+"""Number of a row, who drew it, for messages, and the row as one reader drew it; itself without separate readers."""
 
 
-def _references(number: int, row: Mapping[str, Any]) -> list[_Reference]:
+def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
     if row.get("reader_boxes") is None:
-        return [_Reference(number, "", row)]
+        yield number, "", row
+        return
     labels = row.get("reader_labels")
-    return [
-        _Reference(
-            number,
-            f"reader {index}: ",
-            {
-                **row,
-                "boxes": boxes,
-                "labels": None if labels is None else labels[index],
-                "reader_boxes": None,
-                "reader_labels": None,
-            },
-        )
-        for index, boxes in enumerate(row["reader_boxes"])
-    ]
+    for index, boxes in enumerate(row["reader_boxes"]):
+        own = {"boxes": boxes, "labels": None if labels is None else labels[index]}
+        yield number, f"reader {index}: ", {**row, **own, "reader_boxes": None, "reader_labels": None}
 
 
 def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -434,7 +421,7 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([image], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    return _lost_in_writing(rows, _score_gold(rows, reward), reward)
+    return [list(_gold_problems(one, reward)) for one in _gold([(0, "", row) for row in rows], reward)]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -547,29 +534,49 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:
-    """Write each row's ground truth in the box format, and score it."""
+class _Gold(NamedTuple):
+    """The ground truth of a row, written in the box format and scored.
+
+    number, reader, row: as of a `_Reference`.
+    scored: what the text earns.
+    full: what the boxes earn as they are.
+    rounded: what they earn after the rounding of their coordinates.
+    """
+
+    number: int
+    reader: str
+    row: Mapping[str, Any]
+    scored: ScoredCompletion
+    full: float
+    rounded: float
+
+
+def _gold(references: Iterable[_Reference], reward: GroundingReward) -> list[_Gold]:
+    references = list(references)
+    rows = [row for *_, row in references]
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
     # The answer alone: what the template makes of it is not judged here.
     reader = replace(reward, prompt_opens_thinking=False)
-    return reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    scored = reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    gt = [row["boxes"] for row in rows]
+
+    def earned(boxes: Sequence[Any], labels: Sequence[Any]) -> list[float]:
+        if not reward.compares_labels:
+            return reward.score_many(boxes, gt)
+        return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
+
+    full = earned(gt, [row.get("labels") for row in rows])
+    rounded = earned([one.parsed.boxes for one in scored], [one.parsed.labels for one in scored])
+    return [
+        _Gold(*one, *earning) for one, earning in zip(references, zip(scored, full, rounded, strict=True), strict=True)
+    ]
 
 
-def _lost_in_writing(
-    rows: Sequence[Mapping[str, Any]], scored: Sequence[ScoredCompletion], reward: GroundingReward
-) -> list[list[str]]:
-    """What each row's ground truth loses when it is written in the box format."""
-    full = _rewards([row["boxes"] for row in rows], [row.get("labels") for row in rows], rows, reward)
-    # As the boxes are after the rounding of their coordinates.
-    rounded = _rewards([one.parsed.boxes for one in scored], [one.parsed.labels for one in scored], rows, reward)
-    return [list(_gold_problems(*one, reward)) for one in zip(rows, scored, full, rounded, strict=True)]
-
-
-def _gold_problems(
-    row: Mapping[str, Any], scored: ScoredCompletion, full: float, rounded: float, reward: GroundingReward
-) -> Iterator[str]:
+def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
+    """What a row's ground truth loses when it is written in the box format."""
+    row, scored, full = gold.row, gold.scored, gold.full
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -590,22 +597,8 @@ def _gold_problems(
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # More is lost than the rounding of the coordinates explains.
-    elif scored.reward < rounded - _TOLERANCE:
+    elif scored.reward < gold.rounded - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
-
-
-def _full_reward(row: Mapping[str, Any], reward: GroundingReward) -> float:
-    return _rewards([row["boxes"]], [row.get("labels")], [row], reward)[0]
-
-
-def _rewards(
-    boxes: Sequence[Any], labels: Sequence[Any], rows: Sequence[Mapping[str, Any]], reward: GroundingReward
-) -> list[float]:
-    """What boxes with labels earn as the answers to rows."""
-    gt = [row["boxes"] for row in rows]
-    if not reward.compares_labels:
-        return reward.score_many(boxes, gt)
-    return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
 
 def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
@@ -628,27 +621,17 @@ def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
     return np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
 
 
-def _warn_of_coarse_rows(
-    gold: Sequence[_Reference], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str, rows: int
-) -> None:
+def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:
     """Warn once where the rounding of the format costs much although every box is found again."""
-    if not reward.judges_boxes:
+    coarse = [one for one in gold if one.row["boxes"] and one.scored.reward < _FINE_ENOUGH * one.full]
+    if not (reward.judges_boxes and coarse):
         return
-    coarse = [
-        (result.reward / full, index, full)
-        for index, (one, result) in enumerate(zip(gold, scored, strict=True))
-        if one.row["boxes"] and result.reward < _FINE_ENOUGH * (full := _full_reward(one.row, reward))
-    ]
-    if not coarse:
-        return
-    _, worst, full = min(coarse)
-    number, _, row = gold[worst]
-    count = len({gold[index].number for _, index, _ in coarse})
+    worst = min(coarse, key=lambda one: one.scored.reward / one.full)
     warnings.warn(
-        f"The box format {_box_format(row, reward).name} cannot hold some boxes of {name} closely: in "
-        f"{count} of {rows} rows the right answer earns less than {_FINE_ENOUGH:.0%} of the full reward "
-        f"{reward.__name__}, at worst {scored[worst].reward:.2g} of {full:.2g} in row {number} "
-        f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
-        "itself.",
+        f"The box format {_box_format(worst.row, reward).name} cannot hold some boxes of {name} closely: in "
+        f"{len({one.number for one in coarse})} of {rows} rows the right answer earns less than {_FINE_ENOUGH:.0%} of "
+        f"the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of {worst.full:.2g} in row "
+        f"{worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
+        f"{min(worst.scored.explanation.ious):.2f} with itself.",
         stacklevel=3,
     )
