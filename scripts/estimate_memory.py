@@ -104,7 +104,8 @@ def row(experiment: Path, family: str, tuning: str, gpus: int, size: tuple[int, 
     shape = shape_of(family_config(family), pattern)
     training = training_of(options, image_of(family, options["max_image_pixels"], size))
     memory = memory_of(shape, training)
-    parts = (memory.weights, memory.reference, memory.gradients + memory.optimiser, memory.activations, memory.images)
+    copies = memory.weights + memory.reference
+    parts = (copies, memory.gradients + memory.optimiser, memory.activations, memory.images)
     # FSDP2 spreads what ZeRO-3 does.
     engines = [_total(memory, tuning, engine, gpus) for engine in ENGINES if engine != "fsdp2"]
     cells = [*(f"{part / GB:.1f}" for part in (*parts, *generation_of(shape, options, training))), *engines]
@@ -122,7 +123,7 @@ def table(experiment: Path, gpus: int, size: tuple[int, int], overrides: Mapping
     rows = [row(experiment, family, tuning, gpus, size, overrides) for family in FAMILIES for tuning in TUNINGS]
     options = settings(experiment, next(iter(FAMILIES)), "lora", overrides)
     columns = (
-        *("model", "trained", "weights", "reference", "gradients, Adam", "activations", "images"),
+        *("model", "trained", "weights, reference", "gradients, Adam", "activations", "images"),
         *(
             "answers, transformers",
             "vLLM, at least",

@@ -101,8 +101,8 @@ COARSE
 
 - In brackets: each `model_type` for which the trainer picks the format by itself.
 - Order: `x1, y1, x2, y2`, unless another is named.
-- Source: *read* means looked up in November 2026, at the commit or version in brackets; *second hand*, not said by
-  the model's makers.
+- Source: *read*, looked up in November 2026; *named*, not looked up again; *second hand*, not said by the makers.
+  `grounding_rewards/parsing/formats.toml` says where.
 - Trainers decode with `skip_special_tokens=True`. That removes the tags (boxes are still read, labels are not clean) of
   TAGS.
   It removes the boxes of
@@ -195,6 +195,10 @@ ALSO_READ = (
 )
 
 
+#: Words of a source that say what it is; any other source is named, and was not read anew.
+KINDS = ("second hand", "read")
+
+
 def code(text: str) -> str:
     """Text as code in a cell of a table."""
     if not text:
@@ -214,7 +218,9 @@ def row(fmt: BoxFormat) -> str:
         space += f", {fmt.order}"
     written = code(format_boxes(BOXES[:1], fmt, labels=LABELS[:1], **SIZES))
     nothing = code(format_boxes([], fmt, **SIZES))
-    return f"| `{fmt.name}` | {models} | {space} | {written} | {nothing} | {SOURCES.get(fmt.name, '–')} |"
+    source = SOURCES.get(fmt.name)
+    kind = "–" if source is None else next((one for one in KINDS if re.search(rf"\b{one}\b", source)), "named")
+    return f"| `{fmt.name}` | {models} | {space} | {written} | {nothing} | {kind} |"
 
 
 def also_read(models: str, declared: str | dict[str, str], source: str) -> str:
