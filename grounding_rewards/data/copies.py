@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 #: Least cosine of two copies.
-THRESHOLD = 0.973
+THRESHOLD = 0.978
 
 _SIDE = 32
 # Images of one comparison: numbers take four times the memory of signatures.

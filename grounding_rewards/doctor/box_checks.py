@@ -18,8 +18,15 @@ from grounding_rewards.overlap import pairwise_iou
 
 #: How boxes in parts of the image become pixels.
 _TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1, y1, x2, y2 in boxes]"
-# One box on at least so many images, and so large a part of those with boxes; boxes of one size likewise.
-_FEWEST_CONSTANT, _LEAST_CONSTANT, _FEWEST_OF_SIZE, _LEAST_OF_SIZE = 10, 0.25, 30, 0.8
+# One box on at least so many images, and so large a part of those with boxes; less where it is so many times as common
+# as the next one. Boxes of one size likewise.
+_FEWEST_CONSTANT, _LEAST_CONSTANT, _LEAST_DEFAULT, _TIMES_NEXT = 10, 0.25, 0.04, 4
+_FEWEST_OF_SIZE, _LEAST_OF_SIZE = 30, 0.8
+# So many inner edges of boxes, but for so few, lie on a grid whose step is not small beside the boxes.
+_FEWEST_EDGES, _OFF_GRID, _COARSE = 60, 0.03, 0.1
+_GRID_STEPS, _GRID_CELLS = (128, 100, 64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4), (7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
+# So many boxes end at one side of the image, so large a part, and so many times as many as at the other side.
+_FEWEST_CUT, _LEAST_CUT, _TIMES_OTHER = 15, 0.15, 5
 _FEWEST_TURNED = 10
 # Boxes of this part of the image or more are giant; of so many sound boxes, half are too many.
 _GIANT, _FEWEST_GIANT = 0.5, 10
@@ -37,7 +44,7 @@ _FEWEST_OF_READER = 20
 def check_boxes(case: Case) -> Iterator[Defect]:
     """Mistakes that all boxes of a split or reader share, and defects of single boxes."""
     constant = list(_constant(case))
-    for name in ("shifted-rows", "box-order", "wrong-frame", "one-corner"):
+    for name in ("shifted-rows", "box-order", "flipped-boxes", "wrong-frame", "one-corner"):
         here = {groups: one for groups, one in case.diagnoses.items() if one.name == name}
         # A box that is everywhere the same lies in some corner.
         if here and not (name == "one-corner" and constant):
@@ -45,7 +52,9 @@ def check_boxes(case: Case) -> Iterator[Defect]:
     for defect in case.collect(_box_problems(case)):
         found, fix = _details(case, defect.name)
         yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
-    yield from constant or (*_giant(case), *_one_size(case))
+    yield from constant or (*_giant(case), *_one_size(case), *_grid(case))
+    if not case.diagnoses:
+        yield from _cut(case)
     yield from _empty_readers(case)
 
 
@@ -113,8 +122,9 @@ def _constant(case: Case) -> Iterator[Defect]:
         # Each box once for each image.
         distinct = np.unique(np.column_stack([table.drawing, numbers])[chosen], axis=0)[:, 1:]
         boxes, counts = np.unique(distinct, axis=0, return_counts=True)
-        count = int(counts.max(initial=0))
-        if count >= max(_FEWEST_CONSTANT, _LEAST_CONSTANT * images):
+        rest, count = np.sort(np.pad(counts, (2, 0)))[-2:].tolist()
+        least = _LEAST_DEFAULT if count >= _TIMES_NEXT * rest else _LEAST_CONSTANT
+        if count >= max(_FEWEST_CONSTANT, least * images):
             box = shown(boxes[counts.argmax()].tolist())
             found = f"{box} in {unit} on {count} of {images} images with boxes."
             yield case.defect("constant-box", count=count, of=images, found=found)
@@ -139,6 +149,40 @@ def _one_size(case: Case) -> Iterator[Defect]:
         width, height = sides[counts.argmax()]
         found = f"{count} of {len(boxes)} boxes are {width:g} x {height:g} pixels."
         yield case.defect("one-size", count=count, of=len(boxes), found=found)
+
+
+def _grid(case: Case) -> Iterator[Defect]:
+    """Boxes of whole cells, as of a heat map."""
+    table = case.table
+    chosen = table.sound & table.first
+    edges, sides = table.numbers[chosen], np.tile(table.sizes[chosen], 2)
+    shorter = np.median((edges[:, 2:] - edges[:, :2]).min(axis=1)) if len(edges) else 0.0
+    inner = (edges > 0) & (edges < sides)
+    if inner.sum() < _FEWEST_EDGES:
+        return
+    grids = [(f"{step} pixels", np.full(sides.shape, float(step))) for step in _GRID_STEPS]
+    grids += [(f"a part in {cells} of the image", sides / cells) for cells in _GRID_CELLS]
+    for words, step in grids:
+        # Up to a pixel that was rounded.
+        apart = np.abs(edges - np.round(edges / step) * step)[inner]
+        on_grid = float((apart <= 0.51).mean())
+        if np.median(step) >= max(4, _COARSE * shorter) and on_grid >= 1 - _OFF_GRID:
+            found = f"{on_grid:.0%} of the edges of {len(edges)} boxes are multiples of {words}."
+            yield case.defect("coarse-boxes", count=len(edges), of=len(table.places), found=found)
+            return
+
+
+def _cut(case: Case) -> Iterator[Defect]:
+    """Boxes that were clipped to their images, on which they do not belong."""
+    table = case.table
+    chosen = np.flatnonzero(table.sound & table.first)
+    at = {"left": table.parts[chosen, 0] <= 0, "right": table.parts[chosen, 2] >= 1}
+    for side, other in (("left", "right"), ("right", "left")):
+        here, there = int(at[side].sum()), int(at[other].sum())
+        if here >= max(_FEWEST_CUT, _LEAST_CUT * len(chosen)) and here >= _TIMES_OTHER * there:
+            found = f"{here} of {len(chosen)} boxes end at the {side} edge of their images, {there} at the {other} one."
+            shown = [(table.places[k].row, _said(case, k)) for k in chosen[at[side]]]
+            yield case.defect("cut-boxes", shown, of=len(chosen), found=found)
 
 
 def _empty_readers(case: Case) -> Iterator[Defect]:

@@ -21,8 +21,8 @@ from grounding_rewards.parsing.no_finding import states_nothing
 # On smaller images a box within the first pixel may be right.
 _LEAST_SIDE = 16
 
-# Common sides of resized copies and of coordinate grids.
-_SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0, 2048.0)
+#: Common sides of resized copies and of coordinate grids.
+SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0, 2048.0)
 _FEWEST_BOXES = 20
 # Another reading is found if at least this part does not fit as xyxy, and at most this part does not fit then.
 _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
@@ -97,7 +97,8 @@ OTHER_ORDERS = (
         "with width and height, exchange those instead.",
     ),
 )
-_BY_ID = "Join boxes and images by the name of the image, never by their places in two tables."
+#: What to do about boxes of another row.
+JOIN = "Join boxes and images by the name of the image, never by their places in two tables."
 _ON_LARGER = "Give the size of the image that they were drawn on in width and height{}."
 _PART = "Find out which source these rows come from, and convert it alone."
 _SCALED = (
@@ -167,7 +168,7 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
 class Diagnosis(NamedTuple):
     """A mistake that all boxes share, or a part of them.
 
-    name: `shifted-rows`, `box-order`, `wrong-frame` or `one-corner`.
+    name: `shifted-rows`, `box-order`, `flipped-boxes`, `wrong-frame` or `one-corner`.
     shown_by: number of boxes that show it.
     of: number of all boxes.
     found: what was found, a sentence.
@@ -176,6 +177,7 @@ class Diagnosis(NamedTuple):
     certain: whether chance is ruled out.
     explains: the checks of single boxes whose findings follow from it, where it does not concern all boxes.
     order: the order in which the boxes fit, of `box-order`.
+    side: of the usual frame that fits, of `wrong-frame`; 0 where none does, None for the resized image.
     """
 
     name: str
@@ -187,6 +189,7 @@ class Diagnosis(NamedTuple):
     certain: bool = False
     explains: tuple[str, ...] = ()
     order: OtherOrder | None = None
+    side: float | None = 0.0
 
 
 def shifted_rows(reach: np.ndarray, sizes: np.ndarray) -> Diagnosis | None:
@@ -213,7 +216,7 @@ def shifted_rows(reach: np.ndarray, sizes: np.ndarray) -> Diagnosis | None:
         f"Over the edge of their own image reach the boxes of {own} of {images} images; of the one in the row {where}, "
         f"{fit}."
     )
-    return Diagnosis("shifted-rows", own, images, found, _BY_ID)
+    return Diagnosis("shifted-rows", own, images, found, JOIN)
 
 
 @dataclass(frozen=True)
@@ -307,7 +310,7 @@ class BoxFit:
     @cached_property
     def _frames(self) -> np.ndarray:
         """Width and height of the usual frames and of the resized image, (images, frames, 2)."""
-        usual = np.broadcast_to(np.array(_SIDES)[:, None], (len(self.sizes), len(_SIDES), 2))
+        usual = np.broadcast_to(np.array(SIDES)[:, None], (len(self.sizes), len(SIDES), 2))
         resized = np.full_like(self.sizes, np.nan) if self.resized is None else self.resized
         return np.concatenate([usual, resized[:, None]], axis=1)
 
@@ -381,7 +384,7 @@ class BoxFit:
 
     def _part_in_frame(self) -> Diagnosis | None:
         """Images whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
-        images, quarter = len(self.sizes), len(_SIDES) + 1
+        images, quarter = len(self.sizes), len(SIDES) + 1
         # With a quarter of the image as the last frame.
         frames = np.concatenate([self._frames / self.sizes[:, None], np.full((images, 1, 2), 0.5)], axis=1)
         near = self._of_images(np.minimum, self._parts[:, :2])[:, None]
@@ -432,18 +435,19 @@ class BoxFit:
         # The frame that holds nearly all boxes and whose edges some of them reach.
         within, filling = self._framed
         k = _best_side(within.sum(axis=0), filling.sum(axis=0), n)
+        side = 0.0 if k is None else (*SIDES, None)[k]
         if outside:
             found = f"{self._beyond} of {n} boxes reach past the right or lower edge of their images"
             where = f"an image about {reach:.1f} times as large" if k is None else _frame_name(k)
             fix = _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
-            return Diagnosis("wrong-frame", self._beyond, n, f"{found}; the numbers fit {where}.", fix)
+            return Diagnosis("wrong-frame", self._beyond, n, f"{found}; the numbers fit {where}.", fix, side=side)
         found = f"{in_corner} of {n} boxes end within {_CORNER:.0%} of the width and of the height"
         if k is None:
             return self._one_quarter() or Diagnosis(
                 "one-corner", in_corner, n, f"{found} of their images.", _LOOK, whole=False
             )
         found = f"{found}; the numbers fit {_frame_name(k)}."
-        return Diagnosis("wrong-frame", in_corner, n, found, f"Convert them: {_scaling(k)}.")
+        return Diagnosis("wrong-frame", in_corner, n, found, f"Convert them: {_scaling(k)}.", side=side)
 
     def _one_quarter(self) -> Diagnosis | None:
         n = len(self.boxes)
@@ -468,25 +472,33 @@ def _best_side(within: np.ndarray, filling: np.ndarray, of: int) -> int | None:
 
 def _smallest_side(fits: np.ndarray, held: np.ndarray) -> int | None:
     """The smallest frame that fits; of two sides close to each other, the one that holds more; None where none fits."""
-    if fits[len(_SIDES)]:
+    if fits[len(SIDES)]:
         # The size that the model sees is the likeliest.
-        return len(_SIDES)
-    for k, side in enumerate(_SIDES):
+        return len(SIDES)
+    for k, side in enumerate(SIDES):
         if fits[k]:
-            close = k + 1 < len(_SIDES) and _SIDES[k + 1] <= _NEXT_SIDE * side
+            close = k + 1 < len(SIDES) and SIDES[k + 1] <= _NEXT_SIDE * side
             return k + 1 if close and held[k + 1] > held[k] else k
     return None
 
 
 def _frame_name(k: int) -> str:
-    return "the resized image" if k == len(_SIDES) else f"a frame of {_SIDES[k]:g} x {_SIDES[k]:g}"
+    return "the resized image" if k == len(SIDES) else f"a frame of {SIDES[k]:g} x {SIDES[k]:g}"
+
+
+def on_frame(diagnosis: Diagnosis, side: float, gain: float) -> Diagnosis:
+    """A wrong frame whose side is told by what the images show, by a :func:`BoxContent.frame`."""
+    k = SIDES.index(side)
+    shown_by = diagnosis.found.partition(";")[0]
+    found = f"{shown_by}; what the images show inside fits {_frame_name(k)} ({gain:.2f} in common)."
+    return diagnosis._replace(found=found, fix=f"Convert them: {_scaling(k)}.", side=side)
 
 
 def _scaling(k: int) -> str:
     """The conversion from a frame to the image."""
-    if k == len(_SIDES):
+    if k == len(SIDES):
         return _SCALED.format("resized_width", "resized_height")
-    return _SCALED.format(f"{_SIDES[k]:g}", f"{_SIDES[k]:g}")
+    return _SCALED.format(f"{SIDES[k]:g}", f"{SIDES[k]:g}")
 
 
 def _on_image(boxes: Boxes, corner: np.ndarray) -> np.ndarray:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import is_box
-from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect, is_placeholder, shifted_rows
+from grounding_rewards.doctor.box_content import FEWEST, BoxContent
+from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect, is_placeholder, on_frame, shifted_rows
 from grounding_rewards.doctor.defects import CHECKS, EXAMPLES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSource
@@ -19,6 +20,8 @@ from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSou
 # A region to ignore of at least this part of the image leaves nothing to be judged.
 WHOLE_IMAGE = 0.95
 _NO_BOX = [np.nan] * 4
+# Boxes whose content is compared.
+_MOST_COMPARED = 1500
 
 
 class Problem(NamedTuple):
@@ -189,10 +192,32 @@ class Case:
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
         """Mistakes that all boxes of a group share, by the names of the groups."""
+        names = tuple(dict.fromkeys(name for name in self.table.groups.tolist() if name))
+        found = self._diagnosed_by_numbers(names)
+        # Numbers that show a mistake in a part of the images may follow from one in all of them.
+        if not any(one.whole for one in found.values()) and self.content and (one := self.content[0].diagnose()):
+            return {names: one}
+        # Groups of one frame, of which some do not reach its edges.
+        framed = [whose for whose, one in found.items() if one.name == "wrong-frame" and one.whole]
+        groups = tuple(name for whose in framed for name in whose)
+        joint = self.table.fit(np.isin(self.table.groups, groups)).diagnose(parts=False) if framed else None
+        if joint is not None and joint.name == "wrong-frame":
+            # What is compared are the boxes of one reader.
+            whose = {self.table.places[k].group for k in self.content[1]} if self.content else {""}
+            if (
+                joint.side is not None
+                and self.content
+                and whose <= {*groups}
+                and (better := self.content[0].frame(joint.side))
+            ):
+                joint = on_frame(joint, *better)
+            found = {groups: joint, **{whose: one for whose, one in found.items() if whose not in framed}}
+        return found
+
+    def _diagnosed_by_numbers(self, names: tuple[str, ...]) -> dict[tuple[str, ...], Diagnosis]:
         whose = self.table.groups
-        names = list(dict.fromkeys(name for name in whose.tolist() if name))
         if diagnosis := self._shifted():
-            return {tuple(names): diagnosis}
+            return {names: diagnosis}
         found: dict[tuple[str, ...], Diagnosis] = {}
         # Regions to ignore may all be in one corner, such as side markers.
         ignored = {name for name in names if name.endswith(f", {IGNORED}")}
@@ -207,8 +232,46 @@ class Case:
             found[rest] = diagnosis
         return found
 
+    @cached_property
+    def content(self) -> tuple[BoxContent, np.ndarray] | None:
+        """What images show in and around boxes, and the places of these boxes in the table; None without pixels."""
+        table = self.table
+        number = {row.key: k for k, row in enumerate(self._in_file)}
+        shown = [row.facts.small if row.facts and row.facts.greys else b"" for row in self._in_file]
+        fit = ("off-image", "partly-off-image", None)
+        chosen = [
+            k
+            for k in np.flatnonzero(table.first & ~np.isnan(table.sizes[:, 0])).tolist()
+            if table.defects[k] in fit and shown[number[table.places[k].row.key]]
+        ]
+        if len(chosen) < FEWEST:
+            return None
+        places = np.array(chosen)[np.linspace(0, len(chosen) - 1, min(len(chosen), _MOST_COMPARED)).astype(int)]
+        rows = np.array([number[table.places[k].row.key] for k in places])
+        # With the rows beside them.
+        beside = np.unique(np.clip(rows[:, None] + (-1, 0, 1), 0, len(shown) - 1))
+        beside = beside[[bool(shown[k]) for k in beside]]
+        images = np.array([np.frombuffer(shown[k], dtype=np.uint8) for k in beside], dtype=np.float32)
+        images -= images.mean(axis=1, keepdims=True)
+        images /= images.std(axis=1, keepdims=True) + 1e-6
+        _, labels = np.unique([str(table.places[k].label) for k in places], return_inverse=True)
+        side = round(images.shape[1] ** 0.5)
+        content = BoxContent(
+            images.reshape(-1, side, side),
+            table.numbers[places],
+            table.sizes[places],
+            np.searchsorted(beside, rows),
+            labels,
+        )
+        return content, places
+
+    @property
+    def _in_file(self) -> list[ImageRow]:
+        """The rows in the order in which their file has them, where a join slips."""
+        return sorted(self.rows, key=lambda row: row.line)
+
     def _shifted(self) -> Diagnosis | None:
-        rows = [row for row in self.rows if row.trusted_size is not None]
+        rows = [row for row in self._in_file if row.trusted_size is not None]
         boxes = [[box for box in row.answers[0].boxes if is_box(box)] for row in rows]
         reach = [(max(box[2] for box in one), max(box[3] for box in one)) if one else (0, 0) for one in boxes]
         sizes = [row.trusted_size for row in rows]

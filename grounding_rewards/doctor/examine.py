@@ -20,14 +20,29 @@ from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.repeat_checks import check_repeats
-from grounding_rewards.doctor.split_checks import check_greys, check_scales, check_splits
+from grounding_rewards.doctor.split_checks import (
+    check_foreign,
+    check_greys,
+    check_scales,
+    check_shortcuts,
+    check_splits,
+)
 from grounding_rewards.images.decoding import load_image, small_image
 
 #: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
 #: others found no error.
 ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
     *(check_unreadable_rows, check_boxes, check_pairs, check_image_files, check_repeats, check_labels),
-    *(check_expected_answers, check_prompts, check_splits, check_scales, check_greys, check_gold),
+    *(
+        check_expected_answers,
+        check_prompts,
+        check_splits,
+        check_scales,
+        check_foreign,
+        check_greys,
+        check_shortcuts,
+        check_gold,
+    ),
 )
 #: Images in the sample for the page.
 SAMPLE = 12

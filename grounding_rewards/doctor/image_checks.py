@@ -27,7 +27,7 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 
 # Pixels of a side of the copies that are compared; that a line may lie beside the box's side; greys by which the pixels
 # along a line differ at most, and by which they differ from what is beside it at least.
-_SMALL, _BAND, _EVEN, _CONTRAST = 16, 6, 24, 40
+_SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5

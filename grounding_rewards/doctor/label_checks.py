@@ -6,7 +6,7 @@ import html
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Case, Place, Problem
 from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
@@ -31,7 +32,16 @@ _JOINS = re.compile(r"[|;,/+&\\]|\band\b")
 # Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number.
 _NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED = re.compile(r"[_#](\d{1,2})$"), 20, 0.9
 # A box is on a side if its centre is so far from the middle; of so many, so small a part may be wrong.
-_ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES = 0.1, 30, 0.2
+# One that reaches so far to both sides of the middle is on neither; a few patients stand askew.
+_ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES, _ASTRIDE, _FEWEST_ASTRIDE = 0.1, 30, 0.3, 0.2, 6
+# Words of doubt around the name of a finding.
+_DOUBT = re.compile(
+    r"\?|\b(?:possibl[ey]|probabl[ey]|likely|suspected|suspicio(?:us|n)(?: for| of)?|suspect|questionable|maybe|"
+    r"presumed|cannot exclude|rule out|r/o|verdacht auf|v\.a\.|fraglich\w*)(?!\w)",
+    re.IGNORECASE,
+)
+# Columns that name the findings of an image.
+_OF_IMAGE = ("image_labels", "image_label", "findings", "finding_labels")
 _QUOTES = "\"'`“”„‘’«»[{"
 # So large a part of so many boxes under one of several labels.
 _ONE_LABEL, _FEWEST_OF_ONE = 0.98, 100
@@ -61,10 +71,19 @@ def check_labels(case: Case) -> Iterator[Defect]:
             listed = [(None, ", ".join(f"{label!r} × {labels[label]}" for label in group.labels)) for group in mine]
             count = sum(len(group.labels) for group in mine)
             yield case.defect(name, listed, count=count, of=len(labels), found=found)
-    for name, is_odd in (("label-marks", is_marked), ("label-number", is_numbered)):
+    alone = {spelling_key(label) for label in labels}
+    odd_ones: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("label-marks", is_marked),
+        ("label-number", is_numbered),
+        (
+            "hedged-label",
+            lambda label: _DOUBT.search(label) is not None and spelling_key(_DOUBT.sub("", label)) in alone,
+        ),
+        ("label-letters", lambda label: any(is_abbreviation(label, other) for other in labels)),
+    )
+    for name, is_odd in odd_ones:
         if odd := [label for label in labels if is_odd(label)]:
             yield case.defect(name, [(None, f"{label!r:.80} × {labels[label]}") for label in odd], of=len(labels))
-    alone = {spelling_key(label) for label in labels}
     if joined := [label for label in labels if len(parts := _parts(label)) > 1 and alone.issuperset(parts)]:
         yield case.defect("joined-labels", [(None, f"{one!r:.80} × {labels[one]}") for one in joined], of=len(labels))
     boxes = labels.total()
@@ -73,6 +92,7 @@ def check_labels(case: Case) -> Iterator[Defect]:
         yield case.defect("one-label", count=count, of=boxes, found=f"{count} of {boxes} boxes are {most!r:.80}.")
     yield from _counted(case)
     yield from _wrong_sides(case)
+    yield from _unboxed(case, alone)
 
 
 def _label_problems(case: Case) -> Iterator[Problem]:
@@ -102,21 +122,45 @@ def _counted(case: Case) -> Iterator[Defect]:
 
 
 def _wrong_sides(case: Case) -> Iterator[Defect]:
-    """Findings of a side of the body that lie where nearly all those of the other side do."""
+    """Findings of a side of the body that lie where nearly all those of the other side do, or on both sides."""
     table = case.table
-    sides: defaultdict[bool, list[Place]] = defaultdict(list)
-    for k in np.flatnonzero(table.sound & table.answers & (np.abs(table.parts[:, ::2].mean(axis=1) - 0.5) > _ASIDE)):
-        place = table.places[k]
+    sides: defaultdict[str, list[Place]] = defaultdict(list)
+    for k in np.flatnonzero(table.sound & table.answers).tolist():
+        place, (start, _, end, _) = table.places[k], table.parts[k]
         words = {word for word in re.findall(r"[a-z]+", str(place.label).casefold()) if word in ("left", "right")}
-        if len(words) == 1:
+        if len(words) == 1 and abs(start + end - 1) / 2 > _ASIDE:
             # The left of an image is the right of the patient.
-            sides[bool(("right" in words) == (table.parts[k, ::2].mean() < 0.5))].append(place)
-    few, many = sorted((sides[True], sides[False]), key=len)
-    if few and len(few) + len(many) >= _FEWEST_OF_SIDE and len(few) <= _MOST_WRONG_SIDES * len(many):
-        shown = [
-            (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on the other side") for one in few
+            sides["own" if ("right" in words) == (start + end < 1) else "other"].append(place)
+        elif len(words) == 1 and start < 0.5 - _ASTRIDE and end > 0.5 + _ASTRIDE:
+            sides["both"].append(place)
+    own, other, both = sides["own"], sides["other"], sides["both"]
+    most = _MOST_WRONG_SIDES * (len(own) + len(other))
+    if len(own) + len(other) < _FEWEST_OF_SIDE or most < len(other) <= 2 * most:
+        return
+    shown = [
+        (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on the other side") for one in other
+    ]
+    if _FEWEST_ASTRIDE <= len(both) <= most:
+        shown += [
+            (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on both sides") for one in both
         ]
-        yield case.defect("side-label", shown, of=len(few) + len(many))
+    if shown:
+        yield case.defect("side-label", shown, of=len(own) + len(other) + len(both))
+
+
+def _unboxed(case: Case, boxed: Collection[str]) -> Iterator[Defect]:
+    """Images without a box whose own labels name a finding that has boxes elsewhere."""
+    shown: list[tuple[ImageRow, str]] = []
+    for row, count in zip(case.rows, case.counts, strict=True):
+        given = next((row.columns[name] for name in _OF_IMAGE if row.columns.get(name)), ())
+        names = [given] if isinstance(given, str) else given if isinstance(given, list | tuple) else ()
+        named = [
+            one for name in names if isinstance(name, str) for one in name.split("|") if spelling_key(one) in boxed
+        ]
+        if named and not count:
+            shown.append((row, f"no box, but labelled {named[0]!r:.60}"))
+    if shown:
+        yield case.defect("unboxed-label", shown)
 
 
 def _parts(label: str) -> list[str]:
@@ -155,6 +199,24 @@ def is_numbered(label: str) -> bool:
     [True, True, True, False, False]
     """
     return re.match(r"\d+\s*(?:$|[:._)-])", label.strip()) is not None
+
+
+def is_abbreviation(label: str, other: str) -> bool:
+    """Whether a label in capitals shortens another one: its letters are in it, with the first of each word.
+
+    Example:
+        >>> [is_abbreviation(label, "Pleural effusion") for label in ("PE", "PlEff", "PNA")]
+        [True, False, False]
+        >>> is_abbreviation("PTX", "pneumothorax"), is_abbreviation("CHF", "cardiac hypertrophy")
+        (True, False)
+    """
+    if not (2 <= len(label) <= 5 and label.isupper() and label.isalpha() and len(other) > 2 * len(label)):
+        return False
+    words, letters = other.casefold().split(), label.casefold()
+    rest = iter(other.casefold())
+    is_within = all(letter in rest for letter in letters)
+    firsts = iter(letters)
+    return is_within and letters[0] == words[0][0] and all(word[0] in firsts for word in words)
 
 
 class Variants(NamedTuple):

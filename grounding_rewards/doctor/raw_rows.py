@@ -68,7 +68,7 @@ class ImageFacts(NamedTuple):
     deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
     greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
-    small: the greys of a copy of 16 x 16 pixels.
+    small: the greys of a copy of 32 x 32 pixels.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
     """
@@ -100,6 +100,7 @@ class ImageRow:
         outside: why the image that the row names may not be opened; empty where it may.
         facts: what its image says; None where it has none, or nobody looked at it yet.
         hidden: names that no report may hold.
+        line: of the row in a file that mixes splits.
     """
 
     split: str
@@ -111,6 +112,7 @@ class ImageRow:
     outside: str = ""
     facts: ImageFacts | None = None
     hidden: tuple[str, ...] = ()
+    line: int = 0
 
     @property
     def id(self) -> str:
@@ -315,7 +317,7 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
                 # Faults of boxes, sizes, images and prompts are found by checks of their own.
                 faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
                 damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-                yield ImageRow(split, number, columns, image, damage, expects_image=True, outside=outside)
+                yield ImageRow(split, number, columns, image, damage, True, outside, line=line)
 
     drawn = assigned.said if assigned.drawn else ""
     return RowSource(str(root), rows, sum(map(of_images.count, chosen)), drawn=drawn)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import PurePath
 from typing import NamedTuple
 
 from grounding_rewards.data.copies import find_copies
@@ -13,6 +15,10 @@ from grounding_rewards.doctor.case import Case, Problem
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.raw_rows import ImageRow
 
+# So many images of one patient, when there is no other, and so many patients with one image each.
+_FEWEST_IMAGES = 30
+# Names such as p0012_s2: one with a number, then the number of one of its few images.
+_PATIENT_FIRST = re.compile(r"(\D*\d+)[_-]\D*\d{0,2}")
 # Columns that name a study, whose images are of one patient.
 _STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
@@ -22,6 +28,13 @@ def check_repeats(case: Case) -> Iterator[Defect]:
     repeats = list(_image_repeats(case))
     yield from case.collect(repeats)
     yield from _copies(case)
+    images = Counter(row.patient_id for row in case.rows)
+    patients = images.total() - images[None]
+    if len(images) == 1 and patients >= _FEWEST_IMAGES:
+        yield case.defect(
+            "one-patient", count=patients, found=f"All {patients} images are of patient {next(iter(images))}."
+        )
+        return
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
 
 
@@ -87,8 +100,10 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
         told: set[tuple[str, object]] = set()
         columns = {column: row for row in reversed(case.rows) if (column := patient_column(_stated(row)))}
         yield from (Problem("patient-column", row, f"column {column}") for column, row in columns.items())
+        # Ids that number the images say nothing of patients, where names of files do.
+        by_name = _patients_in_names(case.rows)
         for row in case.rows:
-            for way in _whose(row):
+            for way in _whose(row, by_name.get(row.key)):
                 of["studies" if way.name == "study-leak" else "patients"].add(f"{way.name} {way.key}")
                 split, other = first.setdefault((way.name, way.key), (row.split, way.spelling))
                 is_new = split != row.split and (way.name, way.key) not in told and row.key not in leaked
@@ -124,15 +139,28 @@ def _stated(row: ImageRow) -> list[str]:
     return [name for name, value in row.columns.items() if value is not None]
 
 
-def _whose(row: ImageRow) -> Iterator[_Whose]:
+def _patients_in_names(rows: list[ImageRow]) -> dict[tuple[str, int], str]:
+    """The patients that the names of files tell of rows whose `patient_id` is another one for each image."""
+    patients = [row.patient_id for row in rows]
+    if len(patients) < _FEWEST_IMAGES or None in patients or len(set(patients)) < len(patients):
+        return {}
+    stems = {row.key: _PATIENT_FIRST.fullmatch(PurePath(row.file).stem) for row in rows}
+    named = {row.key: patient_in_name(row.file) or ((found := stems[row.key]) and found[1]) for row in rows}
+    images = Counter(named.values())
+    # What many images begin with is no patient.
+    return {key: name for key, name in named.items() if name and 1 < images[name] <= max(5, len(rows) / 20)}
+
+
+def _whose(row: ImageRow, by_name: str | None) -> Iterator[_Whose]:
     stated = _stated(row)
-    if (patient := row.patient_id) is not None:
+    named = by_name or patient_in_name(row.file)
+    if (patient := row.patient_id) is not None and by_name is None:
         spelling = str(row.columns[patient_column(stated) or "patient_id"])
         yield _Whose("patient-leak", patient, spelling)
         # Without zeros and marks.
         alike = tuple(part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", patient))
         yield _Whose("patient-spelling", alike, patient)
-    elif (patient := patient_in_name(row.file)) is not None:
-        yield _Whose("patient-name-leak", patient, row.file)
+    elif named is not None:
+        yield _Whose("patient-name-leak", named, row.file)
     elif study := next((name for name in stated if re.sub(r"[\W_]", "", name).casefold() in _STUDIES), None):
         yield _Whose("study-leak", str(row.columns[study]), f"{study} {row.columns[study]}")

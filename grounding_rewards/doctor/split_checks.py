@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from grounding_rewards.data.patients import patient_in_name
 from grounding_rewards.doctor.case import Case
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.raw_rows import ImageRow
-from grounding_rewards.sources.base import split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
 _TRAIN = "train"
 # How seldom chance alone leaves a kind of image out of a split.
@@ -31,6 +32,10 @@ _FEWEST_IMAGES = 20
 # Images of one source are alike if half of them correlate so far with what they have in common; inverted ones do the
 # other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative.
 _ALIKE, _INVERTED, _TURNED, _CLEARER = 0.5, -0.3, 0.4, 0.1
+# So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
+_FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
+# So large a part of the middle of an image is clipped if it is white in so many cells of its copy.
+_WHITE, _CLIPPED = 254, 0.25
 # Splits of so many images are of different greys if their means are so many standard deviations apart.
 _FEWEST_OF_SPLIT, _APART = 10, 2.0
 
@@ -44,6 +49,10 @@ def check_splits(case: Case) -> Iterator[Defect]:
         if len(splits) > 1:
             found = f"{', '.join(f'{split}: {case.images[split]} images' for split in splits)}."
             yield case.defect("split-names", count=len(splits), of=len(case.images), found=found)
+    slips = [split for split in case.images if split_name(split) == split and is_misspelt(split)]
+    if slips:
+        found = f"{', '.join(f'{split}: {case.images[split]} images' for split in slips)}."
+        yield case.defect("split-names", count=len(slips), of=len(case.images), found=found)
     unnamed = [row for row in case.rows if row.columns.get("split") in ("", None)]
     if 0 < len(unnamed) < len(case.rows) and any(row.columns.get("split") for row in case.rows):
         yield case.defect(
@@ -71,6 +80,23 @@ def check_splits(case: Case) -> Iterator[Defect]:
             found = f"{', '.join(bare)}: none of {sum(bare.values())} images {words}; elsewhere {kind.total()} of {of}."
             yield case.defect(name, count=sum(bare.values()), of=len(case.rows), found=found)
     yield from _unseen(case)
+
+
+def is_misspelt(split: str) -> bool:
+    """Whether the name of a split is nearly that of another: with `ing` behind, two letters exchanged, or one lost.
+
+    Example:
+        >>> [is_misspelt(split) for split in ("training", "tets", "vaildation", "tran", "test", "testA", "train2017")]
+        [True, True, True, True, False, False, False]
+    """
+    word = split.casefold()
+    for right in SPLIT_NAMES:
+        places = range(len(right))
+        lost = (right[:k] + right[k + 1 :] for k in places)
+        turned = (right[:k] + right[k + 1 : k + 2] + right[k] + right[k + 2 :] for k in places)
+        if word != right and word in (f"{right}ing", *lost, *turned):
+            return True
+    return False
 
 
 def _bare(case: Case, groups: Sequence[str | None], has_boxes: bool) -> list[str]:
@@ -157,15 +183,85 @@ def _scale_of(mine: np.ndarray, labels: np.ndarray, parts: np.ndarray) -> float 
     return scale if is_scaled else None
 
 
+def check_foreign(case: Case) -> Iterator[Defect]:
+    """Splits and sources whose boxes are no more at home on their images than on others."""
+    if case.diagnoses or case.content is None:
+        return
+    content, places = case.content
+    rows = [case.table.places[k].row for k in places]
+    for name, groups in (
+        ("source", [str(row.columns.get("source", "")) for row in rows]),
+        ("split", [row.split for row in rows]),
+    ):
+        for group in dict.fromkeys(groups) if len(set(groups)) > 1 else ():
+            mine = np.array(groups) == group
+            if shown := content.is_foreign(mine):
+                found = (
+                    f"{name} {group}: {shown[0]:.2f} in common with boxes of their labels, elsewhere {shown[1]:.2f}."
+                )
+                here = [(row, f"{name} {group}") for row, is_mine in zip(rows, mine, strict=True) if is_mine]
+                yield case.defect("foreign-boxes", here, of=len(rows), found=found)
+
+
+def check_shortcuts(case: Case) -> Iterator[Defect]:
+    """A number that tells images with boxes from those without, and never looks at what they show."""
+    has_boxes = np.array(case.counts, dtype=bool)
+    if min(has_boxes.sum(), (~has_boxes).sum()) < _FEWEST_TOLD:
+        return
+    sizes = np.array([row.image_size or row.size or (np.nan, np.nan) for row in case.rows], dtype=np.float64)
+    smalls = [row.facts.small if row.facts else b"" for row in case.rows]
+    told: dict[str, np.ndarray] = {
+        "size": sizes.prod(axis=1),
+        "shape": sizes[:, 0] / sizes[:, 1],
+        "mean grey": np.array([sum(small) / len(small) if small else np.nan for small in smalls]),
+        "kind of file": np.array([hash(Path(row.file).suffix.casefold()) for row in case.rows], dtype=np.float64),
+    }
+    for name, values in told.items():
+        known = np.isfinite(values)
+        right = told_apart(values[known], has_boxes[known])
+        if right >= 1 - _MOST_ERRORS:
+            found = f"By their {name} alone, {right:.0%} of the images with boxes and of those without are told apart."
+            yield case.defect("shortcut", count=len(case.rows), found=found)
+            return
+
+
+def told_apart(values: np.ndarray, is_so: np.ndarray) -> float:
+    """How often a number tells two kinds apart by one limit, on average over both; 0 where one is rare.
+
+    >>> told_apart(np.arange(60), np.arange(60) < 30), told_apart(np.arange(60), np.arange(60) % 2 == 0)
+    (1.0, 0.5166666666666667)
+    """
+    if min(is_so.sum(), (~is_so).sum()) < _FEWEST_TOLD:
+        return 0.0
+    order = np.argsort(values, kind="stable")
+    # Above every limit between two different values.
+    limits = np.flatnonzero(np.diff(values[order]) > 0)
+    above = np.cumsum(is_so[order][::-1])[::-1][1:] / is_so.sum()
+    others = np.cumsum(~is_so[order][::-1])[::-1][1:] / (~is_so).sum()
+    return float(np.max(0.5 + np.abs(above - others)[limits] / 2, initial=0.0))
+
+
 def check_greys(case: Case) -> Iterator[Defect]:
     """Images whose greys are unlike those of their source: inverted and turned ones, and splits that are darker."""
     of_source: defaultdict[str, list[tuple[ImageRow, bytes]]] = defaultdict(list)
+    clipped: list[ImageRow] = []
     for row in case.rows:
         if row.facts and row.facts.small and row.facts.greys and row.facts.greys[0] < row.facts.greys[1]:
             of_source[str(row.columns.get("source", ""))].append((row, row.facts.small))
+            side = round(len(row.facts.small) ** 0.5)
+            middle = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(side, side)[
+                side // 4 : -side // 4, side // 4 : -side // 4
+            ]
+            if (middle >= _WHITE).mean() >= _CLIPPED:
+                clipped.append(row)
+    if clipped:
+        yield case.defect("clipped-image", [(row, "much of the middle is nothing but white") for row in clipped])
     odd: dict[str, list[tuple[ImageRow | None, str]]] = {"inverted-image": [], "turned-image": []}
     for images in of_source.values():
         greys = np.array([np.frombuffer(small, dtype=np.uint8) for _, small in images])
+        # Half the side tells images apart as well.
+        side = round(greys.shape[1] ** 0.5) // 2
+        greys = greys.reshape(-1, side, 2, side, 2).mean(axis=(2, 4)).reshape(-1, side * side)
         for name, places, words in zip(odd, find_odd(greys), _ODD, strict=True):
             odd[name] += [(images[k][0], words) for k in places]
     for name, shown in odd.items():
@@ -197,8 +293,8 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> images = np.add.outer(np.arange(4.0), 3 * np.arange(4.0)) + rng.normal(0, 1, (30, 4, 4))
-        >>> images[4], images[7] = 12 - images[4], images[7].T[::-1]
+        >>> images = np.outer([1, 4, 2, 1], [1, 2, 5, 1]) + rng.normal(0, 1, (30, 4, 4))
+        >>> images[4], images[7] = 20 - images[4], images[7].T[::-1]
         >>> find_odd(images.reshape(30, 16))
         ([4], [7])
     """
@@ -217,9 +313,15 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
     side = round(greys.shape[1] ** 0.5)
     square = common.reshape(side, side) * sign
     turned = np.max([images @ np.rot90(square, k).ravel() for k in (1, 2, 3)], axis=0)
+    # Cut-outs of every size look like anything.
+    if np.quantile(np.maximum(np.abs(cosines), turned), 0.1) < _ALIKE:
+        return [], []
     # Turning may exchange black and white: what is as like the negative is taken for that.
     is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= _CLEARER) & (turned - cosines >= _TURNED)
-    return np.flatnonzero((cosines <= _INVERTED) & ~is_turned).tolist(), np.flatnonzero(is_turned).tolist()
+    # An image of the other side of the body may be as unlike, and is like once it is mirrored.
+    otherwise = np.maximum(turned, images @ square[:, ::-1].ravel())
+    is_inverted = (cosines <= _INVERTED) & (-cosines - otherwise >= _CLEARER)
+    return np.flatnonzero(is_inverted).tolist(), np.flatnonzero(is_turned).tolist()
 
 
 def _shifted_splits(source: str, rows: list[ImageRow], means: list[float]) -> Iterator[tuple[str, int]]:

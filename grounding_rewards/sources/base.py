@@ -57,6 +57,8 @@ _SPELLINGS = {
     "dev": "validation",
     "test": "test",
 }
+#: The spellings that are known.
+SPLIT_NAMES = tuple(_SPELLINGS)
 
 
 def register_source(name: str, **declared: Any) -> Callable[[_Read], _Read]:

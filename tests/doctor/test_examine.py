@@ -982,7 +982,7 @@ def test_label_variants(counts, groups):
 
 def test_every_check_says_what_to_do():
     # The fix of these depends on what is found.
-    depends = {"shifted-rows", "box-order", "wrong-frame", "one-corner"}
+    depends = {"shifted-rows", "box-order", "flipped-boxes", "wrong-frame", "one-corner"}
     assert {name for name, check in CHECKS.items() if not check.fix} == depends
     assert all(check.severity in SEVERITIES and check.why for check in CHECKS.values())
     planted = {name for _, name in PLANTED}
@@ -994,7 +994,12 @@ def test_every_check_says_what_to_do():
         "one-corner",
         "image-scale",
         "unfinished-folder",
-        # test_pixels.py
+        # In test_box_content.py.
+        "flipped-boxes",
+        "foreign-boxes",
+        # In test_image_checks.py.
+        "clipped-image",
+        "shortcut",
         "patient-name-leak",
         "broken-image",
         "colour-image",
@@ -1011,9 +1016,12 @@ def test_every_check_says_what_to_do():
         "no-signal",
         # In test_planted_defects.py.
         "answer-in-prompt",
+        "coarse-boxes",
         "constant-box",
         "count-in-prompt",
+        "cut-boxes",
         "empty-reader",
+        "hedged-label",
         "joined-labels",
         "one-size",
         "prompt-marks",
@@ -1021,9 +1029,11 @@ def test_every_check_says_what_to_do():
         "side-label",
         "study-leak",
         "giant-boxes",
+        "label-letters",
         "label-marks",
         "label-number",
         "one-label",
+        "one-patient",
         "prompt-contradiction",
         "shared-box",
         "shifted-rows",
@@ -1037,6 +1047,7 @@ def test_every_check_says_what_to_do():
         "patient-spelling",
         "split-without-findings",
         "split-without-negatives",
+        "unboxed-label",
         "unmerged-readers",
     }
 

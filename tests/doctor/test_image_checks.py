@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.doctor import image_checks
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource, open_rows
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -17,7 +18,7 @@ from PIL import Image, ImageDraw
 
 PIXEL_CHECKS = {
     *("broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"),
-    *("drawn-boxes", "inverted-image", "turned-image", "colour-image", "grey-shift"),
+    *("drawn-boxes", "inverted-image", "turned-image", "colour-image", "grey-shift", "clipped-image"),
 }
 
 
@@ -137,6 +138,37 @@ def test_greys_unlike_those_of_the_other_images(folder):
     darker = alike(folder, lambda k, greys: 0.6 * greys if k >= 18 else greys)
     gamma = alike(folder, lambda k, greys: 255 * (greys / 255) ** 0.5 if k >= 18 else greys)
     assert darker == gamma == {"grey-shift": ("warning", 18, [])}
+
+
+def test_greys_that_were_cut_off(folder):
+    found = alike(folder, lambda k, greys: np.minimum(4 * greys, 255) if k == 3 else greys)
+    assert found["clipped-image"] == ("warning", 1, ["f3"])
+
+
+def plain(kind: str, change: Callable[[np.ndarray], np.ndarray] = lambda greys: greys) -> list[ImageRow]:
+    """Fifty images, every other one with a box and of a kind of file, and the others changed."""
+    rng, rows = np.random.default_rng(0), []
+    for k in range(50):
+        greys = rng.uniform(80, 160) + rng.normal(0, 20, 1024)
+        small = (greys if k % 2 else change(greys)).clip(0, 255).astype(np.uint8).tobytes()
+        columns = {"file": f"{k}.{kind if k % 2 else 'png'}", "labels": ["mass"][: k % 2], "boxes": []}
+        columns |= {"boxes": [[10 + k, 10, 60 + k, 40 + k]][: k % 2], "width": 200, "height": 200}
+        rows.append(ImageRow("train", k, columns, facts=ImageFacts((200, 200), greys=(0, 255), small=small)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (plain("png"), ""),
+        (plain("jpg"), "kind of file"),
+        (plain("png", lambda greys: greys / 2.5), "mean grey"),
+    ],
+)
+def test_images_without_boxes_that_are_told_apart_at_a_glance(rows, words):
+    found = {one.name: one for one in examine(RowSource("images", lambda: iter(rows), len(rows))).defects}
+    assert ("shortcut" in found) == bool(words)
+    assert not words or words in found["shortcut"].found
 
 
 def test_names_that_may_be_in_the_pixels_of_a_dicom_file_are_said(tmp_path):

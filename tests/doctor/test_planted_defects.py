@@ -292,6 +292,32 @@ def nearly_all_masses(rows: list[Row]) -> None:
         row["labels"][0] = {3: "Cardiomegaly", 9: "Calcification"}.get(k, "Nodule/Mass")
 
 
+def sided(exchanged: Callable[[int], bool]) -> Any:
+    """Right and left lungs, exchanged on some images."""
+
+    def plant(rows: list[Row]) -> None:
+        for k, row in enumerate(with_findings(rows)):
+            width, height = row["width"], row["height"]
+            row["boxes"] = [
+                [x + 0.05 * width + k, 300 + k, x + 0.35 * width + k % 7, 0.8 * height] for x in (0, 0.5 * width)
+            ]
+            row["labels"] = ["right lung", "left lung"][:: -1 if exchanged(k) else 1]
+
+    return plant
+
+
+def one_box_around_both(rows: list[Row]) -> None:
+    sided(lambda k: False)(rows)
+    for row in with_findings(rows)[::6]:
+        first, second = row["boxes"]
+        row["boxes"], row["labels"] = [[*first[:2], *second[2:]]], ["right lung"]
+
+
+def named_without_a_box(rows: list[Row]) -> None:
+    for row in normal(rows)[:5]:
+        row["image_labels"] = "Cardiomegaly|Other"
+
+
 def under_two_labels(rows: list[Row]) -> None:
     for row in with_findings(rows)[:8]:
         row["boxes"].append(list(row["boxes"][0]))
@@ -415,6 +441,21 @@ def a_study_in_two_splits(rows: list[Row]) -> None:
     rows[300]["StudyInstanceUID"] = "1.2.p3"
 
 
+def one_patient(rows: list[Row]) -> None:
+    for row in rows:
+        row["patient_id"] = "ANONYMOUS"
+
+
+def numbers_for_patients(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["file"], row["patient_id"] = f"images/p{k // 3:04}_s{k % 3}.png", str(k)
+
+
+def misspelt_split(rows: list[Row]) -> None:
+    for row in rows[-30:]:
+        row["split"] = "tets"
+
+
 def split_names(rows: list[Row]) -> None:
     # Both images of a patient are under one name.
     for k, row in enumerate(row for row in rows if row["split"] == "validation"):
@@ -471,6 +512,20 @@ def constant(box: Callable[[Row], list[float]], choose: Callable[[list[Row]], li
             row["boxes"], row["labels"] = [box(row)], row["labels"][:1]
 
     return plant
+
+
+def on_cells(rows: list[Row]) -> None:
+    for row in with_findings(rows):
+        row["boxes"] = (np.round(np.array(row["boxes"]) / 64) * 64).clip(0, [row["width"], row["height"]] * 2).tolist()
+
+
+def clipped_at_the_right(rows: list[Row]) -> None:
+    for row in with_findings(rows):
+        boxes = np.array(row["boxes"])
+        boxes[:, ::2] += 0.25 * row["width"]
+        boxes[:, 0] = np.minimum(boxes[:, 0], row["width"] - 200)
+        boxes[:, 2] = np.minimum(boxes[:, 2], row["width"])
+        row["boxes"] = boxes.tolist()
 
 
 # Prompts.
@@ -650,7 +705,10 @@ DEFECTS = [
     ),
     ("the whole image", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
     ("one box on half", constant(lambda row: [500, 600, 900, 1100], half), "constant-box", ""),
+    ("the default of a tool on a sixth", constant(lambda row: [500, 600, 900, 1100], a_sixth), "constant-box", ""),
     ("nearly the whole image", giant, "giant-boxes", ""),
+    ("cells of a heat map", on_cells, "coarse-boxes", "multiples of 64 pixels"),
+    ("moved to the right and clipped", clipped_at_the_right, "cut-boxes", "at the right edge"),
     ("points with a frame", around_points, "one-size", "are 240 x 200 pixels"),
     ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
     ("a region beside the image", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-image", ""),
@@ -687,6 +745,13 @@ DEFECTS = [
     ("cut to ten letters", renamed("Calcification", "Calcificat"), "label-spelling", ""),
     ("an entity of HTML", renamed("Cardiomegaly", "Cardiomegaly&nbsp;", list), "label-marks", ""),
     ("two labels in one", two_in_one, "joined-labels", ""),
+    ("left and right exchanged in a fifth", sided(lambda k: k % 5 == 0), "side-label", "is on the other side"),
+    ("left and right exchanged in all", sided(lambda k: True), "side-label", "is on the other side"),
+    ("one box around both lungs", one_box_around_both, "side-label", "'right lung', is on both sides"),
+    ("a question mark", renamed("Cardiomegaly", "Cardiomegaly?"), "hedged-label", "'Cardiomegaly?' × "),
+    ("possible", renamed("Calcification", "possible calcification"), "hedged-label", ""),
+    ("an abbreviation", renamed("Pleural effusion", "PE"), "label-letters", "'PE' × "),
+    ("a finding of normal images", named_without_a_box, "unboxed-label", "no box, but labelled 'Cardiomegaly'"),
     ("left and right exchanged", sides_exchanged, "side-label", " lung', is on the other side"),
     # Several readers.
     ("a reader who drew nothing", an_empty_reader, "empty-reader", "reader 1 drew nothing on 240 images"),
@@ -702,6 +767,9 @@ DEFECTS = [
     ("training without normal images", no_normal_in("train"), "split-without-negatives", "train: "),
     ("no normal images", no_normal, "negatives", ""),
     ("hardly a finding", nearly_all_normal, "negatives", ""),
+    ("a misspelt split", misspelt_split, "split-names", "tets: 30 images"),
+    ("one patient for all", one_patient, "one-patient", "All 320 images are of patient anonymous"),
+    ("numbers for patients, who are in names", numbers_for_patients, "patient-name-leak", "p0066_s2.png"),
     ("four names of one split", split_names, "split-names", "valid: 16 images"),
     ("boxes on a larger frame in one source", of_two_sources(on_a_larger_frame), "source-scale", "at 0.80 times"),
     ("a source without boxes", of_two_sources(without_boxes), "source-without-findings", "B: none of 160 images"),

@@ -1,0 +1,249 @@
+"""Whether boxes fit what their images show, or would fit far better in another reading.
+
+What lies in and around the boxes of one label has something in common that the same places of other images have not. A
+box in the wrong place, or on the wrong image, shows no more of it than any image does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from grounding_rewards.boxes import Boxes
+from grounding_rewards.doctor.box_defects import JOIN, OTHER_ORDERS, SIDES, Diagnosis
+
+# Points of a side of what is compared, and by which part of its sides a box is enlarged for it.
+_POINTS, _AROUND = 8, 0.35
+# Images that a box is dealt to, and those among which the most alike are chosen.
+_DEALT, _CHOICE = 16, 64
+#: Fewer boxes are not compared.
+FEWEST = 40
+# Nor is a label with fewer.
+_FEWEST_OF_LABEL = 8
+# Another reading is better by so many standard errors and this factor; among images that look alike, by so many. Real
+# and drawn sets lie at -3 and below for all readings, planted mistakes at 5 and above, and at 3 among images alike.
+_BETTER, _FACTOR, _BETTER_ALIKE = 5.0, 1.05, 2.5
+# Boxes fit the image of the next row by so many standard errors, and their own by at most so many.
+_FITS, _MISSES = 4.5, 3.0
+# Boxes of a split or source, so many, show less than this part of what other boxes of their labels show.
+_FEWEST_OF_GROUP, _FOREIGN, _CLEAR = 30, 0.35, 8.0
+# Where the shapes of images differ by less, a frame of another shape is no other reading.
+_SHAPES = 0.03
+
+
+class _Reading(NamedTuple):
+    """Another meaning of the numbers: the check, what they are called, and how to read them with the images' sizes."""
+
+    check: str
+    name: str
+    fix: str
+    read: Callable[[Boxes, np.ndarray], Boxes]
+
+
+_TURN_AXES = OTHER_ORDERS[-1]
+_READINGS = (
+    _Reading("box-order", _TURN_AXES.name, _TURN_AXES.fix, lambda boxes, _: boxes[:, [1, 0, 3, 2]]),
+    _Reading(
+        "flipped-boxes",
+        "y counted from the lower edge",
+        "boxes = [[x1, height - y2, x2, height - y1] for x1, y1, x2, y2 in boxes], or turn the images back.",
+        lambda boxes, sizes: np.stack(
+            [boxes[:, 0], sizes[:, 1] - boxes[:, 3], boxes[:, 2], sizes[:, 1] - boxes[:, 1]], axis=1
+        ),
+    ),
+    _Reading(
+        "flipped-boxes",
+        "x counted from the right edge",
+        "boxes = [[width - x2, y1, width - x1, y2] for x1, y1, x2, y2 in boxes], or mirror the images back.",
+        lambda boxes, sizes: np.stack(
+            [sizes[:, 0] - boxes[:, 2], boxes[:, 1], sizes[:, 0] - boxes[:, 0], boxes[:, 3]], axis=1
+        ),
+    ),
+)
+_ONE_SCALE = (
+    _Reading(
+        "wrong-frame",
+        "boxes whose y was scaled by the factor of x",
+        "boxes = [[x1, y1 * height / width, x2, y2 * height / width] for x1, y1, x2, y2 in boxes].",
+        lambda boxes, sizes: boxes * np.stack([np.ones(len(boxes)), sizes[:, 1] / sizes[:, 0]] * 2, axis=1),
+    ),
+    _Reading(
+        "wrong-frame",
+        "boxes whose x was scaled by the factor of y",
+        "boxes = [[x1 * width / height, y1, x2 * width / height, y2] for x1, y1, x2, y2 in boxes].",
+        lambda boxes, sizes: boxes * np.stack([sizes[:, 0] / sizes[:, 1], np.ones(len(boxes))] * 2, axis=1),
+    ),
+)
+
+
+def _padded(side: float) -> _Reading:
+    """Boxes on a copy that was shrunk or enlarged to a longer side and padded to a square."""
+
+    def read(boxes: Boxes, sizes: np.ndarray) -> Boxes:
+        scale = side / sizes.max(axis=1, keepdims=True)
+        return (boxes - np.tile((side - sizes * scale) / 2, 2)) / scale
+
+    fix = (
+        f"scale = {side:g} / max(width, height), left = ({side:g} - scale * width) / 2, top = ({side:g} - scale * "
+        "height) / 2; boxes = [[(x1 - left) / scale, (y1 - top) / scale, (x2 - left) / scale, (y2 - top) / scale] for "
+        "x1, y1, x2, y2 in boxes]."
+    )
+    return _Reading("wrong-frame", f"boxes on a copy padded to {side:g} x {side:g}", fix, read)
+
+
+@dataclass(frozen=True)
+class BoxContent:
+    """Boxes and small copies of their images.
+
+    Attributes:
+        images: (m, side, side), each of mean 0 and deviation 1; those of neighbouring rows are neighbours.
+        boxes: (n, 4), in pixels.
+        sizes: (n, 2), width and height of the image of each.
+        image: (n,), the image of each.
+        labels: (n,), the number of its label.
+    """
+
+    images: np.ndarray
+    boxes: Boxes
+    sizes: np.ndarray
+    image: np.ndarray
+    labels: np.ndarray
+
+    @cached_property
+    def _dealt(self) -> tuple[np.ndarray, np.ndarray]:
+        """Other images for each box, (n, :data:`_DEALT`): any, and such as look like its own."""
+        count, rng = len(self.images), np.random.default_rng(0)
+        choice = (self.image[:, None] + rng.integers(1, count, (len(self.image), min(_CHOICE, count - 1)))) % count
+        flat = self.images.reshape(count, -1)
+        alike = np.stack([flat[some] @ flat[own] for own, some in zip(self.image, choice, strict=True)])
+        best = np.argsort(-alike, axis=1)[:, :_DEALT]
+        return choice[:, :_DEALT], np.take_along_axis(choice, best, axis=1)
+
+    def gains(self, boxes: Boxes | None = None, *, shift: int = 0, alike: bool = False) -> np.ndarray:
+        """What each box has in common with others of its label, beyond what its place has on other images.
+
+        Args:
+            boxes: in another reading; as they are without.
+            shift: by how many images boxes are moved on.
+            alike: whether the other images are such as look like its own.
+
+        Returns:
+            (n,) of cosines; nan where a label has too few boxes.
+        """
+        parts = (self.boxes if boxes is None else boxes) / np.tile(self.sizes, 2)
+        image = np.clip(self.image + shift, 0, len(self.images) - 1)
+        dealt = self._dealt[alike]
+        others = np.mean([self._looks(one, parts) for one in dealt.T], axis=0)
+        special = self._looks(image, parts) - others
+        gains = np.full(len(parts), np.nan)
+        for label in np.unique(self.labels):
+            mine = np.flatnonzero(self.labels == label)
+            if len(mine) >= _FEWEST_OF_LABEL:
+                # Of all others with the label.
+                common = special[mine].sum(axis=0) - special[mine]
+                common /= np.linalg.norm(common, axis=1, keepdims=True) + 1e-9
+                gains[mine] = (special[mine] * common).sum(axis=1)
+        return gains
+
+    def _looks(self, image: np.ndarray, parts: Boxes) -> np.ndarray:
+        """What lies in and around boxes, (n, points), each of mean 0 and length 1."""
+        side = self.images.shape[1]
+        steps = (np.arange(_POINTS) + 0.5) / _POINTS * (1 + 2 * _AROUND) - _AROUND
+        whole, rest = [], []
+        for start, end in ((parts[:, 0], parts[:, 2]), (parts[:, 1], parts[:, 3])):
+            places = np.clip((start[:, None] + steps * (end - start)[:, None]) * side - 0.5, 0, side - 1.001)
+            whole.append(places.astype(int))
+            rest.append(places - whole[-1])
+        (x, y), (right, down) = whole, (rest[0][:, None, :], rest[1][:, :, None])
+        which, rows, columns = image[:, None, None], y[:, :, None], x[:, None, :]
+        # Between four pixels.
+        looks = sum(
+            self.images[which, rows + j, columns + i] * (right if i else 1 - right) * (down if j else 1 - down)
+            for j in (0, 1)
+            for i in (0, 1)
+        ).reshape(len(parts), -1)
+        looks -= looks.mean(axis=1, keepdims=True)
+        return looks / (np.linalg.norm(looks, axis=1, keepdims=True) + 1e-6)
+
+    def diagnose(self) -> Diagnosis | None:
+        """The reading, or the shift by a row, in which the boxes fit far better than as they are; or None."""
+        own = self.gains()
+        if np.isfinite(own).sum() < FEWEST:
+            return None
+        n, mean = len(own), np.nanmean(own)
+        for shift, where in ((-1, "before"), (1, "after")):
+            moved = self.gains(shift=shift)
+            if errors(moved) >= _FITS and errors(own) <= _MISSES and np.nanmean(moved) >= 3 * mean:
+                found = (
+                    f"What the images show inside {n} boxes fits the row {where} ({np.nanmean(moved):.2f} in common, "
+                    f"{mean:.2f} as it is)."
+                )
+                return Diagnosis("shifted-rows", n, n, found, JOIN)
+        better = (one for reading in self._readings() if (one := self._better(reading, own)))
+        _, reading, gain = max(better, key=lambda one: one[0], default=(0.0, None, 0.0))
+        if reading is None:
+            return None
+        found = (
+            f"What the images show inside {n} boxes has more in common if they are read as {reading.name}: {gain:.2f}, "
+            f"as they are {mean:.2f}."
+        )
+        order = _TURN_AXES if reading.check == "box-order" else None
+        return Diagnosis(reading.check, n, n, found, f"Look at some of them. {reading.fix}", order=order)
+
+    def frame(self, given: float) -> tuple[float, float] | None:
+        """The side of the usual frame on which the boxes show most in common, and how much; None without a clear one.
+
+        Args:
+            given: the side that the numbers fit; 0 where none does. It stays unless another one is far better.
+        """
+        most = float(np.quantile(self.boxes[:, 2:], 0.98))
+        gains = {
+            side: self.gains(self.boxes * np.tile(self.sizes, 2) / side) for side in {given, *SIDES} if side >= most
+        }
+        means = {side: float(np.nanmean(one)) for side, one in gains.items() if np.isfinite(one).sum() >= FEWEST}
+        best = max(means, key=lambda side: means[side], default=given)
+        if best == given or errors(gains[best]) < _CLEAR:
+            return None
+        is_better = given not in gains or errors(gains[best] - gains[given]) >= _BETTER_ALIKE
+        return (best, means[best]) if is_better else None
+
+    def _readings(self) -> Iterator[_Reading]:
+        yield from _READINGS
+        if np.log(self.sizes[:, 0] / self.sizes[:, 1]).std() >= _SHAPES:
+            yield from _ONE_SCALE
+            if side := next((side for side in SIDES if side >= self.boxes.max()), None):
+                yield _padded(side)
+
+    def _better(self, reading: _Reading, own: np.ndarray) -> tuple[float, _Reading, float] | None:
+        boxes = reading.read(self.boxes, self.sizes)
+        gains = self.gains(boxes)
+        better, gain = errors(gains - own), float(np.nanmean(gains))
+        if better < _BETTER or gain < _FACTOR * np.nanmean(own):
+            return None
+        is_so_alike = errors(self.gains(boxes, alike=True) - self.gains(alike=True)) >= _BETTER_ALIKE
+        return (better, reading, gain) if is_so_alike else None
+
+    def is_foreign(self, group: np.ndarray) -> tuple[float, float] | None:
+        """What the boxes of a group have in common with their labels, and what others have, if it is far less."""
+        gains = self.gains()
+        means = np.full(len(gains), np.nan)
+        for label in np.unique(self.labels[group]):
+            elsewhere = gains[(self.labels == label) & ~group]
+            if len(elsewhere) >= _FEWEST_OF_LABEL:
+                means[(self.labels == label) & group] = elsewhere.mean()
+        here = np.isfinite(means) & np.isfinite(gains)
+        if here.sum() < _FEWEST_OF_GROUP or errors(gains[~group]) < _CLEAR:
+            return None
+        mean, expected = gains[here].mean(), means[here].mean()
+        most = mean + 3 * gains[here].std() / here.sum() ** 0.5
+        return (mean, expected) if most <= _FOREIGN * expected else None
+
+
+def errors(values: np.ndarray) -> float:
+    """The mean in its standard errors; 0 where there are none."""
+    values = values[np.isfinite(values)]
+    return 0.0 if len(values) < 2 else float(values.mean() / (values.std() / len(values) ** 0.5 + 1e-12))
