@@ -61,6 +61,7 @@ from grounding_rewards.commands.options import (
     RewardKwargs,
     Shard,
     TextColumn,
+    check_subject,
     share_of,
     stated_sizes,
     within,
@@ -180,12 +181,7 @@ class EvaluateOptions:
         Raises:
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
-        if (self.model is None) == (not self.completions):
-            raise ValueError(
-                f"Expected --model or --completions, got {'both' if self.completions else 'neither'}. Name one of them."
-            )
-        if self.model is not None and self.dataset is None:
-            raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+        check_subject(self.completions, self.model, self.dataset, "--completions")
         if self.model is None:
             for option in ("robustness", "max_image_pixels", "shard", "join"):
                 if getattr(self, option):

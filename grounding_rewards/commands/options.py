@@ -87,6 +87,25 @@ def stated_sizes(*sizes: float | None) -> dict[str, float | None]:
     return dict(zip(SIZE_COLUMNS, sizes, strict=False))
 
 
+def check_subject(completions: object, model: str | None, dataset: str | None, named: str) -> None:
+    """Refuse a command about answers that is given none, or a model without images.
+
+    Args:
+        completions: the log.
+        model: that is asked.
+        dataset: the images.
+        named: what the log is called.
+
+    Raises:
+        ValueError: both or neither of log and model are given, or a model has no images.
+    """
+    if (model is None) == (not completions):
+        both = "both" if completions else "neither"
+        raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
+    if model is not None and dataset is None:
+        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+
+
 def share_of(shard: str | None, join: bool) -> Share | None:
     """The share that `--shard` names; None for all.
 

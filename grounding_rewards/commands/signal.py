@@ -50,6 +50,7 @@ from grounding_rewards.commands.options import (
     ResizedPixels,
     RewardKwargs,
     TextColumn,
+    check_subject,
     option,
     stated_sizes,
     within,
@@ -57,7 +58,7 @@ from grounding_rewards.commands.options import (
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.logs.run_log import trained_reward
-from grounding_rewards.metrics.estimates import percent
+from grounding_rewards.metrics.estimates import counted, percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_table
@@ -133,12 +134,7 @@ def run(
     from grounding_rewards.prepare.load import load_split
     from grounding_rewards.rewards.grounding import get_reward
 
-    if bool(log) == (model is not None):
-        raise ValueError(
-            f"Expected a log of completions or --model, got {'both' if log else 'neither'}. Name one of them."
-        )
-    if model is not None and dataset is None:
-        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+    check_subject(log, model, dataset, "a log of completions")
     given = parameters_from_option(reward_kwargs)
     stated = box_format_from_option(box_format)
     if reward is None:
@@ -234,16 +230,9 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
         console.print(Text(report.recommendation, style="bold"))
         return
     own = report.configured
-    low, high = percent(own.no_spread.low), percent(own.no_spread.high)
-    groups = "group" if report.groups == 1 else "groups"
-    console.print(
-        Text.assemble(
-            f"{report.groups:,} {groups}, {report.completions:,} completions, {report.size} in most groups. "
-            f"Without spread under {own.name}: ",
-            (percent(own.no_spread.value), "bold"),
-            f" [{low}, {high}]",
-        )
-    )
+    share, low, high = map(percent, own.no_spread)
+    said = f"{counted(report.groups, 'group')}, {report.completions:,} completions, {report.size} in most groups. "
+    console.print(Text(f"{said}Without spread under {own.name}: {share} [{low}, {high}]"))
     table = signal_table(report)
     shown = [row for k, row in enumerate(table.rows) if every or k < MOST_ROWS or row[0] == report.best]
     left = len(table.rows) - len(shown)

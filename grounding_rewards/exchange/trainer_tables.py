@@ -111,11 +111,6 @@ def write_trainer_table(
         raise ValueError(f"Expected no --embed-images for {trainer}, got it. Its table is text: leave the option out.")
     path = out / f"{split}.{layout.ending}"
     check_new(path, "--out", "Name another folder.")
-    if found := [character for character in layout.splits_paths_at if character in str(path.absolute())]:
-        raise ValueError(
-            f"Expected a path without {found[0]} for --out, got {str(path.absolute())!r}. {trainer} takes a path apart "
-            "there: choose another folder."
-        )
     limits = trainer_limits(trainer, limits)
     dataset = _sound_rows(dataset, trainer, box_format, processor, limits, bad_rows)
     told = {"min_pixels": limits.least, "max_pixels": limits.most}
@@ -304,13 +299,11 @@ class TableLayout(NamedTuple):
     ending: of the name of the file: `parquet` or `jsonl`.
     row: a row of it.
     lines: of the trainer's configuration; those with a limit that is not given are left out.
-    splits_paths_at: characters at which the trainer takes a path apart.
     """
 
     ending: str
     row: Callable[[TableRow], dict[str, Any]]
     lines: tuple[str, ...]
-    splits_paths_at: str = ""
 
 
 def _verl_row(row: TableRow) -> dict[str, Any]:
@@ -351,13 +344,11 @@ TABLES: Mapping[str, TableLayout] = {
             "data.train_files={path}", "data.prompt_key=problem", "data.answer_key=answer", "data.image_key=images",
             "data.format_prompt=null", "data.min_pixels={least}", "data.max_pixels={most}",
         ),
-        splits_paths_at="@",
     ),
     "ms-swift": TableLayout(
         "jsonl",
         _ms_swift_row,
         ("export MIN_PIXELS={least}", "export MAX_PIXELS={most}", "--dataset {path}"),
-        splits_paths_at="#",
     ),
     "openrlhf": TableLayout(
         "jsonl",
@@ -366,7 +357,6 @@ TABLES: Mapping[str, TableLayout] = {
             "--data.prompt_dataset {path}", "--data.input_key prompt", "--data.label_key label",
             "--data.image_key images", "--data.max_images_per_prompt 1", "--data.apply_chat_template",
         ),
-        splits_paths_at="@,",
     ),
 }  # fmt: skip
 """The trainers for which there is a table."""

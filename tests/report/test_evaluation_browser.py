@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,13 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
 
+import grounding_rewards as gr  # noqa: E402
+from grounding_rewards.audit.play import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
+from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
     MISSED_FINDING,
@@ -26,6 +30,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     render_evaluation_page,
 )
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
+from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
 from tests.report.test_diff_page import pair  # noqa: E402
 from tests.report.test_doctor_page import images  # noqa: E402
@@ -416,17 +421,13 @@ CONTRAST = """() => {
   const parse = (text) => text.match(/[\\d.]+/g).map(Number);
   const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
   const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const ground = (node) => {
-    for (let one = node; one; one = one.parentElement) {
-      const colour = parse(getComputedStyle(one).backgroundColor);
-      if (colour.length === 3 || colour[3] === 1) return colour;
-    }
-    return [255, 255, 255];
-  };
+  const over = (top, under) => under.map((colour, k) => (top[3] ?? 1) * top[k] + (1 - (top[3] ?? 1)) * colour);
+  const ground = (node) =>
+    node ? over(parse(getComputedStyle(node).backgroundColor), ground(node.parentElement)) : [255, 255, 255];
   const names = "h1, h2, h3, p, small, th, td, dt, dd, a, pre, label span, figcaption, button";
   const weak = new Set();
   for (const node of document.querySelectorAll(names)) {
-    if (!node.textContent.trim() || node.closest("[disabled], .shade, .skip")) continue;
+    if (!node.textContent.trim() || node.closest("[disabled], .skip")) continue;
     const style = getComputedStyle(node);
     const [x, y] = [light(parse(node.closest("svg") ? style.fill : style.color)), light(ground(node))];
     const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
@@ -442,6 +443,16 @@ def test_text_can_be_read_on_both_grounds(visit, scheme: str) -> None:
     ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 16, 19)"}[scheme]
     assert tab.evaluate(CONTRAST) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_shade_of_the_page_of_an_audit_can_be_read(visit, tmp_path, scheme: str) -> None:
+    path = tmp_path / "audit.html"
+    made = audit({"R1": gr.get_reward("R1", box_format=FMT)}, IMAGES, FMT)
+    path.write_text(render_audit_page(made, {}, dataset="images"), encoding="utf-8")
+    # every shade from that of 0 to that of 1 stands on it
+    assert {f"shade-{tenths}" for tenths in (0, 3, 6, 10)} <= set(re.findall(r"shade-\d+", path.read_text("utf-8")))
+    assert visit(path, color_scheme=scheme).evaluate(CONTRAST) == []
 
 
 @pytest.mark.parametrize("width", [320, 768, 1280])
