@@ -34,7 +34,6 @@ def run(
     to: Literal["coco", "dicom-sr", "model-card"],
     out: Path,
     dicom: Path | None = None,
-    system: str | None = None,
     name: str | None = None,
 ) -> int:
     """Write an evaluation for another tool.
@@ -44,18 +43,16 @@ def run(
         to: the format
         out: folder to make; a file for model-card
         dicom: where the DICOM images are, named like the images; of dicom-sr
-        system: whose metrics the model card has; default: the model's
         name: of the model, for dicom-sr and model-card; default: that of the evaluation's first column
     """
     for option, value, formats in (
         ("dicom", dicom, ["dicom-sr"]),
-        ("system", system, ["model-card"]),
         ("name", name, ["dicom-sr", "model-card"]),
     ):
         if value is not None and to not in formats:
             raise ValueError(f"Expected --{option} with --to {' or '.join(formats)} only, got --to {to}. Leave it out.")
     if to == "model-card":
-        block = model_card_block(read_evaluation(evaluation, required=True), name=name, system=system)
+        block = model_card_block(read_evaluation(evaluation, required=True), name=name)
         check_new(out, "--out")
         write_whole(out, block)
         say(f"wrote {out}")

@@ -9,12 +9,12 @@ Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalRe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.exchange.names import model_name
-from grounding_rewards.metrics.estimates import Estimate, Metrics, finite_or_none
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, finite_or_none
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
 if TYPE_CHECKING:
@@ -31,49 +31,6 @@ _LABEL_RULES = {
 }
 
 
-class CardMetric(NamedTuple):
-    """A metric of an evaluation: its key and heading, the value and the ends of its 95 % interval."""
-
-    key: str
-    heading: str
-    value: float
-    low: float | None
-    high: float | None
-
-
-def card_metrics(evaluation: StoredEvaluation, system: str | None = None) -> list[CardMetric]:
-    """The metrics of one system of an evaluation; what was not measured is left out.
-
-    Args:
-        evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
-        system: name of the system, None for the first, which is the model.
-
-    Raises:
-        ValueError: there is no such system, or nothing was measured.
-
-    Example:
-        >>> metrics = {"mean_iou": Estimate(0.7, 0.65, 0.75), "froc": Estimate(math.nan, math.nan, math.nan)}
-        >>> card_metrics(StoredEvaluation(systems={"model": metrics}, headings={"mean_iou": "mean IoU"}))
-        [CardMetric(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
-    """
-    systems = evaluation.systems
-    if not systems:
-        raise ValueError(
-            "Expected metrics under `systems` in evaluation.json, got none. Make it with `grounding-rewards evaluate`."
-        )
-    name = next(iter(systems)) if system is None else system
-    if name not in systems:
-        raise ValueError(f"Expected one of {', '.join(systems)} for --system, got {name!r}. Choose one of these.")
-    metrics = []
-    for key, estimate in systems[name].items():
-        value, low, high = map(finite_or_none, estimate)
-        if value is not None:
-            metrics.append(CardMetric(key, evaluation.headings.get(key, key.replace("_", " ")), value, low, high))
-    if not metrics:
-        raise ValueError(f"Expected metrics of {name!r}, got none that was measured. Evaluate it on images with boxes.")
-    return metrics
-
-
 def evaluated_model(evaluation: StoredEvaluation) -> str:
     """The name of the evaluated model without its folders, or that of the evaluated log.
 
@@ -88,16 +45,15 @@ def evaluated_model(evaluation: StoredEvaluation) -> str:
     return name or "model"
 
 
-def model_card_block(evaluation: StoredEvaluation, *, name: str | None = None, system: str | None = None) -> str:
+def model_card_block(evaluation: StoredEvaluation, *, name: str | None = None) -> str:
     """The YAML metadata of a model card, and below it a table of the metrics with their intervals.
 
     Args:
-        evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
+        evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`; its first system is the model.
         name: of the model; None takes that of :func:`evaluated_model`.
-        system: as for :func:`card_metrics`.
 
     Raises:
-        ValueError: as :func:`card_metrics`.
+        ValueError: nothing was measured.
         ImportError: huggingface_hub is not installed; it comes with transformers.
 
     Example:
@@ -120,26 +76,42 @@ grounding_rewards.
         raise ImportError(
             "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
         ) from error
-    facts, metrics = evaluation.facts, card_metrics(evaluation, system)
+    facts, systems = evaluation.facts, evaluation.systems
+    own, *others = systems or {"": {}}
+    measured = {key: one for key, one in systems.get(own, {}).items() if finite_or_none(one.value) is not None}
+    if not measured:
+        raise ValueError(
+            "Expected metrics that were measured under `systems` in evaluation.json, got none. Evaluate the model on "
+            "images with boxes with `grounding-rewards evaluate`."
+        )
     dataset = _last_part(facts.get("dataset"), "dataset")
-    results = []
-    for metric in metrics:
-        ends = [round(end, _DIGITS) for end in (metric.low, metric.high) if end is not None]
+
+    def number(value: float) -> str:
+        return NOTHING if finite_or_none(value) is None else f"{value:.{_DIGITS}f}"
+
+    results, rows = [], [["metric", "value", "95 % interval", *map(table_cell, others)]]
+    for key, one in measured.items():
+        heading = evaluation.headings.get(key, key.replace("_", " "))
+        has_ends = None not in (finite_or_none(one.low), finite_or_none(one.high))
         results.append(
             EvalResult(
                 task_type=_TASK,
                 dataset_type=dataset,
                 dataset_name=dataset,
                 dataset_split=facts.get("split") or None,
-                metric_type=metric.key,
-                metric_name=metric.heading,
-                metric_value=round(metric.value, _DIGITS),
-                metric_args={"interval_95": ends} if len(ends) == 2 else None,
+                metric_type=key,
+                metric_name=heading,
+                metric_value=round(one.value, _DIGITS),
+                metric_args={"interval_95": [round(end, _DIGITS) for end in (one.low, one.high)]} if has_ends else None,
             )
         )
+        interval = f"{number(one.low)} to {number(one.high)}" if has_ends else NOTHING
+        beside = (number(systems[other].get(key, _NOTHING).value) for other in others)
+        rows.append([table_cell(heading), number(one.value), interval, *beside])
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    table = [lines[0], "|:--|--:|:--|" + "--:|" * len(others), *lines[1:]]
     data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
-    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(metrics, evaluation.systems, system), ""]
-    return with_metadata(data, "\n".join(lines))
+    return with_metadata(data, "\n".join(["## Evaluation", "", _measured_on(facts), "", *table, ""]))
 
 
 def with_metadata(data: CardData, text: str) -> str:
@@ -160,24 +132,6 @@ def table_cell(text: str) -> str:
         'one two \\\\| three'
     """
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def _table(metrics: Sequence[CardMetric], systems: Mapping[str, Metrics], system: str | None) -> list[str]:
-    """The metrics of a system with their intervals, beside those of the other systems."""
-    own = next(iter(systems)) if system is None else system
-    others = [name for name in systems if name != own]
-
-    def number(value: float | None) -> str:
-        return "–" if value is None else f"{value:.{_DIGITS}f}"
-
-    rows = [["metric", "value", "95 % interval", *map(table_cell, others)]]
-    for metric in metrics:
-        ends = None not in (metric.low, metric.high)
-        interval = f"{number(metric.low)} to {number(metric.high)}" if ends else "–"
-        beside = (finite_or_none(systems[other].get(metric.key, _NOTHING).value) for other in others)
-        rows.append([table_cell(metric.heading), number(metric.value), interval, *map(number, beside)])
-    lines = [f"| {' | '.join(row)} |" for row in rows]
-    return [lines[0], "|:--|--:|:--|" + "--:|" * len(others), *lines[1:]]
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:

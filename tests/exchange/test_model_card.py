@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.exchange.model_card import card_metrics, evaluated_model, model_card_block
+from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
@@ -31,6 +31,8 @@ def test_the_hub_reads_the_block(tmp_path):
     path.write_text(model_card_block(StoredEvaluation.of_json(EVALUATION)), encoding="utf-8")
     card = hub.ModelCard.load(path)
     assert card.data.model_name == "mine"
+    other = model_card_block(StoredEvaluation.of_json(EVALUATION), name="other")
+    assert hub.ModelCard(other).data.model_name == "other"
     iou, f1 = card.data.eval_results
     assert (iou.task_type, iou.dataset_name, iou.dataset_split) == ("object-detection", "vindr", "test")
     assert (iou.metric_type, iou.metric_name, iou.metric_value) == ("mean_iou", "mean IoU", 0.7123)
@@ -59,13 +61,6 @@ def test_it_says_on_what_and_how_it_was_measured():
     assert "split" not in card
 
 
-def test_another_system_and_another_name():
-    card = hub.ModelCard(model_card_block(StoredEvaluation.of_json(EVALUATION), system="constant box", name="baseline"))
-    assert card.data.model_name == "baseline"
-    assert [result.metric_value for result in card.data.eval_results] == [0.4]
-    assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card.text.splitlines()
-
-
 @pytest.mark.parametrize(
     ("evaluation", "name"),
     [
@@ -80,21 +75,10 @@ def test_the_name_of_what_was_evaluated(evaluation, name):
     assert evaluated_model(evaluation) == name
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "system", "message"),
-    [
-        (StoredEvaluation(), None, "Expected metrics under `systems`"),
-        (StoredEvaluation.of_json(EVALUATION), "other", "Expected one of mine, constant box for --system, got 'other'"),
-        (
-            StoredEvaluation(systems={"mine": {"froc": Estimate(*[float("nan")] * 3)}}),
-            None,
-            "got none that was measured",
-        ),
-    ],
-)
-def test_what_cannot_be_shown(evaluation, system, message):
-    with pytest.raises(ValueError, match=message):
-        card_metrics(evaluation, system)
+@pytest.mark.parametrize("systems", [{}, {"mine": {"froc": Estimate(*[float("nan")] * 3)}}])
+def test_what_cannot_be_shown(systems):
+    with pytest.raises(ValueError, match="Expected metrics that were measured under `systems`"):
+        model_card_block(StoredEvaluation(systems=systems))
 
 
 def test_without_facts():
