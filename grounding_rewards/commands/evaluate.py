@@ -53,16 +53,13 @@ from grounding_rewards.commands.options import (
     Backend,
     BadRows,
     BoxFormat,
-    Join,
     LabelMatching,
     MaxImages,
     Pixels,
     Reward,
     RewardKwargs,
-    Shard,
     TextColumn,
     check_subject,
-    share_of,
     stated_sizes,
     within,
 )
@@ -105,7 +102,7 @@ if TYPE_CHECKING:
 #: As --train-split: no images for the constant box.
 NO_SPLIT = "none"
 # Where and by how many it is done, and what is shown of it, changes nothing about what is evaluated.
-_NOT_ASKED = ("out", "overwrite", "shard", "join", "all_metrics", "csv")
+_NOT_ASKED = ("out", "overwrite", "all_metrics", "csv")
 
 
 @Parameter(name="*")
@@ -168,8 +165,6 @@ class EvaluateOptions:
     batch_size: Annotated[int, within(1)] = 32
     max_image_pixels: Annotated[int | None, within(1)] = None
     backend: Backend = "transformers"
-    shard: Shard = None
-    join: Join = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, within(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
@@ -183,7 +178,7 @@ class EvaluateOptions:
         """
         check_subject(self.completions, self.model, self.dataset, "--completions")
         if self.model is None:
-            for option in ("robustness", "max_image_pixels", "shard", "join"):
+            for option in ("robustness", "max_image_pixels"):
                 if getattr(self, option):
                     raise ValueError(
                         f"Expected a model for --{option.replace('_', '-')}, got a log of completions. Leave it out."
@@ -192,12 +187,6 @@ class EvaluateOptions:
             raise ValueError(
                 "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
                 "changed images are asked about by transformers: leave --backend out."
-            )
-        share_of(self.shard, self.join)
-        if self.overwrite and self.shard is not None:
-            raise ValueError(
-                "Expected --shard without --overwrite, got both. A share would remove the answers of another one: "
-                "remove the files of the folder before the array is started."
             )
         # Raises for wrong values now, not after hours of generation.
         self.measures(self.reward)
@@ -321,15 +310,12 @@ def _images(options: EvaluateOptions, split: str, max_images: int | None = None)
 
 
 def _ask_model(options: EvaluateOptions, model_path: str, images: Dataset, reward: GroundingReward) -> Subject | None:
-    """Ask the model about the images of the dataset; None in all processes but the first, and for a share of the
-    images.
-    """
+    """Ask the model about the images of the dataset; None in all processes but the first."""
     from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.ask import prepare_asking
     from grounding_rewards.models.robustness import corrupt
 
-    share = share_of(options.shard, options.join)
     asked = prepare_asking(
         model_path,
         images,
@@ -357,8 +343,6 @@ def _ask_model(options: EvaluateOptions, model_path: str, images: Dataset, rewar
                 batch_size=options.batch_size,
                 seed=options.seed,
                 overwrite=options.overwrite,
-                share=share,
-                join=options.join,
                 on_progress=on_progress,
             )
 
@@ -367,9 +351,7 @@ def _ask_model(options: EvaluateOptions, model_path: str, images: Dataset, rewar
         title = f"{options.samples} samples"
         sampled = generate("samples.jsonl", title, options.samples, options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
-    if share is not None and asked.is_first:
-        say(f"{options.out}: {len(texts)} images of shard {share} answered; when all are, give --join instead")
-    if share is not None or not asked.is_first:
+    if not asked.is_first:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
     facts = {

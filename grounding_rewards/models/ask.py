@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.job_shares import Share
 from grounding_rewards.metrics.answers import reference_images
 from grounding_rewards.parsing import box_format_for_model_type
 
@@ -62,8 +61,6 @@ class AskedModel:
         batch_size: int = 32,
         seed: int = 0,
         overwrite: bool = False,
-        share: Share | None = None,
-        join: bool = False,
         with_temperature: bool = False,
         on_progress: Callable[[int, int, int], None] | None = None,
     ) -> list[list[str]]:
@@ -77,8 +74,6 @@ class AskedModel:
             batch_size: answers at the same time.
             seed: of the samples.
             overwrite: whether answers of other settings are dropped; they are refused otherwise.
-            share: of the images; None for all.
-            join: whether to put together what shares left.
             with_temperature: whether the file says the temperature, so that it is a log of groups by itself.
             on_progress: called with images, their total and tokens, in the first process alone.
         """
@@ -97,8 +92,6 @@ class AskedModel:
             batch_size=batch_size,
             seed=seed,
             overwrite=overwrite,
-            share=share,
-            join=join,
             on_progress=on_progress if self.is_first else None,
         )
 

@@ -3,15 +3,13 @@
 `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
 process, one per line, and `completions.settings.json` has how they are generated. When the same command is given
 again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from
-the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes or of shares,
-which leave `completions.part-00003-of-00064.jsonl`.
+the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -21,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.job_shares import Share, check_no_share_missing
 from grounding_rewards.common.legal import Interval, check_number
 from grounding_rewards.common.reuse import begun_otherwise, changed_settings
 from grounding_rewards.common.whole_files import whole_file, write_whole
@@ -51,8 +48,6 @@ def generate_to_file(
     batch_size: int = 256,
     seed: int = 0,
     overwrite: bool = False,
-    share: Share | None = None,
-    join: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
@@ -70,16 +65,14 @@ def generate_to_file(
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         overwrite: drop answers that were generated with other settings; they are refused without it.
-        share: of the batches, that are answered and left as a part beside the file; None for all.
-        join: whether to answer nothing, but to merge what shares left.
         on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
-        For each row, of a share for each of its rows, its ``sampling.samples`` answers, on every process.
+        For each row its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, two rows have one id, the file was begun with other settings, another
-            model or another dataset, or answers of shares that are to be merged are missing; the message says which.
+        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was begun with other settings, another
+            model or another dataset; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     samples = sampling.samples
@@ -110,26 +103,19 @@ def generate_to_file(
     size = max(1, batch_size // samples)
     starts = enumerate(range(0, len(rows), size))
     batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
-    own = batches if share is None else [batches[k] for k in share.of(len(batches))]
-    left = [batch for batch in own if any(key not in done for key in files.keys_of(batch.rows))]
-    if join and left:
-        files.refuse_missing(batches, left)
-    unfinished = bool(left) or (share is None and files.are_parts())
+    left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
     mine = left[state.process_index :: state.num_processes]
     # Before anything is written: a model that cannot be loaded has begun nothing.
     loaded: Any = model.load() if mine else None
     # No process may write before all have read.
     state.wait_for_everyone()
-    if unfinished:
+    if left or not files.path.is_file() or files.parts():
         if state.is_main_process:
-            files.write_settings(settings, share)
+            write_whole(files.settings_path, json.dumps(settings, indent=2) + "\n")
         state.wait_for_everyone()
         images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
         ask = vllm_backend.generate_with_vllm if model.backend == "vllm" else generate_batch
-        name = [] if share is None else [share.label]
-        if share is None or state.num_processes > 1:
-            name.append(str(state.process_index))
-        with files.part("-".join(name)) as part:
+        with files.part(state.process_index) as part:
             for batch in mine:
                 asked = [dataset[i] for i in batch.rows]
                 answers = ask(loaded, processor, asked, sampling, seed=batch.seed(seed))
@@ -141,11 +127,11 @@ def generate_to_file(
                 if on_progress is not None:
                     on_progress(images, total, tokens)
         state.wait_for_everyone()
-        if state.is_main_process and share is None:
+        if state.is_main_process:
             files.merge()
         state.wait_for_everyone()
         done = files.read()
-    return [[json.loads(done[key])["completion"] for key in files.keys_of([i])] for batch in own for i in batch.rows]
+    return [[json.loads(done[key])["completion"] for key in files.keys_of([i])] for i in range(len(rows))]
 
 
 class _Batch(NamedTuple):
@@ -177,9 +163,6 @@ class _Files:
     def keys_of(self, rows: Iterable[int]) -> list[_Key]:
         return [(self.ids[i], sample) for i in rows for sample in range(self.samples)]
 
-    def are_parts(self) -> bool:
-        return not self.path.is_file() or bool(self._parts())
-
     def problem_with(self, settings: Mapping[str, Any]) -> ValueError | None:
         """Why answers that are there cannot be continued; None where they can."""
         if not self.settings_path.is_file():
@@ -204,31 +187,6 @@ class _Files:
             path.unlink()
         self.settings_path.unlink(missing_ok=True)
 
-    def write_settings(self, settings: Mapping[str, Any], share: Share | None) -> None:
-        content = json.dumps(settings, indent=2) + "\n"
-        if share is None:
-            write_whole(self.settings_path, content)
-            return
-        # Shares may begin at the same moment: each writes a file of its own, all of them the same.
-        own = self.settings_path.with_suffix(f".{share.label}")
-        write_whole(own, content)
-        own.replace(self.settings_path)
-
-    def refuse_missing(self, batches: Sequence[_Batch], left: Sequence[_Batch]) -> None:
-        """Raise the error that names the shares whose answers are missing, as far as the parts tell."""
-        named = (re.search(r"\.part-\d+-of-(\d+)", part.name) for part in self._parts())
-        totals = {int(found[1]) for found in named if found}
-        if len(totals) == 1:
-            (total,) = totals
-            numbers = {batch.number for batch in left}
-            shares = (Share(number, total) for number in range(1, total + 1))
-            missing = [share for share in shares if not numbers.isdisjoint(share.of(len(batches)))]
-            check_no_share_missing(self.path, missing)
-        raise ValueError(
-            f"Expected the parts of shards beside {str(self.path)!r}, got no answers to "
-            f"{sum(len(batch.rows) for batch in left)} images. Write them with --shard 1/N to N/N."
-        )
-
     def read(self) -> dict[_Key, str]:
         """The complete lines, by key."""
         lines = {}
@@ -241,9 +199,9 @@ class _Files:
         return lines
 
     @contextmanager
-    def part(self, name: str) -> Iterator[Any]:
-        """The part of one process or share, open for appending, without a line that was cut off."""
-        file = self.path.with_suffix(f".part-{name}.jsonl")
+    def part(self, process: int) -> Iterator[Any]:
+        """The part of one process, open for appending, without a line that was cut off."""
+        file = self.path.with_suffix(f".part-{process}.jsonl")
         with file.open("ab+") as raw:
             raw.seek(0)
             whole = sum(len(line) for line in raw if line.endswith(b"\n"))
@@ -262,13 +220,13 @@ class _Files:
             )
         with whole_file(self.path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(lines[key] for key in keys)
-        for part in self._parts():
+        for part in self.parts():
             part.unlink()
 
     def _files(self) -> list[Path]:
-        return [*([self.path] if self.path.is_file() else []), *self._parts()]
+        return [*([self.path] if self.path.is_file() else []), *self.parts()]
 
-    def _parts(self) -> list[Path]:
+    def parts(self) -> list[Path]:
         # No glob: the name may contain brackets.
         files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
         opening = f"{self.path.stem}.part-"

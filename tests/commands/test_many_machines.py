@@ -61,51 +61,8 @@ def test_the_array_of_the_page(tmp_path: Path) -> None:
     assert lines == [2, 3]
 
 
-def test_answering_in_shards(
-    tmp_path: Path, tiny_model: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from grounding_rewards.models import load
-
-    checkpoint, out = tmp_path / "model", tmp_path / "run"
-    for part in tiny_model:
-        part.save_pretrained(checkpoint)
-    command = [
-        "evaluate",
-        "--model",
-        str(checkpoint),
-        "--dataset",
-        "synthetic",
-        "--max-images",
-        "7",
-        "--batch-size",
-        "2",
-    ]
-    command += ["--max-new-tokens", "4", "--resamples", "20", "--out", str(out)]
-    assert main([*command, "--shard", "2/2"]) == 0
-    assert "4 images of shard 2/2 answered" not in (printed := capsys.readouterr().out)
-    assert "3 images of shard 2/2 answered" in printed
-    assert sorted(path.name for path in out.iterdir()) == [
-        "completions.part-00002-of-00002.jsonl",
-        "completions.settings.json",
-    ]
-    assert main([*command, "--join"]) == 2
-    assert "got none of 1. Run --shard 1/2 again, then --join." in capsys.readouterr().err
-    assert main([*command, "--shard", "1/2"]) == 0
-    parts = b"".join(path.read_bytes() for path in sorted(out.glob("completions.part-*")))
-    # Nobody is asked any more, and no model is loaded for it.
-    monkeypatch.setattr(load, "_load_with_transformers", lambda *_: pytest.fail("the model was loaded"))
-    assert main([*command, "--join"]) == 0
-    # In the order of the dataset, as one machine writes them.
-    assert (out / "completions.jsonl").read_bytes() == parts
-    assert not list(out.glob("*.part-*"))
-    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]["images"] == 7
-    # How it was shared out is no other evaluation.
-    assert main(command) == 0
-
-
 SCORE = ("score", "log.jsonl", "--rewards", "R3", "--out", "scored.jsonl")
 PREPARE = ("prepare", "jsonl", "--root", "images", "--out", "out", *FORMAT)
-EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out")
 
 
 @pytest.mark.parametrize(
@@ -113,18 +70,13 @@ EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out
     [
         ((*SCORE, "--shard", "0/64"), "Shards count from 1: with SLURM, give --array=1-64"),
         ((*SCORE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
-        ((*EVALUATE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
+        ((*SCORE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
         ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
         (
             (*PREPARE, "--dry-run", "--push-to-hub", "me/images"),
             "Expected --dry-run without --push-to-hub, got both",
         ),
-        ((*EVALUATE, "--shard", "1/2", "--overwrite"), "Expected --shard without --overwrite, got both"),
         ((*SCORE, "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
-        (
-            ("evaluate", "--completions", "log.jsonl", "--out", "out", "--shard", "1/2"),
-            "Expected a model for --shard, got a log of completions",
-        ),
     ],
 )
 def test_what_does_not_go_together(

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.common.job_shares import Share
 from grounding_rewards.models import load, resumable
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_later
@@ -274,38 +273,6 @@ def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], data
     assert [(images, total) for images, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]
     generate_to_file(*tiny_model, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
-
-
-def test_joined_shares_are_the_file_of_one_run(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    whole = path.parent / "whole" / path.name
-    expected = generate_to_file(*tiny_model, dataset, whole, **SAMPLED)
-    given: dict[str, Any] = {**SAMPLED, "share": Share(2, 3)}
-    assert generate_to_file(*tiny_model, dataset, path, **given) == expected[2:4]
-    part = path.with_suffix(".part-00002-of-00003.jsonl")
-    # A share that was killed goes on, and leaves those of others alone.
-    part.write_text(part.read_text(encoding="utf-8")[:-9], encoding="utf-8")
-    generate_to_file(*tiny_model, dataset, path, **{**given, "share": Share(3, 3)})
-    with pytest.raises(ValueError, match=r"all 3 shards of '.*completions.jsonl', got none of 1, 2. Run these"):
-        generate_to_file(*tiny_model, dataset, path, join=True, **SAMPLED)
-    for number in (2, 1):
-        generate_to_file(*tiny_model, dataset, path, **{**given, "share": Share(number, 3)})
-    assert b"".join(sorted_parts(path)) == whole.read_bytes()
-    assert generate_to_file(*tiny_model, dataset, path, join=True, **SAMPLED) == expected
-    assert path.read_bytes() == whole.read_bytes()
-    assert sorted(file.name for file in path.parent.iterdir()) == [
-        "completions.jsonl",
-        "completions.settings.json",
-        "whole",
-    ]
-
-
-def sorted_parts(path: Path) -> list[bytes]:
-    return [file.read_bytes() for file in sorted(path.parent.iterdir()) if ".part-" in file.name]
-
-
-def test_shares_of_nobody_are_not_joined(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected the parts of shards beside '.*', got no answers to 7 images"):
-        generate_to_file(*tiny_model, dataset, path, join=True, **GREEDY)
 
 
 def answer_in_two_processes(folder: Path) -> None:
