@@ -282,18 +282,22 @@ class SupervisedConfig(SFTConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
-    max_length: int | None = _option(
-        None, "Refuse images whose prompt and answer have more tokens than this; TRL would cut the answer."
-    )
+    max_length: int | None = _option(None, "Stays empty: TRL would cut the answer.")
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
         check_options(self)
         _check_training(self)
-        if self.remove_unused_columns:
-            raise ValueError(
-                "Expected false for remove_unused_columns, got True. The answers are written from boxes and labels."
-            )
+        for name, legal, why in (
+            ("remove_unused_columns", False, "The answers are written from boxes and labels."),
+            (
+                "max_length",
+                None,
+                "TRL would cut answers: lower max_image_pixels, or shorten prompts.",
+            ),
+        ):
+            if (given := getattr(self, name)) is not legal:
+                raise ValueError(f"Expected {json.dumps(legal)} for {name}, got {given!r}. {why}")
         super().__post_init__()
 
 

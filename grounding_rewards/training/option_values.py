@@ -33,7 +33,7 @@ NUMBERS: Mapping[str, Interval] = {
             "per_device_train_batch_size per_device_eval_batch_size gradient_accumulation_steps save_total_limit "
             "dataloader_prefetch_factor ddp_timeout num_generations_eval max_completion_length generation_batch_size "
             "steps_per_generation num_iterations ref_model_sync_steps vllm_tensor_parallel_size vllm_max_model_length "
-            "max_length lora_r lora_alpha",
+            "lora_r lora_alpha",
         ),
         # Answers to an image are compared with one another.
         (Interval(2), "num_generations"),

@@ -7,6 +7,7 @@ its row number alone: not on the order of the images, the number of processes, o
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from PIL import ImageStat
 from trl import SFTConfig, SFTTrainer
 
 from grounding_rewards.boxes import as_box_array, box_area
-from grounding_rewards.data.checks import without_bad_rows
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
@@ -26,7 +26,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
-from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples, prompt_lengths
+from grounding_rewards.training.training_images import format_name, prepare_examples
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -181,11 +181,11 @@ _REWARD = "R3"
 
 
 class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
-    """`SFTTrainer` that writes the answers itself, and refuses images whose answer cannot be learned.
+    """`SFTTrainer` that writes the answers itself.
 
     Before the model is loaded every row is checked as before GRPO
-    (`grounding_rewards.training.training_images.prepare_examples`), and against `max_length`. A resumed run equals an
-    uninterrupted one (`grounding_rewards.training.resume`).
+    (`grounding_rewards.training.training_images.prepare_examples`). No text is cut: its end is the answer. A resumed
+    run equals an uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:
         model: name or folder of a model.
@@ -200,7 +200,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         **kwargs: handed on to `SFTTrainer`.
 
     Raises:
-        ValueError: rows that fail their check, or an answer that would be cut.
+        ValueError: rows that fail their check.
     """
 
     method = "supervised fine-tuning"
@@ -219,9 +219,12 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         **kwargs: Any,
     ) -> None:
         reward = get_reward(_REWARD, box_format=box_format)
+        args = copy.copy(args)
+        # TRL would cut the end of longer texts, which is the answer.
+        args.max_length = None
 
         def prepare(images: Dataset, name: str) -> Dataset:
-            prepared = prepare_examples(
+            return prepare_examples(
                 images,
                 [reward],
                 processing_class,
@@ -231,7 +234,6 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 bad_rows=bad_rows,
                 image_columns=("image",),
             )
-            return _whole_answers(prepared, reward.box_format, processing_class, args.max_length, name, bad_rows)
 
         seed = args.data_seed if args.data_seed is not None else args.seed
         with args.main_process_first(desc="checking images"):
@@ -254,27 +256,3 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
     def start_epoch(self, epoch: int) -> None:
         """Augment anew."""
         self._answers.start_epoch(epoch)
-
-
-def _whole_answers(
-    images: Dataset,
-    box_format: str | BoxFormat | None,
-    processor: Any,
-    max_length: int | None,
-    name: str,
-    bad_rows: str,
-) -> Dataset:
-    """Refuse or drop texts longer than `max_length`: TRL would cut their end, which is the answer."""
-    if max_length is None:
-        return images
-    answers = answer_lengths(images, box_format, processor.tokenizer)
-    lengths = answers + prompt_lengths(images, processor)
-    cut = np.flatnonzero(lengths > max_length)
-    return without_bad_rows(
-        images,
-        {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
-        f"images whose prompt and answer fit into max_length {max_length}",
-        name,
-        bad_rows,
-        f"Raise max_length to {lengths.max()}, lower max_image_pixels, leave max_length out",
-    )

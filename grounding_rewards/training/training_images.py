@@ -10,13 +10,10 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 from numpy.typing import NDArray
-from PIL import Image
-from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes
 from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.images.decoding import stored_sizes
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.parsing import BoxFormat, box_formats_of
@@ -147,29 +144,3 @@ def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokeniz
     ]
     ids = tokenizer(answers, add_special_tokens=False)["input_ids"] if answers else []
     return np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)], dtype=np.int64)
-
-
-def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
-    """The number of tokens of the prompt of each image, with those of the image.
-
-    Args:
-        dataset: rows with `prompt` (conversational) and `image`.
-        processor: the model's.
-    """
-    # It depends on the words of the prompt and the size of the image alone.
-    known: dict[tuple[str, tuple[int, int]], int] = {}
-    lengths = []
-    prompts = dataset.with_format(None).select_columns("prompt")
-    for row, size in zip(prompts, stored_sizes(dataset), strict=True):
-        key = (str(row["prompt"]), size or (1, 1))
-        if key not in known:
-            known[key] = _prompt_length(row["prompt"], key[1], processor)
-        lengths.append(known[key])
-    return np.array(lengths, dtype=np.int64)
-
-
-def _prompt_length(prompt: Any, size: tuple[int, int], processor: Any) -> int:
-    image = Image.new("RGB", size)
-    messages = prepare_multimodal_messages(prompt, images=[image])
-    text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-    return len(processor(images=[[image]], text=[text], add_special_tokens=False)["input_ids"][0])

@@ -176,7 +176,7 @@ TRAIN = [
 SFT = [
     ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
-    ({"max_length": 20}, "Expected images whose prompt and answer fit into max_length 20 in every row"),
+    ({"max_length": 20}, "Expected null for max_length, got 20. TRL would cut answers"),
     ({"dataset": "{root}/outside"}, "outside the image"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "image cannot be read"),

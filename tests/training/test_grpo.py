@@ -88,15 +88,6 @@ def test_list_with_weights_moves_the_model(tiny_vlm, images, tmp_path):
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
 
 
-def test_a_constant_reward_teaches_nothing(tiny_vlm, images, tmp_path):
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), "constant", config(tmp_path, learning_rate=1e-3, beta=0.0), images)
-    before = copy.deepcopy(trainer.model.state_dict())
-    trainer.train()
-    entry = logged(trainer)[0]
-    assert (entry["reward"], entry["frac_reward_zero_std"]) == (0.5, 1.0)
-    assert all(torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
-
-
 @pytest.mark.parametrize("nothing", [None, float("nan")])
 def test_a_reward_that_returns_no_number_at_all_ends_the_run_by_name(tiny_vlm, images, tmp_path, nothing):
     def mine(completions, **columns):
@@ -140,13 +131,6 @@ def test_an_evaluation_says_what_is_owed_to_the_images(tiny_vlm, images, tmp_pat
     assert [len(found) for found in seen] == [6, 6]
     assert sorted(image.gt.tolist() for image in seen[1]) == sorted(images.select(range(6))["boxes"])
     assert logged == pytest.approx(image_dependence(seen[1]).dependence.value)
-
-
-def test_model_and_processor_objects(tiny_vlm, images, tmp_path):
-    model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
-    processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
-    trainer = GroundingGRPOTrainer(model, "R4", config(tmp_path), images, processing_class=processor)
-    assert trainer.train_dataset["box_format"][:2] == ["qwen2.5-vl"] * 2
 
 
 class TestBeforeTheFirstStep:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 
 import numpy as np
@@ -25,7 +24,6 @@ from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View
 from tests.test_scripts import script
-from tests.training.forks import two_processes
 from tests.training.runs import config, logged
 
 pytestmark = pytest.mark.training
@@ -313,47 +311,6 @@ def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path):
     trainer.seen = []
     trainer.train()
     assert trainer.state.global_step == 1
-
-
-def look_in_two_processes(folder, model):
-    torch.set_num_threads(1)
-    rank = int(os.environ["RANK"])
-    args = config(folder, max_steps=2, max_completion_length=700, learning_rate=1e-3)
-    args.eval_strategy, args.eval_steps, args.per_device_eval_batch_size = "steps", 2, 4
-    trainer = FirstTurnsAreWritten(
-        model,
-        "R4",
-        args,
-        synthetic_dataset("train", 8),
-        eval_dataset=synthetic_dataset("validation", 4),
-        extras=[LookCloser(looks=1, cost=0.5, bonus=0.1)],
-    )
-    trainer.calls = trainer.calls[::-1] if rank else trainer.calls
-    trainer.seen = []
-    trainer.train()
-    told = {
-        "seen": trainer.seen[:2],
-        "log": logged(trainer),
-        "evaluations": [entry for entry in trainer.state.log_history if "eval_reward" in entry],
-        "weights": sum(float(value.detach().double().abs().sum()) for value in trainer.model.parameters()),
-    }
-    (folder / f"rank{rank}.json").write_text(json.dumps(told))
-
-
-def test_two_processes_look_each_at_their_own_images(tools_vlm, tmp_path):
-    """What the first looks at it logs for both, and the weights stay the same."""
-    two_processes(look_in_two_processes, tmp_path, tools_vlm)
-    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
-    assert first["weights"] == second["weights"]
-    # In each process two of four answers have a picture; the orders differ.
-    assert first["seen"] == [[2, 2, 1]] * 2
-    assert second["seen"] == [[1, 2, 2]] * 2
-    for entry in first["log"]:
-        assert entry["tools/call_frequency"] == 0.75
-        assert (entry["looks/zoom"], entry["looks/window"], entry["looks/refused"]) == (0.25, 0.25, 0.25)
-        assert entry["rewards/looks/mean"] == -0.25
-    # The evaluation of the run has the tools too.
-    assert [entry["eval_looks/zoom"] for entry in first["evaluations"]] == [0.25]
 
 
 def test_a_template_without_tools_is_refused_before_the_weights(tiny_vlm, tmp_path):

@@ -15,7 +15,7 @@ from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
 from tests.training.forks import program, to_the_end
-from tests.training.runs import GRPO, REPOSITORY, grpo, history, sft, weights, words
+from tests.training.runs import GRPO, REPOSITORY, grpo, sft, weights, words
 
 pytestmark = pytest.mark.training
 
@@ -141,20 +141,6 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
     )
     state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
     assert {"rewards/R4/mean", "rewards/R1/mean", "R4/mean_iou", "R1/mean_iou"} <= set(state["log_history"][0])
-
-
-def test_curves_for_tensorboard(tmp_path, monkeypatch):
-    """The extra `tensorboard` and `report_to: tensorboard` are all that it takes."""
-    event_accumulator = pytest.importorskip(
-        "tensorboard.backend.event_processing.event_accumulator", reason="needs the tensorboard extra"
-    )
-    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "curves"))
-    grpo(tmp_path / "run", report_to="tensorboard", max_steps=3, save_strategy="no")
-    (file,) = (tmp_path / "curves").rglob("events.out.tfevents.*")
-    events = event_accumulator.EventAccumulator(str(file)).Reload()
-    logged = [entry["reward"] for entry in history(tmp_path / "run")]
-    assert [event.value for event in events.Scalars("train/reward")] == pytest.approx(logged)
-    assert "train/R4/mean_iou" in events.Tags()["scalars"]
 
 
 def test_images_stay_out_of_logs_by_default():

@@ -87,11 +87,6 @@ class TestAnotherRun:
         assert kept == {"config.yaml", "versions.json", "evaluation", "notes.txt", "completions"}
         assert yaml.safe_load((folder / "config.yaml").read_text())["overwrite"] is False
 
-    def test_not_writable(self, tmp_path):
-        (tmp_path / "file").write_text("")
-        with pytest.raises(ValueError, match="Expected a folder that can be written for output_dir"):
-            start(tmp_path / "file" / "run")
-
 
 class TestResume:
     def test_the_same_run_goes_on(self, tmp_path):

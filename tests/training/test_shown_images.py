@@ -43,6 +43,10 @@ def test_tensorboard_has_every_image_before_the_first_step_every_two_steps_and_a
     for name in ("images/01", "images/02"):
         assert [image.step for image in read.Images(name)] == [0, 2, 3]
         assert {image.width for image in read.Images(name)} == {480}
+    # The curves need nothing but the extra `tensorboard` and `report_to`.
+    logged = [entry["reward"] for entry in history(shown[0])]
+    assert [event.value for event in read.Scalars("train/reward")] == pytest.approx(logged)
+    assert "train/R4/mean_iou" in read.Tags()["scalars"]
 
 
 def test_a_run_with_shown_images_is_the_same_run(shown, tmp_path):
