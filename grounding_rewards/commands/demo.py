@@ -47,10 +47,8 @@ def run(
     accelerate_config: Annotated[
         str, option("how training is launched", name="--accelerate_config")
     ] = "configs/accelerate/cpu_1.yaml",
-    split: str = "test",
     max_images: int = 300,
     samples: int = 16,
-    trained: bool = False,
     smoke: bool = False,
 ) -> int:
     """Run the demo; the exit code of the first command that fails, else 0.
@@ -58,10 +56,8 @@ def run(
     Args:
         others: options of `train`
         config: YAML of `train`
-        split: held-out split
         max_images: the first so many held-out images
         samples: sampled answers per image
-        trained: only measure the training that is in --output_dir
         smoke: one step on a few images, to see that everything runs here
     """
     from grounding_rewards.commands.train import hide_name_warnings
@@ -71,8 +67,6 @@ def run(
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     hide_name_warnings()
-    if smoke and trained:
-        raise ValueError("Expected --smoke or --trained, got both. Leave one out.")
     if smoke:
         max_images, samples, others = 4, 2, (*_SMOKE, *others)
     folder, warm = output_dir, output_dir / "warm_start"
@@ -85,7 +79,7 @@ def run(
         raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
     [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
     measured = [
-        *("--dataset", arguments.dataset, "--split", split, "--train-split", arguments.train_split),
+        *("--dataset", arguments.dataset, "--split", "test", "--train-split", arguments.train_split),
         *("--max-images", max_images, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
         *("--samples", samples, "--temperature", training.temperature, "--batch-size", 256),
         *("--max-new-tokens", training.max_completion_length),
@@ -99,16 +93,14 @@ def run(
         _call("evaluate", "--model", checkpoint, "--out", out, *measured)
 
     try:
-        if warm_start is not None and not trained:
+        if warm_start is not None:
             taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
             _call("sft", "--config", warm_start, "--overwrite", *taught)
         evaluate(str(model.model_name_or_path), folder / "before")
-        if not trained:
-            # An earlier run in this folder is replaced, unless it is resumed.
-            start = () if training.resume_from_checkpoint else ("--overwrite",)
-            launch = find_shipped(accelerate_config)
-            accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", launch)
-            _call("train", *training_words, *start, launcher=accelerate)
+        # An earlier run in this folder is replaced, unless it is resumed.
+        start = () if training.resume_from_checkpoint else ("--overwrite",)
+        accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(accelerate_config))
+        _call("train", *training_words, *start, launcher=accelerate)
         evaluate(folder / CHECKPOINT, folder / "after")
         metrics = [key for key in _METRICS if samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.

@@ -53,15 +53,36 @@ def read_config(
                 f"Expected files that are not built on themselves for {BASE}, got {circle}. Remove one {BASE}."
             )
         if found not in read:
-            own = _own(file, above)
-            bases = _bases(own.pop(BASE, []), file)
+            if not file.is_file():
+                asked = f"{BASE} in {above[-1]}" if above else "--config"
+                raise ValueError(f"Expected a file for {asked}, got {str(file)!r}, which is none. Check the path.")
+            content = read_yaml(file)
+            if not isinstance(content, Mapping):
+                raise ValueError(
+                    f"Expected a mapping of options in {file}, got {type(content).__name__}. "
+                    "Write a line `name: value` for each."
+                )
+            own = dict(content)
+            given = own.pop(BASE, [])
+            bases = [given] if isinstance(given, str) else given
+            if not isinstance(bases, list) or not all(isinstance(one, str) for one in bases):
+                raise ValueError(
+                    f"Expected a path or a list of paths for {BASE} in {file}, got {given!r}. Name files of options."
+                )
             check_known(own, known, command, str(file))
-            read[found] = _merged([*(options(_beside(file, one), (*above, found)) for one in bases), own])
+            read[found] = {}
+            for base in bases:
+                beside = file.parent / base
+                # What lies nowhere is refused by the name that it would have beside the file.
+                shipped = base if beside.exists() else find_shipped(base)
+                read[found] |= options(beside if shipped == base else Path(shipped), (*above, found))
+            read[found] |= own
         return read[found]
 
-    return _merged(
-        options(Path(find_shipped(one)), ()) for one in ([files] if isinstance(files, (str, Path)) else files)
-    )
+    merged: dict[str, Any] = {}
+    for one in [files] if isinstance(files, (str, Path)) else files:
+        merged |= options(Path(find_shipped(one)), ())
+    return merged
 
 
 def check_known(options: Iterable[str], known: Collection[str], command: str, where: str = "") -> None:
@@ -89,35 +110,3 @@ def check_known(options: Iterable[str], known: Collection[str], command: str, wh
                 f"Expected options of `grounding-rewards {command}`{where and f' in {where}'}, got {name}. {guess}"
                 "--help lists them; parameters of a reward stand in reward_kwargs."
             )
-
-
-def _own(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
-    """What a file says itself."""
-    if not file.is_file():
-        asked = f"{BASE} in {above[-1]}" if above else "--config"
-        raise ValueError(f"Expected a file for {asked}, got {str(file)!r}, which is none. Check the path.")
-    content = read_yaml(file)
-    if not isinstance(content, Mapping):
-        raise ValueError(
-            f"Expected a mapping of options in {file}, got {type(content).__name__}. "
-            "Write a line `name: value` for each."
-        )
-    return dict(content)
-
-
-def _beside(file: Path, base: str) -> Path:
-    path = file.parent / base
-    return path if path.exists() or (shipped := find_shipped(base)) == base else Path(shipped)
-
-
-def _bases(given: Any, file: Path) -> list[str]:
-    bases = [given] if isinstance(given, str) else given
-    if not isinstance(bases, list) or not all(isinstance(one, str) for one in bases):
-        raise ValueError(
-            f"Expected a path or a list of paths for {BASE} in {file}, got {given!r}. Name files of options."
-        )
-    return bases
-
-
-def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {name: value for part in parts for name, value in part.items()}

@@ -493,13 +493,6 @@ def test_a_file_is_no_folder_to_write(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Expected a folder for --out, got the file" in capsys.readouterr().err
 
 
-def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "--help"]) == 0
-    printed = capsys.readouterr().out
-    assert "report.html" in printed
-    assert "--robustness corruptions pgd" in printed
-
-
 def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> None:
     """What real models wrote, against what their collector read in it, each in its family's format."""
     from grounding_rewards.boxes import to_pixel, valid_boxes
