@@ -42,14 +42,6 @@ def test_images(root):
     assert (c.boxes, c.extra) == ([], {"class": "Normal"})
 
 
-def test_copies_keep_the_frame_of_the_original(root):
-    (root / "png").mkdir()
-    (root / "png" / "b.png").touch()
-    a, b, _ = read_rsna_pneumonia(root)
-    assert (a.file, b.file) == ("stage_2_train_images/a.dcm", "png/b.png")
-    assert (b.width, b.height, b.boxes[0]) == (1024, 1024, [264.0, 152.0, 477.0, 531.0])
-
-
 def test_the_classes_may_be_missing(root):
     assert [image.extra for image in read_rsna_pneumonia(root)] == [{}, {}, {}]
 

@@ -127,16 +127,6 @@ def test_the_last_pixel(root):
     assert image.boxes == [[1023, 1023, 1024, 1024]]
 
 
-def test_images_are_found_below_their_study(root):
-    folder = root("a,-1", "b,-1")
-    (folder / "dicom-images-train" / "study" / "series").mkdir(parents=True)
-    (folder / "dicom-images-train" / "study" / "series" / "a.dcm").touch()
-    assert [image.file for image in read_siim_acr(folder)] == [
-        "dicom-images-train/study/series/a.dcm",
-        "dicom-images-train/b.dcm",
-    ]
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

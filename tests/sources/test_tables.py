@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 
 import pytest
 from hypothesis import given
@@ -16,11 +15,8 @@ from grounding_rewards.sources.tables import (
     grouped_rows,
     header_size,
     image_finder,
-    read_rows,
     read_sizes,
     read_table,
-    scaled_box,
-    xywh_box,
 )
 
 TABLE = b"image_id,rad_ID, x\na,R1,1\nb,R2, 2\n"
@@ -96,10 +92,6 @@ def test_a_row_without_id(table):
         list(grouped_rows(table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
 
 
-def test_header_is_the_first_row(table):
-    assert next(read_rows(table(TABLE))) == (1, ["image_id", "rad_ID", " x"])
-
-
 @given(images=st.lists(st.sampled_from("abcde"), max_size=30))
 def test_groups_hold_every_row_once_and_in_order(images):
     rows = [(line, (image, str(line))) for line, image in enumerate(images)]
@@ -108,15 +100,6 @@ def test_groups_hold_every_row_once_and_in_order(images):
     assert all(group == [row for row in rows if row[1][0] == image] for image, group in groups)
     # In the order of the last row of each image
     assert [group[-1][0] for _, group in groups] == sorted(group[-1][0] for _, group in groups)
-
-
-def test_groups_of_a_shuffled_table(table):
-    lines = [f"{image},{number}" for image in "abc" for number in range(4)]
-    random.Random(1).shuffle(lines)
-    groups = dict(grouped_rows(table("id,x\n" + "\n".join(lines)), ("id", "x")))
-    assert {image: sorted(cells[1] for _, cells in rows) for image, rows in groups.items()} == {
-        image: ["0", "1", "2", "3"] for image in "abc"
-    }
 
 
 def test_an_image_is_let_go_with_its_last_row():
@@ -131,12 +114,6 @@ def test_an_image_is_let_go_with_its_last_row():
 def test_numbers_that_are_none(cells):
     with pytest.raises(ValueError, match=r"finite numbers in line 7 of t\.csv \(id f\)"):
         RowPlace("t.csv", 7, "f").numbers(cells)
-
-
-def test_conversions():
-    # By hand: a box of 30 x 40 at (10, 20), and a quarter of an image of 400 x 200
-    assert xywh_box([10, 20, 30, 40]) == [10, 20, 40, 60]
-    assert scaled_box([0, 0, 0.5, 0.5], 400, 200) == [0, 0, 200, 100]
 
 
 @pytest.mark.parametrize(

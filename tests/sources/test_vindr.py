@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from grounding_rewards.sources import AnnotatedImage
@@ -121,21 +119,6 @@ def test_copies_need_the_sizes_of_the_originals(kaggle):
         "train/b.png",
         "train/a.dicom",
     ]
-
-
-def test_the_order_of_the_rows_does_not_matter(kaggle):
-    header, *lines = KAGGLE.splitlines()
-    expected = {
-        image.id: sorted(zip(image.labels, image.boxes, image.readers, strict=True)) for image in read_vindr_cxr(kaggle)
-    }
-    for seed in range(5):
-        random.Random(seed).shuffle(lines)
-        (kaggle / "train.csv").write_text("\n".join([header, *lines]))
-        images = list(read_vindr_cxr(kaggle))
-        assert {
-            image.id: sorted(zip(image.labels, image.boxes, image.readers, strict=True)) for image in images
-        } == expected
-        assert all(len(image.read_by) == 3 for image in images)
 
 
 @pytest.mark.parametrize(
