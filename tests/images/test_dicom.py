@@ -84,19 +84,7 @@ RAMP_12 = np.arange(0, 4096, 16, dtype=np.uint16).reshape(16, 16)
 RAMP_16 = np.arange(0, 65536, 256, dtype=np.uint16).reshape(16, 16)
 
 
-class TestFourCases:
-    def test_monochrome1_of_12_bits_with_a_window(self, image):
-        path = image(
-            RAMP_12,
-            12,
-            PhotometricInterpretation="MONOCHROME1",
-            PresentationLUTShape="INVERSE",
-            WindowCenter=2000,
-            WindowWidth=1500,
-        )
-        shades = expected(RAMP_12, lambda value: window(value, 2000, 1500, "LINEAR"))
-        np.testing.assert_array_equal(read_dicom(path), 255 - shades)
-
+class TestTransformations:
     def test_monochrome2_of_16_bits_with_rescale_and_voi_lut(self, image):
         entries = [int(4095 * math.sqrt(n / 999)) for n in range(1000)]
         path = image(RAMP_16, 16, RescaleSlope="0.0625", RescaleIntercept="-1024", VOILUTSequence=lut(entries, 200, 12))
@@ -109,19 +97,6 @@ class TestFourCases:
         np.testing.assert_array_equal(pixels, expected(RAMP_16, shade))
         assert len(np.unique(pixels)) > 50
 
-    @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-    def test_presentation_lut_shape_is_missing(self, image, photometric):
-        path = image(RAMP_12, 12, PhotometricInterpretation=photometric, WindowCenter=2048, WindowWidth=4096)
-        shades = expected(RAMP_12, lambda value: window(value, 2048, 4096, "LINEAR"))
-        np.testing.assert_array_equal(read_dicom(path), 255 - shades if photometric[-1] == "1" else shades)
-
-    def test_several_frames_are_refused(self, image):
-        path = image(np.zeros((3, 8, 8), np.uint16), 12, NumberOfFrames=3)
-        with pytest.raises(ValueError, match=rf"Expected one frame for {path}, got 3 frames\. Write each frame"):
-            read_dicom(path)
-
-
-class TestTransformations:
     @pytest.mark.parametrize("function", ["LINEAR", "LINEAR_EXACT", "SIGMOID"])
     def test_window_functions(self, image, function):
         path = image(RAMP_12, 12, WindowCenter=1800.5, WindowWidth=900, VOILUTFunction=function)
@@ -288,6 +263,7 @@ class TestRefusals:
             ({"WindowCenter": 5, "WindowWidth": 1}, "Expected a WindowWidth that LINEAR can use for .* got 1"),
             ({"WindowCenter": 5, "WindowWidth": 0, "VOILUTFunction": "SIGMOID"}, "got 0"),
             ({"WindowCenter": 5, "WindowWidth": 9, "VOILUTFunction": "CUBIC"}, "CUBIC"),
+            ({"NumberOfFrames": 3}, r"Expected one frame for .*, got 3 frames\. Write each frame"),
             ({"Rows": 900}, "bytes of pixel data is less than expected"),
             ({"BitsStored": 0}, "Expected 1 to 16 bits stored"),
             ({"Rows": None}, "Expected Rows and Columns"),

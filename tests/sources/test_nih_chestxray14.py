@@ -137,13 +137,6 @@ def test_splits_come_from_the_lists(root):
     assert [image.id for image in read_nih_chestxray14(root, split="test")] == ["00000468_033.png"]
 
 
-def test_images_are_found_wherever_they_are(root):
-    (root / "images_003" / "images").mkdir(parents=True)
-    (root / "images_003" / "images" / "00000468_033.png").touch()
-    a, b = read_nih_chestxray14(root)
-    assert (a.file, b.file) == ("images/00000181_061.png", "images_003/images/00000468_033.png")
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
