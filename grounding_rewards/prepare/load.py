@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +67,9 @@ def load_images(
     rows = list(folder_rows(root, allow_outside, bad_rows))
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
-    splits = _splits(rows, root, split)
+    remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
+    named = ((row["split"], patient_of_row(row), row["id"]) for row in rows)
+    splits = _own_or_drawn(named, split, str(root), remedy)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
     for row in rows:
@@ -87,13 +89,15 @@ def load_images(
     return dataset if len(kept) == len(rows) else dataset.select(kept)
 
 
-def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
-    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
-    remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
+def _own_or_drawn(
+    images: Iterable[tuple[str | None, str | None, str]], split: str | None, name: str, remedy: str
+) -> list[str]:
+    """The splits of images, as `assign_splits` takes them; one that is asked for has to exist, and a draw is said."""
+    assigned = assign_splits(images, name)
     if split not in (None, ALL):
-        check_split_exists(split, assigned.names, str(root), remedy)
+        check_split_exists(split, assigned.names, name, remedy)
         if assigned.said:
-            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=3)
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
     return assigned.splits
 
 
@@ -386,13 +390,14 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
         plain[column][:] if column in images.column_names else [None] * images.num_rows
         for column in ("patient_id", "id")
     )
-    named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
-    assigned = assign_splits(
-        ((own, patient, image or str(row)) for row, (patient, image) in enumerate(named)),
+    splits = _own_or_drawn(
+        (
+            (own, patient_of({"patient_id": patient}), stated_name(image) or str(row))
+            for row, (patient, image) in enumerate(zip(patients, ids, strict=True))
+        ),
+        split,
         name,
+        remedy,
     )
-    check_split_exists(split, assigned.names, name, remedy)
-    if not assigned.drawn:
-        return images
-    warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
-    return images.select([number for number, drawn in enumerate(assigned.splits) if drawn == split])
+    chosen = [number for number, assigned in enumerate(splits) if assigned == split]
+    return images if len(chosen) == images.num_rows else images.select(chosen)
