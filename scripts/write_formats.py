@@ -44,7 +44,7 @@ original image:
 ```
 
 In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corner points, tags of another family and bare lines
-of numbers are read too.
+of numbers are read too. [`inspect`](scoring.md) explains why something is no box.
 
 ## Bring your own model
 
@@ -150,8 +150,6 @@ Spaces that a family's tokens cannot express are refused: `paligemma` in pixels,
 
 For constrained decoding, `gr.box_format_regex("answer-list", max_boxes=2)` gives the format as a regular expression,
 for TRL's `vllm_structured_outputs_regex`. It makes any model write boxes.
-
-What was rejected, `parsed.rejected` and the log count by names that `inspect` explains.
 """
 #: Models that write what a format above reads: who, what to declare, an answer, where it is said.
 ALSO_READ = (
