@@ -21,48 +21,6 @@ from typing import Any, Literal, NamedTuple, TypeGuard, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "BIN1000",
-    "BIN1024",
-    "CROP100",
-    "NORM1",
-    "NORM100",
-    "NORM999",
-    "NORM1000",
-    "NORM1023",
-    "ORDERS",
-    "PAD1",
-    "PAD999",
-    "PAD1000",
-    "PIXEL",
-    "RESIZED_PIXEL",
-    "SPACES",
-    "SQUASH840",
-    "BoxBatch",
-    "Boxes",
-    "CoordinateSpace",
-    "Frame",
-    "Order",
-    "as_box_array",
-    "box_area",
-    "frame_to_pixel",
-    "from_pixel",
-    "from_xyxy",
-    "get_space",
-    "is_box",
-    "is_number",
-    "norm1_to_patch_index",
-    "pad",
-    "patch_index_to_norm1",
-    "pixel_to_frame",
-    "positions",
-    "reference_defect",
-    "space_frame",
-    "to_pixel",
-    "to_xyxy",
-    "valid_boxes",
-]
-
 Boxes = NDArray[np.float64]
 
 # Up to so many boxes a loop in Python is faster than numpy.

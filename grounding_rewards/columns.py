@@ -21,23 +21,6 @@ from grounding_rewards.boxes import BoxBatch, Frame, space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.space_check import original_sizes
 
-__all__ = [
-    "BOX_COLUMNS",
-    "SCORED_COLUMNS",
-    "SIZE_COLUMNS",
-    "References",
-    "column_of",
-    "frame_of_boxes",
-    "ignore_regions",
-    "image_sizes",
-    "known_sizes",
-    "patient_key",
-    "patient_of",
-    "read_references",
-    "stated_name",
-    "with_ground_truth",
-]
-
 #: The sizes of the image, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
 #: The reference boxes of an image, and what belongs to them; the first two are always there.

@@ -20,20 +20,6 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import SHARE, check_number, check_word
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 
-__all__ = [
-    "MATCHERS",
-    "Indices",
-    "Pairs",
-    "covered_share",
-    "excused_boxes",
-    "greedy_match",
-    "hungarian_match",
-    "is_ignored",
-    "match_batch",
-    "most_hits_match",
-    "thresholded_hungarian_match",
-]
-
 Indices = NDArray[np.int64]
 Pairs = list[tuple[int, int]]
 

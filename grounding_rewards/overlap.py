@@ -21,17 +21,6 @@ from grounding_rewards.boxes import as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import SHARE, check_number, check_word
 
-__all__ = [
-    "nms",
-    "pairwise_ciou",
-    "pairwise_diou",
-    "pairwise_giou",
-    "pairwise_ioa",
-    "pairwise_iou",
-    "pairwise_nwd",
-]
-
-
 # Up to so many pairs a loop in Python is faster than numpy.
 _FEW_PAIRS = 16
 # Below this area float64 loses bits; such pairs are measured in units of their own size.

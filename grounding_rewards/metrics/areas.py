@@ -30,35 +30,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, as_box_array, valid_boxes
+from grounding_rewards.boxes import BoxBatch, valid_boxes
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from grounding_rewards.metrics.ranking import rows_of_one_shape
-
-
-def box_areas(pred: ArrayLike, gt: ArrayLike, *, width: float, height: float, ignore: ArrayLike = ()) -> Array:
-    """The hit, false, missed and remaining area of one image.
-
-    Args:
-        pred: ``(n, 4)`` xyxy in pixels of the image.
-        gt: ``(m, 4)`` likewise.
-        width: of the image in pixels.
-        height: of the image in pixels.
-        ignore: ``(k, 4)`` regions in which only the reference foreground counts.
-
-    Returns:
-        ``(4,)`` float64, never negative: hit, false, missed, rest.
-
-    Example:
-        >>> box_areas([[0, 0, 10, 4], [0, 2, 10, 5]], [[0, 0, 10, 10]], width=20, height=10)
-        array([ 50.,   0.,  50., 100.])
-    """
-    boxes = [as_box_array(one, name)[None] for one, name in ((pred, "pred"), (gt, "gt"), (ignore, "ignore"))]
-    return _areas(boxes, np.array([[width, height]], dtype=np.float64))[0]
 
 
 def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
@@ -76,32 +55,6 @@ def segmentation_areas(images: Sequence[AnsweredImage]) -> Array:
         boxes = [side.take(rows).flat.reshape(len(rows), side.counts[rows[0]], 4) for side in sides]
         areas[rows] = _areas(boxes, batch.sizes[rows])
     return areas
-
-
-def pixel_accuracy(areas: Array) -> Array:
-    """The part of the image that is rightly called foreground or background, ``(...)``, of ``(..., 4)`` areas.
-
-    Example:
-        >>> float(pixel_accuracy(np.array([50.0, 0.0, 50.0, 100.0])))
-        0.75
-    """
-    return ratio_or_nan(*AREA_RATIOS["pixel_accuracy"](areas))
-
-
-def dice(areas: Array) -> Array:
-    """Dice coefficient of the predicted and the reference foreground, ``2 |P ∩ G| / (|P| + |G|)``.
-
-    Args:
-        areas: ``(..., 4)`` hit, false, missed, rest.
-
-    Returns:
-        ``(...)`` in [0, 1]; NaN where neither side has any foreground.
-
-    Example:
-        >>> round(float(dice(np.array([50.0, 0.0, 50.0, 100.0]))), 4)
-        0.6667
-    """
-    return ratio_or_nan(*AREA_RATIOS["dice"](areas))
 
 
 def class_mean_iou(areas: Array) -> Array:
@@ -122,17 +75,15 @@ AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
     "dice": lambda areas: (2 * areas[..., 0], 2 * areas[..., 0] + areas[..., 1] + areas[..., 2]),
 }
 
-#: `of` takes areas, ``(..., 4)``, to values, ``(...)``.
 SEGMENTATION_METRICS: dict[str, Metric] = {
     "pixel_accuracy": Metric(
-        "pixel accuracy", "part of the area of all images that is rightly inside or outside of boxes", pixel_accuracy
+        "pixel accuracy", "part of the area of all images that is rightly inside or outside of boxes"
     ),
     "class_mean_iou": Metric(
         "mean IoU of foreground and background",
         "IoU of the areas inside boxes and of the areas outside, all images pooled; the mean of the two",
-        class_mean_iou,
     ),
-    "dice": Metric("Dice", "of the union of predicted and the union of reference boxes, all images pooled", dice),
+    "dice": Metric("Dice", "of the union of predicted and the union of reference boxes, all images pooled"),
 }
 
 

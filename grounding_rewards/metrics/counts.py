@@ -254,16 +254,6 @@ class MatchedImages:
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 
-def detection_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> dict[str, Array]:
-    """:meth:`MatchedImages.sums` of all boxes.
-
-    Example:
-        >>> detection_sums([AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]])])["hallucination_rate"].tolist()
-        [[1.0, 1.0]]
-    """
-    return MatchedImages(images, label_matching).sums()
-
-
 def _there(boxes: BoxBatch) -> Mask:
     return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
 

@@ -267,6 +267,10 @@ def evaluate(
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
     groups = _patient_numbers(images)
+    on_progress("dealing the answers to other images")
+    dependence = None
+    if any(len(image.gt) for image in images):
+        dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
@@ -274,7 +278,8 @@ def evaluate(
         boxes = ranked if answers is answered else by_rank.rank(own.images)
         # Nobody asks how sure it is what these would earn on other patients.
         certain = system in (NOTHING_FOUND, WHOLE_IMAGE)
-        found = _estimates(own, measures, by_rank, boxes, np.zeros(len(answers), int) if certain else groups)
+        mine = dependence if answers is answered else None
+        found = _estimates(own, measures, by_rank, boxes, np.zeros(len(answers), int) if certain else groups, mine)
         if certain:
             found = {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()}
         tables[system] = found
@@ -312,9 +317,7 @@ def evaluate(
         if can_compare_labels(images)
         else None,
         robustness=tuple(robustness),
-        dependence=image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
-        if any(len(image.gt) for image in images)
-        else None,
+        dependence=dependence,
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
@@ -416,13 +419,18 @@ def _estimates(
     by_rank: RankingMetrics,
     ranked: Mapping[str, RankedImages],
     groups: Any,
+    dependence: ImageDependence | None = None,
 ) -> dict[str, Estimate]:
     areas = segmentation_areas(matched.images)
-    sums = image_sums(matched, areas=areas) | dependence_sums(matched.images, label_matching=matched.label_matching)
+    sums = image_sums(matched, areas=areas)
+    if dependence is None:
+        sums |= dependence_sums(matched.images, label_matching=matched.label_matching)
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
     found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
     found |= {key: one.estimate for key, one in of_ranking.items()}
+    if dependence is not None:
+        found["image_dependence"] = dependence.dependence
     found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}
 

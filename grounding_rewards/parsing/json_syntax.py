@@ -81,7 +81,7 @@ def decode_plain_json(text: str) -> object:
         ([1, 2], None)
     """
     start = 0 if text[:1] in ("[", "{") else 8 if text.startswith(_FENCED) else -1
-    if start < 0 or "<" in text or "\\" in text or "true" in text or "false" in text:
+    if start < 0 or text[-1] not in "]}`\n" or "<" in text or "\\" in text or "true" in text or "false" in text:
         return None
     try:
         value, end = _decode_prefix(text, start)
@@ -268,8 +268,9 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
     frames: list[tuple[str, _Node]] = []
     position = 0
     key: str | None = None
-    # So short a text cannot have too many tokens, which the decoder does not count.
-    short = len(text) < MAX_TOKENS
+    # Where lists and objects may still be whole. The decoder counts no tokens: a text that may have too many is not
+    # given to it.
+    last = {"[": text.rfind("]"), "{": text.rfind("}")} if len(text) < MAX_TOKENS else {}
     for _ in range(MAX_TOKENS):
         if not frames:
             opener = OPENER.search(text, position)
@@ -309,7 +310,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             if len(frames) == MAX_DEPTH:
                 found.reject("too_deep")
                 break
-            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if short else None
+            whole = position <= last.get(token["open"], -1)
+            child = _decoded(text, position - 1, MAX_DEPTH - len(frames)) if whole else None
             if child is not None:
                 position = child.end
             else:

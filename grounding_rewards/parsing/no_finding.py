@@ -115,8 +115,12 @@ def states_nothing(answer: str, declared: Collection[str] = ()) -> bool:
         >>> states_nothing("Nichts zu sehen.", ["nichts zu sehen"])
         True
     """
-    if len(answer) > MAX_STATEMENT or echoes_prompt(answer):
-        return False
+    return len(answer) <= MAX_STATEMENT and not echoes_prompt(answer) and _says_nothing(answer, tuple(declared))
+
+
+# Models say the same over and over.
+@lru_cache(maxsize=4096)
+def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
     text = _plain(answer)
     own = frozenset(_plain(one).strip(" .") for one in declared)
     if _CHINESE.fullmatch(text.strip(" .。")) or text.strip(" .") in own:
@@ -137,7 +141,12 @@ def echoes_prompt(answer: str) -> bool:
         >>> echoes_prompt("If there is no finding, return 'No Objects'.")
         True
     """
-    return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
+    return _instructs(answer[:MAX_STATEMENT])
+
+
+@lru_cache(maxsize=4096)
+def _instructs(words: str) -> bool:
+    return _INSTRUCTION.search(words) is not None
 
 
 def gives_instructions(around: str) -> bool:
@@ -160,8 +169,6 @@ def _plain(answer: str) -> str:
     return re.sub(r"[^\S\n]+", " ", text).strip().removeprefix("json").strip()
 
 
-# Models say the same over and over.
-@lru_cache(maxsize=4096)
 def _judge(sentence: str) -> bool | None:
     """Whether a sentence says that there is nothing; None for one that says neither this nor anything else.
 

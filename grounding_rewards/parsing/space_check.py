@@ -44,16 +44,6 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
 
-__all__ = [
-    "Reading",
-    "SpaceCheck",
-    "SpaceWarning",
-    "SpaceWatcher",
-    "check_space",
-    "original_sizes",
-]
-
-
 # Below the first, nothing is concluded; below the second, only what shows on every single image.
 _FEWEST_IMAGES, _SOME_IMAGES = 4, 10
 _FEWEST_DISTINCT = 5

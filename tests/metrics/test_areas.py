@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from grounding_rewards.common.arithmetic import ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import (
-    SEGMENTATION_METRICS,
-    box_areas,
+    AREA_RATIOS,
     class_mean_iou,
     class_mean_iou_estimate,
-    dice,
-    pixel_accuracy,
     segmentation_areas,
 )
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
@@ -24,6 +22,15 @@ from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
 FINE = 4
+
+
+def box_areas(pred: Any, gt: Any, *, width: int, height: int, ignore: Any = ()) -> np.ndarray:
+    boxes = {"gt": gt, "gt_labels": ["x"] * len(gt), "pred": pred, "ignore": ignore}
+    return segmentation_areas([AnsweredImage("a", width, height, **boxes)])[0]
+
+
+def ratio(key: str, areas: np.ndarray) -> float:
+    return float(ratio_or_nan(*AREA_RATIOS[key](areas)))
 
 
 def raster(boxes: Any, width: int, height: int) -> np.ndarray:
@@ -92,8 +99,7 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
     # a box that is written twice, or as two halves, covers no more and no less
     halves = [half for x1, y1, x2, y2 in pred for half in ([x1, y1, x1 + 0.5, y2], [x1 + 0.5, y1, x2, y2])]
     assert box_areas(halves + pred, gt, width=18, height=18).tolist() == areas.tolist()
-    for metric in SEGMENTATION_METRICS.values():
-        value = float(metric.of(areas))
+    for value in (float(class_mean_iou(areas)), *(ratio(key, areas) for key in AREA_RATIOS)):
         assert math.isnan(value) or 0 <= value <= 1
 
 
@@ -119,9 +125,9 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
 )
 def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, dice_value: float):
     areas = box_areas(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
-    assert float(pixel_accuracy(areas)) == accuracy
+    assert ratio("pixel_accuracy", areas) == accuracy
     assert float(class_mean_iou(areas)) == pytest.approx(mean_iou)
-    assert float(dice(areas)) == pytest.approx(dice_value, nan_ok=True)
+    assert ratio("dice", areas) == pytest.approx(dice_value, nan_ok=True)
 
 
 def test_in_an_ignored_region_only_the_reference_counts() -> None:
