@@ -504,8 +504,8 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
             subfolders.sort()
             for name in names:
                 if name.lower().endswith(tuple(suffixes)):
-                    path = Path(folder, name).relative_to(root).as_posix()
-                    found[Path(name).stem] = (*found.get(Path(name).stem, ()), path)
+                    path, stem = Path(folder, name).relative_to(root).as_posix(), Path(name).stem
+                    found[stem] = (*found.get(stem, ()), path)
         return found
 
     def find(name: str, published: str = "") -> str:
