@@ -204,7 +204,8 @@ def _reasons(name: str, metrics: Mapping[str, float]) -> str:
 class StopOnSigterm(TrainerCallback):
     """Ends a run after its current step, with a checkpoint, when it gets SIGTERM.
 
-    Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop.
+    Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop. (What
+    transformers has for it, `enable_jit_checkpoint`, saves amid a step, and each process for itself.)
 
     Args:
         trainer: the trainer, whose processes agree to stop.

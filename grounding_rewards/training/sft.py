@@ -100,12 +100,19 @@ class GoldAnswers:
         if row.get("width") is None or row.get("height") is None:
             row = {**row, "width": row["image"].width, "height": row["image"].height}
         if self.crop:
-            row = _crop_at_random(row, rng, self.crop)
+            left, top, right, bottom = rng.uniform(0.0, self.crop, 4)
+            width, height = row["width"], row["height"]
+            window = (int(left * width), int(top * height), width - int(right * width), height - int(bottom * height))
+            row = crop_row(row, window)
         if self.contrast:
             row = {**row, "image": _change_contrast(row["image"], rng, self.contrast)}
         if self.box_margin or self.box_noise:
             row = {**row, "boxes": _draw_loosely(row, rng, self.box_margin, self.box_noise)}
-        answer = gold_answer(_with_resized_size(row, self.processor), self.box_format or row["box_format"])
+        if has_resized_size(self.processor):
+            # Of the image that the model is fed, which may be smaller than the original image.
+            resized_width, resized_height = resized_size(self.processor, *row["image"].size)
+            row = {**row, "resized_width": resized_width, "resized_height": resized_height}
+        answer = gold_answer(row, self.box_format or row["box_format"])
         completion = [{"role": "assistant", "content": answer}]
         return {"prompt": row["prompt"], "image": row["image"], "completion": completion}
 
@@ -144,13 +151,6 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
     }
 
 
-def _crop_at_random(row: dict[str, Any], rng: np.random.Generator, crop: float) -> dict[str, Any]:
-    left, top, right, bottom = rng.uniform(0.0, crop, 4)
-    width, height = row["width"], row["height"]
-    window = (int(left * width), int(top * height), width - int(right * width), height - int(bottom * height))
-    return crop_row(row, window)
-
-
 def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, noise: float) -> list[list[float]]:
     boxes = as_box_array(row["boxes"])
     # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
@@ -166,14 +166,6 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
     # p' = mean * brightness + (p - mean) * spread
     table = mean * brightness + (np.arange(256) - mean) * spread
     return image.point(np.clip(np.rint(table), 0, 255).astype(int).tolist() * len(image.getbands()))
-
-
-def _with_resized_size(row: dict[str, Any], processor: Any) -> dict[str, Any]:
-    if not has_resized_size(processor):
-        return row
-    # Of the image that the model is fed, which may be smaller than the original image.
-    resized_width, resized_height = resized_size(processor, *row["image"].size)
-    return {**row, "resized_width": resized_width, "resized_height": resized_height}
 
 
 # The checks need any reward that gives full marks to boxes that are read back.
