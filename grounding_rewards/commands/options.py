@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.common.job_shares import Share, share_from_text
 from grounding_rewards.common.legal import Interval
 from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 
@@ -67,10 +66,6 @@ Backend = Annotated[
     option("what runs the model; auto is vLLM where it is installed and there is a GPU"),
 ]
 LabelMatching = Literal["ignore", "exact", "synonyms"]
-Shard = Annotated[
-    str | None, option("K/N: do share K of N, counted from 1, and leave it as a part; for the tasks of a SLURM array")
-]
-Join = Annotated[bool, option("instead: put the parts of all shares together")]
 Pixels = Annotated[float | None, option("in pixels, of images that state none"), within(above=True)]
 ResizedPixels = Annotated[
     float | None, option("in pixels, of the image that the model saw, for formats in its pixels"), within(above=True)
@@ -104,21 +99,3 @@ def check_subject(completions: object, model: str | None, dataset: str | None, n
         raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
     if model is not None and dataset is None:
         raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
-
-
-def share_of(shard: str | None, join: bool) -> Share | None:
-    """The share that `--shard` names; None for all.
-
-    Raises:
-        ValueError: it is none, or `--join` is given too.
-
-    Example:
-        >>> share_of("3/64", join=False)
-        Share(number=3, total=64)
-    """
-    if shard is not None and join:
-        raise ValueError(
-            f"Expected --shard or --join, got both. Give every task of the array its --shard, such as {shard}; "
-            "when all have ended, give --join alone."
-        )
-    return None if shard is None else share_from_text(shard)

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import rewards_from_words, say, stage_progress
-from grounding_rewards.commands.options import BoxFormat, Join, RewardKwargs, Rewards, Shard, TextColumn, share_of
+from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn
+from grounding_rewards.common.job_shares import share_from_text
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
@@ -47,8 +48,8 @@ def run(
     box_format: BoxFormat = None,
     text_column: TextColumn = None,
     processes: int | None = None,
-    shard: Shard = None,
-    join: Join = False,
+    shard: str | None = None,
+    join: bool = False,
 ) -> int:
     """Score the file, and print the means and how fast it went.
 
@@ -56,10 +57,17 @@ def run(
         completions: file with completions, or the folder of a run
         out: a .parquet or .jsonl file to write
         processes: that score; default: 1
+        shard: K/N: do share K of N, counted from 1, and leave it as a part; for the tasks of a SLURM array
+        join: instead: put the parts of all shares together
     """
     from grounding_rewards.logs.score_file import join_scored, score_file
 
-    share = share_of(shard, join)
+    if shard is not None and join:
+        raise ValueError(
+            f"Expected --shard or --join, got both. Give every task of the array its --shard, such as {shard}; "
+            "when all have ended, give --join alone."
+        )
+    share = None if shard is None else share_from_text(shard)
     started = time.perf_counter()
     with stage_progress() as on_progress:
         if join:

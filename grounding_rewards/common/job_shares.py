@@ -40,17 +40,8 @@ class Share(NamedTuple):
             >>> Share(3, 64).part(Path("out/scored.jsonl")).as_posix()
             'out/scored-00003-of-00064.jsonl'
         """
-        return path.with_name(f"{path.stem}-{self.label}{path.suffix}")
-
-    @property
-    def label(self) -> str:
-        """The share in the name of a file, so that names are in the order of shares.
-
-        Example:
-            >>> Share(3, 64).label
-            '00003-of-00064'
-        """
-        return f"{self.number:0{_DIGITS}d}-of-{self.total:0{_DIGITS}d}"
+        label = f"{self.number:0{_DIGITS}d}-of-{self.total:0{_DIGITS}d}"
+        return path.with_name(f"{path.stem}-{label}{path.suffix}")
 
 
 def share_from_text(text: str) -> Share:
@@ -114,23 +105,12 @@ def parts_of(path: Path) -> list[tuple[Share, Path]]:
             + ("Remove those of an earlier one." if totals else "Write them with --shard 1/N to N/N.")
         )
     shares = [Share(number, totals[0]) for number in range(1, totals[0] + 1)]
-    check_no_share_missing(path, [share for share in shares if share not in found])
+    if missing := [share for share in shares if share not in found]:
+        numbers = ", ".join(str(share.number) for share in missing[:_NAMED])
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        again = f"--shard {missing[0]}" if len(missing) == 1 else f"these, --shard {missing[0]} for example,"
+        raise ValueError(
+            f"Expected the parts of all {totals[0]} shards of {str(path)!r}, got none of {numbers}{more}. "
+            f"Run {again} again, then --join."
+        )
     return [(share, share.part(path)) for share in shares]
-
-
-def check_no_share_missing(path: Path, missing: list[Share]) -> None:
-    """Refuse to join what is not all there.
-
-    Raises:
-        ValueError: the missing shares are named.
-    """
-    if not missing:
-        return
-    total = missing[0].total
-    named = ", ".join(str(share.number) for share in missing[:_NAMED])
-    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    again = f"--shard {missing[0]}" if len(missing) == 1 else f"these, --shard {missing[0]} for example,"
-    raise ValueError(
-        f"Expected the parts of all {total} shards of {str(path)!r}, got none of {named}{more}. "
-        f"Run {again} again, then --join."
-    )
