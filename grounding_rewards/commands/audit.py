@@ -20,7 +20,7 @@ exit code:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from json import dumps
@@ -104,30 +104,25 @@ def rewards_from_options(words: Sequence[str], kwargs: str | None, box_format: A
         >>> list(rewards_from_options(["R3", "R1:ranking=tied"], None, "qwen3-vl"))
         ['R3', 'R1:ranking=tied']
     """
+    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+
     rewards: dict[str, Callable[..., Any]] = {}
     for name, parameters in names_and_parameters(words, kwargs):
-        said = word_of(name.rpartition(".")[2], parameters)
+        said, found = word_of(name.rpartition(".")[2], parameters), look_up(name)
         if said in rewards:
             raise ValueError(
                 f"Expected different rewards for --rewards, got {said!r} twice. "
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
-        rewards[said] = _reward(name, parameters, box_format, said)
-    return rewards
-
-
-def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str) -> Callable[..., Any]:
-    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-
-    found = look_up(name)
-    if takes_completions(found) and not isinstance(found, GroundingReward):
-        if parameters:
+        if not takes_completions(found) or isinstance(found, GroundingReward):
+            found = replace(final_reward(get_reward(name, box_format=box_format, **parameters)), name=said)
+        elif parameters:
             raise ValueError(
-                f"Expected no parameters for the function `{name}`, got {dumps(dict(parameters))}. "
-                "Set them where it is defined."
+                f"Expected no parameters for the function `{name}`, got {dumps(parameters)}. Set them where it is "
+                "defined."
             )
-        return found
-    return replace(final_reward(get_reward(name, box_format=box_format, **parameters)), name=said)
+        rewards[said] = found
+    return rewards
 
 
 def print_audit(done: Audit, console: Console) -> None:
