@@ -21,7 +21,7 @@ from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSou
 WHOLE_IMAGE = 0.95
 _NO_BOX = [np.nan] * 4
 # Boxes whose content is compared.
-_MOST_COMPARED = 1500
+_MOST_COMPARED = 1000
 
 
 class Problem(NamedTuple):
