@@ -134,7 +134,7 @@ class BoxContent:
         Returns:
             (n,) of cosines; nan where a label has too few boxes.
         """
-        parts = np.float32((self.boxes if boxes is None else boxes) / np.tile(self.sizes, 2))
+        parts = ((self.boxes if boxes is None else boxes) / np.tile(self.sizes, 2)).astype(np.float32)
         image = np.clip(self.image + shift, 0, len(self.images) - 1)
         dealt = self._dealt[alike]
         others = np.mean([self._looks(one, parts) for one in dealt.T], axis=0)
@@ -152,7 +152,7 @@ class BoxContent:
     def _looks(self, image: np.ndarray, parts: Boxes) -> np.ndarray:
         """What lies in and around boxes, (n, points), each of mean 0 and length 1."""
         side = self.images.shape[1]
-        steps = np.float32((np.arange(_POINTS) + 0.5) / _POINTS * (1 + 2 * _AROUND) - _AROUND)
+        steps = ((np.arange(_POINTS, dtype=np.float32) + 0.5) / _POINTS) * (1 + 2 * _AROUND) - _AROUND
         whole, rest = [], []
         for start, end in ((parts[:, 0], parts[:, 2]), (parts[:, 1], parts[:, 3])):
             places = np.clip((start[:, None] + steps * (end - start)[:, None]) * side - 0.5, 0, side - 1.01)

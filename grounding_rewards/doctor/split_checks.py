@@ -30,8 +30,9 @@ _LARGEST_SCALE, _STANDARD_ERRORS = 0.93, 3.5
 _AGREE, _SLACK = 3.0, 0.01
 _FEWEST_IMAGES = 20
 # Images of one source are alike if half of them correlate so far with what they have in common; inverted ones do the
-# other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative.
-_ALIKE, _INVERTED, _TURNED, _CLEARER = 0.5, -0.3, 0.4, 0.1
+# other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative. All
+# but so few correlate as far in one of these ways, or nothing can be told.
+_ALIKE, _INVERTED, _TURNED, _CLEARER, _FEW = 0.5, -0.3, 0.4, 0.1, 0.2
 # So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
 _FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
 # So large a part of the middle of an image is clipped if it is white in so many cells of its copy.
@@ -314,7 +315,7 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
     square = common.reshape(side, side) * sign
     turned = np.max([images @ np.rot90(square, k).ravel() for k in (1, 2, 3)], axis=0)
     # Cut-outs of every size look like anything.
-    if np.quantile(np.maximum(np.abs(cosines), turned), 0.1) < _ALIKE:
+    if np.quantile(np.maximum(np.abs(cosines), turned), _FEW) < _ALIKE:
         return [], []
     # Turning may exchange black and white: what is as like the negative is taken for that.
     is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= _CLEARER) & (turned - cosines >= _TURNED)

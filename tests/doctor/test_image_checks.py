@@ -11,6 +11,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.doctor import image_checks
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource, open_rows
+from grounding_rewards.doctor.split_checks import find_odd
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -138,6 +139,21 @@ def test_greys_unlike_those_of_the_other_images(folder):
     darker = alike(folder, lambda k, greys: 0.6 * greys if k >= 18 else greys)
     gamma = alike(folder, lambda k, greys: 255 * (greys / 255) ** 0.5 if k >= 18 else greys)
     assert darker == gamma == {"grey-shift": ("warning", 18, [])}
+
+
+def test_cut_outs_of_every_size_are_not_called_turned():
+    rng = np.random.default_rng(1)
+    y, x = np.mgrid[:128, :128] / 128
+    images = []
+    for _ in range(120):
+        whole = rng.normal(0, 0.1, (128, 128)) - sum(
+            np.exp(-(((x - middle) / 0.15) ** 2) - ((y - 0.45) / 0.3) ** 2) for middle in rng.normal((0.3, 0.7), 0.03)
+        )
+        side = 16 * rng.integers(3, 9)
+        left, top = rng.integers(0, 129 - side, 2)
+        cut = whole[top : top + side, left : left + side]
+        images.append(cut.reshape(16, side // 16, 16, side // 16).mean(axis=(1, 3)).ravel())
+    assert find_odd(np.array(images)) == ([], [])
 
 
 def test_greys_that_were_cut_off(folder):
