@@ -4,7 +4,7 @@
     python scripts/write_study.py --add runs/study/placed_lungs        # keep the results of a study there first
 
 Every folder of docs/study/ that has a study.yaml becomes a part of the tables; FIRST is the first screen of the page,
-and SEARCH a paragraph of it. FINDINGS holds the answers of a model to questions about real findings, as
+and SEARCHES a paragraph of it. FINDINGS holds the answers of a model to questions about real findings, as
 `grounding-rewards evaluate` wrote them.
 """
 
@@ -73,6 +73,9 @@ Of placed_lungs, whose plot is above, two things were settled after its first re
 R3_low, sft and blank were added, and so was the early kind of checkpoint. The degrees of freedom of all intervals were
 limited to twice those of the runs, which widens them.
 
+Of drawn, the images are those of an earlier generator, and each kind has one checkpoint, so that its intervals hold for
+these two alone. `configs/study/drawn.yaml` declares it again, with today's generator; it has not been run.
+
 The results lie in `docs/study/`. A script writes this page and the [tables and plots](study_tables.md) from them:
 
     python scripts/write_study.py
@@ -111,8 +114,11 @@ _NIH = (
 )
 #: The answers to questions about real findings, each about an image that shows it.
 FINDINGS = "nih_findings"
-#: The study of the first screen, and the search from a checkpoint of its kind, whose arms were run once or more.
-FIRST, SEARCH = "placed_lungs", "moonshot"
+#: The study of the first screen; the search from a checkpoint of its kind, and its best setting for longer: both have
+#: single runs of an arm.
+FIRST, SEARCHES = "placed_lungs", ("moonshot", "moonshot_long")
+#: The arm of the search that the others are changes of.
+USUAL = "slow"
 #: By how much an arm had to lie above its checkpoint and above the reference to be run on the test set.
 ENOUGH = 0.01
 #: The arms of its table, in words that say what they do.
@@ -136,29 +142,22 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.add is not None:
         keep(arguments.add, arguments.studies / arguments.add.name, arguments.arms)
-    folders = sorted(path.parent for path in arguments.studies.glob("*/study.yaml"))
-    parts: dict[str, str] = {}
-    first = search = ""
-    for folder in folders:
-        study = read_study(folder, fewest=1 if folder.name == SEARCH else FEWEST_SEEDS)
-        found = find(study, on_progress=print)
-        part = study_part(found, folder, arguments.output.parent)
-        if folder.name == FIRST:
-            others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
-            first = first_screen(found, folder.relative_to(arguments.output.parent).as_posix(), others)
-            parts = {folder.name: part, **parts}
-        elif folder.name == SEARCH:
-            search = f"\n\n{searched(found)}"
-            parts[folder.name] = f"{part}\n\n{changed_settings_of(folder)}"
-        else:
-            parts[folder.name] = part
+    folders = sorted(
+        (path.parent for path in arguments.studies.glob("*/study.yaml")), key=lambda one: (one.name != FIRST, one.name)
+    )
+    found = {
+        folder.name: find(read_study(folder, fewest=1 if folder.name in SEARCHES else FEWEST_SEEDS), on_progress=print)
+        for folder in folders
+    }
+    parts = [study_part(found[one.name], one, arguments.output.parent) for one in folders]
+    first = f"{first_screen(found[FIRST], arguments.studies / FIRST)}\n\n{searched(*(found[one] for one in SEARCHES))}"
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
     write_whole(
         arguments.output,
-        _PAGE.format(first=first + search, findings=real_findings(arguments.studies / FINDINGS), limits=limits),
+        _PAGE.format(first=first, findings=real_findings(arguments.studies / FINDINGS), limits=limits),
     )
     tables = arguments.output.with_name(f"{arguments.output.stem}_tables.md")
-    write_whole(tables, _TABLES.format(studies="\n\n".join(parts.values())))
+    write_whole(tables, _TABLES.format(studies="\n\n".join(parts)))
 
 
 def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
@@ -192,8 +191,9 @@ def keep(study: Path, into: Path, arms: Sequence[str] | None) -> None:
         write_whole(file, json.dumps(kept, separators=(",", ":")) + "\n")
 
 
-def first_screen(found: StudyResult, folder: str, others: Sequence[Mapping[str, Any]]) -> str:
+def first_screen(found: StudyResult, folder: Path) -> str:
     """One paragraph, one plot, and one table of at most eight rows."""
+    others = json.loads((folder / "images.json").read_text(encoding="utf-8"))["others"]["second_reader"]
     study, primary = found.study, found.study.primary
     names = " and ".join(RULERS[one.metric].heading for one in primary)
     checkpoints = " and ".join(f"{len(of)} {kind}" for kind, of in study.starts.items())
@@ -229,53 +229,59 @@ def first_screen(found: StudyResult, folder: str, others: Sequence[Mapping[str, 
         f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
         f"learned from. The median boxes of the test images, which never move, have {format_value(constant)}."
     )
-    plot = f"![Differences from {study.reference}]({folder}/differences.svg)"
+    plot = f"![Differences from {study.reference}]({folder.parent.name}/{folder.name}/differences.svg)"
     return "\n\n".join([said, plot, markdown_table(header, rows), note])
 
 
-def searched(found: StudyResult) -> str:
-    """What the search for a setting that adds something came to, in a paragraph."""
+def searched(found: StudyResult, longer: StudyResult) -> str:
+    """What the search for a setting that adds something came to, and its best setting in more steps, in a paragraph."""
     study, primary = found.study, found.study.primary
     (start,) = found.starts
     tried = [arm for arm in found.arms if not arm.is_control]
-    (reference,) = [arm for arm in found.arms if arm.key.arm == study.reference]
+    (long,) = [arm for arm in longer.arms if not arm.is_control]
     names = " and ".join(RULERS[one.metric].heading for one in primary)
 
     def enough(arm: ArmFound) -> bool:
         return all(arm.against[of][one].value >= ENOUGH for of in (START, REFERENCE) for one in primary)
+
+    def reference(of: StudyResult) -> ArmFound:
+        return next(arm for arm in of.arms if arm.key.arm == study.reference)
+
+    def steps(of: StudyResult, arm: ArmFound) -> int:
+        return max(of.study.arms[arm.key][0].checkpoints)
 
     def told(arm: ArmFound) -> str:
         return " and ".join(format_estimate(arm.against[START][one].estimate, signed=True) for one in primary)
 
     best = max(tried, key=lambda arm: sum(arm.against[START][one].value for one in primary))
     passed = [arm.key.arm for arm in tried if enough(arm)]
-    runs = sum(len(arm.seeds) for arm in tried)
-    return (
-        f"A [search](study_tables.md#{study.name}) for one setting of GRPO that adds something tried {len(tried)} of "
-        f"them in {runs} runs, from one {start} checkpoint, on {found.patients[primary[0].on]} validation patients: "
-        f"reward, overlap, temperature, group size, learning rate, KL and share of images without lungs. "
-        f"{', '.join(passed) or 'None'} lay above its checkpoint and above SFT by {ENOUGH} in both {names}, as was "
-        f"asked before. The highest, {best.key.arm}, changed them by {told(best)}; more SFT on the same images by "
-        f"{told(reference)}.".replace("[", "\\[").replace("\\[search](", "[search](")
+    begun = " and ".join(format_value(found.starts[start][one].value) for one in primary)
+    runs, patients = sum(len(arm.seeds) for arm in tried), found.patients[primary[0].on]
+    said = (
+        f"for a setting of GRPO that adds something tried {len(tried)} settings in {runs} runs: reward, "
+        "overlap, temperature, group size, learning rate, KL, and share of images without lungs. All "
+        f"began at one {start} checkpoint, with {names} of {begun} on {patients} validation "
+        f"patients. {', '.join(passed) or 'None'} ended at least {ENOUGH} above this checkpoint and above more SFT in "
+        "both, which was the condition, set before, for a run on the test patients. The best of them, "
+        f"{best.key.arm}, changed them by {told(best)} in {steps(found, best)} steps; as much SFT on the same images "
+        f"changed them by {told(reference(found))}. In {steps(longer, long)} steps {long.key.arm} changed them by "
+        f"{told(long)}, and SFT by {told(reference(longer))}."
     )
+    return f"A [search](study_tables.md#{study.name}) " + said.replace("[", "\\[")
 
 
 def changed_settings_of(folder: Path) -> str:
-    """In which settings the arms of GRPO differ from the first one, where their reward does not tell."""
+    """In which settings the arms of a search differ from its usual one, beside the reward."""
     plan = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
-    first, *others = [one for one in plan["arms"] if one["kind"] == GRPO]
-    lines = []
-    for one in others:
-        of, base = (
-            {name: value for name, value in arm["settings"].items() if not name.startswith("reward")}
-            for arm in (one, first)
-        )
-        if changed := changed_settings(base, of):
-            lines.append(f"{one['arm']}: {', '.join(changed.values())}")
-    return (
-        f"Other settings than those of {first['arm']}: {'; '.join(lines)}. Intervals of an arm of one run are over "
-        "patients alone."
-    )
+    settings = {
+        one["arm"]: {name: value for name, value in one["settings"].items() if not name.startswith("reward")}
+        for one in plan["arms"]
+        if one["kind"] == GRPO
+    }
+    changed = {name: changed_settings(settings.get(USUAL, of), of).values() for name, of in settings.items()}
+    said = "; ".join(f"{name}: {', '.join(of)}" for name, of in changed.items() if of)
+    beside = f"Beside the reward, arms differ from {USUAL}: {said}. " if said else ""
+    return f"{beside}Intervals and p of an arm of one run are of that model, over patients alone."
 
 
 def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
@@ -364,10 +370,16 @@ def study_part(found: StudyResult, folder: Path, beside: Path) -> str:
     lines = [f"## {found.study.name}", said, "\n".join(f"- {one}" for one in others)]
     lines += [f"### {table.title}\n\n{table.markdown()}" for table in arms_tables(found)]
     lines += [ARMS_NOTE, every]
-    for one in plots(found):
+    # Of a kept run the last answers alone are there.
+    shown = [
+        one for one in plots(found) if one.name not in ("learning", *([NO_SPREAD] if folder.name in SEARCHES else []))
+    ]
+    for one in shown:
         file = folder / f"{one.name}.svg"
         one.save(file, "svg")
         lines.append(f"![{one.title}]({file.relative_to(beside).as_posix()})\n\n{one.note}")
+    if folder.name in SEARCHES:
+        lines.append(changed_settings_of(folder))
     settings = yaml.safe_load((folder / "study.yaml").read_text(encoding="utf-8"))
     lines.append(f"Images: {', '.join(map(str, dict.fromkeys(one['dataset'] for one in settings['sets'].values())))}.")
     return "\n\n".join(lines)

@@ -28,7 +28,7 @@ SAID = (
     "soft_f1 leaves fewer groups without spread. - SFT lost 0.11 mean IoU on shifted drawn images, where GRPO with "
     "R3 lost nothing. Nothing ran at 3B."
 )
-_read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name))
+_read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name, fewest=1))
 
 
 @cache
@@ -110,6 +110,25 @@ def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
     trained = [arm for arm in found.of_start("saturated") if not arm.is_control or arm.key.arm == "sft"]
     assert {"R1", "R2", "R3", "R4", "R5", "soft_f1", "sft"} <= {arm.key.arm for arm in trained}
     assert all(arm.holm[START][one] > 0.05 for arm in trained for one in measures)
+
+
+def test_the_search_found_no_setting_that_adds_something():
+    study = _read("moonshot")
+    tested = {row["patient_id"] for row in _read("placed_lungs").sets["test"]}
+    assert tested.isdisjoint(row["patient_id"] for row in study.sets["validation"])
+    changes = {}
+    for key in study.arms:
+        metrics = ("f1_50", "image_dependence")
+        of = [
+            [runs("moonshot", "saturated", arm, "validation", one).mean() for one in metrics] for arm in (key.arm, "")
+        ]
+        changes[key.arm] = np.subtract(*of)
+    sft = changes.pop("sft")
+    assert not any((change >= 0.01).all() and (change - sft >= 0.01).all() for change in changes.values())
+    best = max(changes, key=lambda arm: changes[arm].sum())
+    page = " ".join((REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8").split())
+    assert f"tried {len(changes)} settings in {sum(map(len, study.arms.values())) - 1} runs" in page
+    assert f"The best of them, {best}, changed them by {changes[best][0]:+.3f} " in page
 
 
 def test_sft_gains_more_and_loses_more_elsewhere():

@@ -18,7 +18,7 @@ STUDIES = sorted(
 
 
 def test_there_are_studies():
-    names = ("drawn", "lungs", "moonshot", "placed_lungs", "quick", "vindr_qwen")
+    names = ("drawn", "lungs", "moonshot", "moonshot_long", "placed_lungs", "quick", "vindr_qwen")
     assert {f"configs/study/{name}.yaml" for name in names} == set(STUDIES)
 
 
@@ -28,7 +28,7 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
     plan = read_plan(path, elsewhere=True)
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert {run.role for run in plan.runs} == {"arm", "control"}
-    fewest = {"drawn": 3, "quick": 3, "placed_lungs": 3, "moonshot": 2}.get(plan.name, 5)
+    fewest = {"drawn": 3, "quick": 3, "placed_lungs": 3, "moonshot": 2, "moonshot_long": 2}.get(plan.name, 5)
     assert len({run.seed for run in plan.runs}) >= fewest
     assert len({run.config["max_steps"] * run.equivalent for run in plan.runs}) == 1
 
