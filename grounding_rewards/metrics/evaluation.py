@@ -60,7 +60,7 @@ from grounding_rewards.metrics.image_dependence import (
     dependence_sums,
     image_dependence,
 )
-from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates
+from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates, resampling_counts
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -303,6 +303,8 @@ def evaluate(
         if key in known and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
     pr_curves, froc_curves = _curves(images, measures, ranked["ap"], groups)
+    # 50 MB of 12,000 images, which plots and page need for themselves.
+    resampling_counts.cache_clear()
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,

@@ -14,7 +14,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
 from grounding_rewards.metrics.counts import image_sums
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.intervals import jackknifed_ratio, resampling_counts, sum_by_group
 from grounding_rewards.metrics.ranking import COCO_AREAS, rank_boxes
 from tests.metrics.random_images import random_images
 
@@ -34,6 +34,8 @@ def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
     assert set(found.headings) == set(found.metrics) == set(found.systems["model"])
     assert found.metrics["hallucination_rate"].lower_is_better
+    # Draws of the bands are the largest array of all, and of no use to a page.
+    assert not resampling_counts.cache_info().currsize
 
 
 def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
