@@ -48,6 +48,12 @@ _TURN_AXES = OTHER_ORDERS[-1]
 _READINGS = (
     _Reading("box-order", _TURN_AXES.name, _TURN_AXES.fix, lambda boxes, _: boxes[:, [1, 0, 3, 2]]),
     _Reading(
+        "box-order",
+        "x1, y1, x1 + height, y1 + width",
+        "boxes = [[x1, y1, x1 + y2 - y1, y1 + x2 - x1] for x1, y1, x2, y2 in boxes].",
+        lambda boxes, _: np.concatenate([boxes[:, :2], boxes[:, :2] + (boxes[:, 2:] - boxes[:, :2])[:, ::-1]], axis=1),
+    ),
+    _Reading(
         "flipped-boxes",
         "y counted from the lower edge",
         "boxes = [[x1, height - y2, x2, height - y1] for x1, y1, x2, y2 in boxes], or turn the images back.",
@@ -191,7 +197,7 @@ class BoxContent:
             f"What the images show inside {n} boxes has more in common if they are read as {reading.name}: {gain:.2f}, "
             f"as they are {mean:.2f}."
         )
-        order = _TURN_AXES if reading.check == "box-order" else None
+        order = _TURN_AXES if reading.name == _TURN_AXES.name else None
         return Diagnosis(reading.check, n, n, found, f"Look at some of them. {reading.fix}", order=order)
 
     def frame(self, given: float) -> tuple[float, float] | None:

@@ -81,6 +81,11 @@ def y_first_on_squares(rows: list[Row]) -> None:
     boxes_become(lambda boxes, width, height: boxes[:, [1, 0, 3, 2]])(rows)
 
 
+def sides_exchanged(rows: list[Row]) -> None:
+    squares(rows)
+    boxes_become(lambda b, width, height: np.hstack([b[:, :2], (b[:, :2] + (b[:, 2:] - b[:, :2])[:, ::-1])]))(rows)
+
+
 def padded(boxes: np.ndarray, width: int, height: int) -> np.ndarray:
     scale = 512 / max(width, height)
     left, top = (512 - width * scale) / 2, (512 - height * scale) / 2
@@ -118,6 +123,7 @@ def dealt_in_one_source(rows: list[Row]) -> None:
             "flipped-boxes",
             "from the right edge",
         ),
+        (sides_exchanged, "box-order", "as x1, y1, x1 + height, y1 + width"),
         (boxes_become(padded), "wrong-frame", "a copy padded to 512 x 512"),
         (boxes_become(lambda b, w, h: b * ([1, w / h] * 2)), "wrong-frame", "y was scaled by the factor of x"),
         (boxes_become(lambda b, w, h: b * 1000 / np.array([w, h, w, h])), "wrong-frame", "a frame of 1000 x 1000"),
