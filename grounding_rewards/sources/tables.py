@@ -497,25 +497,32 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         ('a.png', 'a.png', 'train/b.dicom')
     """
 
+    # Texts rather than paths: a dataset has many images.
+    endings = tuple(suffixes)
+
     @cache
     def by_stem() -> dict[str, tuple[str, ...]]:
         found: dict[str, tuple[str, ...]] = {}
         for folder, subfolders, names in os.walk(root):
             subfolders.sort()
+            inside = Path(folder).relative_to(root).as_posix()
             for name in names:
-                if name.lower().endswith(tuple(suffixes)):
-                    path, stem = Path(folder, name).relative_to(root).as_posix(), Path(name).stem
-                    found[stem] = (*found.get(stem, ()), path)
+                if name.lower().endswith(endings):
+                    stem = os.path.splitext(name)[0]
+                    found[stem] = (*found.get(stem, ()), name if inside == "." else f"{inside}/{name}")
         return found
 
     def find(name: str, published: str = "") -> str:
-        if published and Path(root, published).is_file():
+        if published and os.path.isfile(os.path.join(root, published)):
             return published
-        file = Path(name).name
+        file = os.path.basename(name)
         # An id may hold dots, so that what looks like an ending need not be one.
-        alike = [path for path in by_stem().get(Path(file).stem, ()) if Path(path).name == file]
-        places = by_stem().get(file) or alike
-        places = [path for path in places if is_dicom(path)] or places
+        places: Sequence[str] = by_stem().get(file, ())
+        if not places:
+            alike = by_stem().get(os.path.splitext(file)[0], ())
+            places = [path for path in alike if os.path.basename(path) == file]
+        if len(places) > 1:
+            places = [path for path in places if is_dicom(path)] or places
         if len(places) > 1:
             raise ValueError(
                 f"Expected one image of the name {name!r} below {str(root)!r}, got {' and '.join(places[:3])}. Move "
