@@ -49,6 +49,16 @@ def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert f"python scripts/{name}" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("name", "option"), [("train_grpo.py", "--reward_kwargs"), ("train_sft.py", "--box_noise")])
+def test_scripts_for_launchers_are_the_commands(
+    name: str, option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(SCRIPTS / name), run_name="__main__")
+    assert option in capsys.readouterr().out
+
+
 def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
     # an image of 1000 × 800 that reaches the model as 1008 × 812, as on the page; within half a unit
     sizes = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}

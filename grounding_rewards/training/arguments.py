@@ -462,6 +462,10 @@ def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None
             f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
             f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
         )
+    if weights is not None and not any(weights):
+        raise ValueError(
+            f"Expected a weight other than 0 for reward_weights, got {weights}. Weigh at least one reward."
+        )
 
 
 def _check_evaluation(arguments: _ImageArguments, config: Any) -> None:

@@ -93,6 +93,7 @@ TRAIN = [
     ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
     ({"reward_kwargs": [{}, {}]}, "Expected a mapping for reward_kwargs"),
     ({"reward_weights": [1.0, 2.0]}, "Expected 1 for the number of reward_weights, one for each reward, got 2"),
+    ({"reward_weights": [0.0]}, "Expected a weight other than 0 for reward_weights, got [0.0]"),
     ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
     ({"reward": ["R4", "R1"], "reward_kwargs": {"beta": 1.5}}, "a list of 2 mappings"),
     ({"box_format": "qwen9"}, "qwen9"),
