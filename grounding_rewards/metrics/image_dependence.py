@@ -1,12 +1,13 @@
 """Image dependence: the part of a metric that a model owes to looking at the images.
 
 A model that learned where findings usually are earns much without looking. What it would earn so is seen when its
-answers are dealt to other images: with ``N_ij`` the sum of IoUs that the answer to image ``j`` has on image ``i`` with
-its ``M_i`` reference boxes, and ``n`` images that are dealt among each other,
+answers are dealt to other images: with ``N_ij`` what the answer to image ``j`` earns on image ``i``, and ``n`` images
+that are dealt among each other,
 
     dependence = (Σ_i N_ii - Σ_i 1/n Σ_j N_ij) / Σ_i M_i
 
-which is the mean IoU less its expectation over all permutations of the answers. Answers are dealt among
+which is the metric less its expectation over all permutations of the answers. ``M_i`` is what the metric divides by:
+reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. Answers are dealt among
 images of one source whose prompts name the same labels, as what the question says is nothing seen, with equally many
 reference boxes (or the same labels), so that a model gains nothing by counting; boxes are compared as shares of the
 image's sides. It is 0 for a model that answers every image alike, whatever it
@@ -41,12 +42,17 @@ from grounding_rewards.common.legal import check_word
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, asked_labels, reference_images
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import score_boxes
 from grounding_rewards.rewards.label_matching import LabelCodes
+
+#: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
+#: reference boxes ``(b,)``, to ``(b,)``.
+Earned = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
 #: Which images answers are dealt among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
@@ -78,8 +84,8 @@ _FEW_PAIRINGS = 120
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
-def _matched_iou(iou: Array) -> Array:
-    """The sum of the IoUs of the best one-to-one pairs, ``(b, n, m)`` to ``(b,)``."""
+def _matched_iou(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
+    """The sum of the IoUs of the best one-to-one pairs."""
     few, many = sorted(iou.shape[1:])
     if math.perm(many, few) <= _FEW_PAIRINGS:
         # All images try one pairing at once, which is faster than an assignment for each.
@@ -92,12 +98,24 @@ def _matched_iou(iou: Array) -> Array:
     return np.asarray(np.where(matched >= 0, taken, 0.0).sum(axis=1))
 
 
+def _twice_hits(iou: Array, n: NDArray[Any], m: NDArray[Any]) -> Array:
+    """Twice the number of right boxes at IoU 0.5."""
+    if min(iou.shape[1:]) <= 1:
+        return 2.0 * (iou.max(axis=(1, 2), initial=0.0) >= 0.5)
+    return 2.0 * (match_batch(iou, 0.5, matching="most_hits") >= 0).sum(axis=1)
+
+
+#: Metrics that are ratios of sums over images, and what an answer adds to the numerator.
+_METRICS: Mapping[str, Earned] = {"mean_iou": _matched_iou, "f1_50": _twice_hits}
+
+
 @dataclass(frozen=True)
 class ImageDependence:
     """What a model owes to the images.
 
     Attributes:
-        value: mean IoU of the answers where they are.
+        metric: name of the metric.
+        value: the metric of the answers where they are.
         dealt: its expectation when they are dealt to other images.
         dependence: the difference, with its 95 % interval over patients.
         p: share of the dealings that earn as much as the answers where they are; small if the model looks.
@@ -106,6 +124,7 @@ class ImageDependence:
         within: which images answers were dealt among, a key of :data:`WITHIN`.
     """
 
+    metric: str
     value: float
     dealt: float
     dependence: Estimate
@@ -122,6 +141,7 @@ class ImageDependence:
 def image_dependence(
     images: Sequence[AnsweredImage],
     *,
+    metric: str | Earned = "mean_iou",
     within: str = "count",
     label_matching: str = "ignore",
     seed: int = 0,
@@ -130,6 +150,7 @@ def image_dependence(
 
     Args:
         images: with their answers.
+        metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Earned`.
         within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are dealt among, see :data:`WITHIN`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
         seed: of the dealings of the test.
@@ -154,11 +175,19 @@ def image_dependence(
         (0.0, 1)
     """
     check_word("within", within, WITHIN)
-    dealt = _deal(images, within, label_matching, seed, _DEALINGS)
-    found = ratio_estimates({"": dealt.sums}, bounds={"": SIGNED}, groups=patients_of(images))[""]
-    total = float(dealt.sums[:, 1].sum())
+    if callable(metric):
+        earned, divisor = metric, np.ones(len(images))
+    else:
+        check_word("metric", metric, _METRICS)
+        counts = MatchedImages(images, label_matching).counts_50
+        earned, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
+    dealt = _deal(images, earned, within, label_matching, seed, _DEALINGS)
+    sums = np.column_stack([dealt.contributed, divisor])
+    found = ratio_estimates({"": sums}, bounds={"": SIGNED}, groups=patients_of(images))[""]
+    total = float(divisor.sum())
     value = float(dealt.own.sum()) / total if total else float("nan")
     return ImageDependence(
+        metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
         value=value,
         dealt=value - found.value,
         dependence=found,
@@ -177,26 +206,28 @@ def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "i
         >>> dependence_sums([image])
         {'image_dependence': array([[0., 1.]])}
     """
-    return {"image_dependence": _deal(images, "count", label_matching, seed=0, dealings=0).sums}
+    dealt = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
+    return {"image_dependence": np.column_stack([dealt.contributed, [len(image.gt) for image in images]])}
 
 
 @dataclass(frozen=True, eq=False)
 class _Dealt:
-    """``(images,)`` what each answer earns where it is; ``(images, 2)`` what image and answer contribute, and the
-    number of reference boxes; p of the test."""
+    """``(images,)`` what each answer earns where it is, and what image and answer contribute; p of the test."""
 
     own: Array
-    sums: Array
+    contributed: Array
     p: float
 
 
-def _deal(images: Sequence[AnsweredImage], within: str, label_matching: str, seed: int, dealings: int) -> _Dealt:
+def _deal(
+    images: Sequence[AnsweredImage], earned: Earned, within: str, label_matching: str, seed: int, dealings: int
+) -> _Dealt:
     table = _Boxes.of(images, label_matching)
     # Partners are drawn apart from the dealings of the test, so that a number is the same wherever it stands.
     partners, dealer = np.random.default_rng(0), np.random.default_rng(seed)
-    own, contributed = table.earn(np.arange(len(images)), np.arange(len(images))), np.zeros(len(images))
+    own, contributed = table.earn(earned, np.arange(len(images)), np.arange(len(images))), np.zeros(len(images))
     if table.answers_alike:
-        return _Dealt(own, np.column_stack([contributed, table.gt.counts]), 1.0)
+        return _Dealt(own, contributed, 1.0)
     groups: dict[Any, list[int]] = defaultdict(list)
     # Sorted, so that neither partners nor dealings depend on the order of the images.
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
@@ -213,7 +244,7 @@ def _deal(images: Sequence[AnsweredImage], within: str, label_matching: str, see
         blocks = np.array_split(partner, math.ceil(partner.size / _PAIRS))
         rows = np.array_split(group, len(blocks))
         values = np.concatenate(
-            [table.earn(np.repeat(i, len(shifts)), group[j.ravel()]) for i, j in zip(rows, blocks, strict=True)]
+            [table.earn(earned, np.repeat(i, len(shifts)), group[j.ravel()]) for i, j in zip(rows, blocks, strict=True)]
         ).reshape(n, len(shifts))
         by_answer = np.bincount(partner.ravel(), weights=values.ravel(), minlength=n) / len(shifts)
         contributed[group] = own[group] - values.mean(axis=1) - by_answer + values.mean()
@@ -226,7 +257,7 @@ def _deal(images: Sequence[AnsweredImage], within: str, label_matching: str, see
     # One answer to all images owes them nothing, not a rounding error.
     contributed[np.abs(contributed) < 1e-12] = 0.0
     as_good = int((totals >= own.sum() - 1e-9).sum())
-    return _Dealt(own, np.column_stack([contributed, table.gt.counts]), (1 + as_good) / (1 + dealings))
+    return _Dealt(own, contributed, (1 + as_good) / (1 + dealings))
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,8 +289,8 @@ class _Boxes:
         alike = np.array_equal(self.pred.counts, np.full(len(self.pred.counts), n))
         return alike and (n == 0 or np.allclose(told.reshape(-1, n, 5), told[:n], rtol=0, atol=1e-9, equal_nan=True))
 
-    def earn(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
-        """The sum of IoUs that each answer has on the image beside it, ``(pairs,)``; 0 where labels differ."""
+    def earn(self, earned: Earned, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Array:
+        """What each answer earns on the image beside it, ``(pairs,)``."""
         found = np.zeros(len(image))
         starts_of_pred, starts_of_gt = (np.cumsum(boxes.counts) - boxes.counts for boxes in (self.pred, self.gt))
         for chunk in self._chunks(image, answer):
@@ -272,7 +303,7 @@ class _Boxes:
             if self.codes is not None:
                 pred, gt = pad(self.codes.pred, self.pred.counts, j), pad(self.codes.gt, self.gt.counts, i)
                 iou = np.where(self.codes.agree(pred[:, :, None], gt[:, None, :]), iou, 0.0)
-            found[chunk] = _matched_iou(iou)
+            found[chunk] = earned(iou, self.pred.counts[j], self.gt.counts[i])
         return found
 
     def _chunks(self, image: NDArray[np.int64], answer: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
