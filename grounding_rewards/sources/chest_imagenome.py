@@ -27,9 +27,10 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source, split_name
+from grounding_rewards.sources.base import CREDENTIALED, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json
 from grounding_rewards.sources.tables import (
+    RowPlace,
     Size,
     TableRow,
     check_split,
@@ -80,11 +81,12 @@ def read_chest_imagenome(
 
 
 def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
-    rows = read_table(path, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
-    for _, (image, *about) in rows:
-        graph = graphs / f"{image}_SceneGraph.json"
-        if graph.is_file():
-            yield _image(image, about, split, sizes, *_objects(graph))
+    def image(_: RowPlace, cells: Sequence[str]) -> AnnotatedImage | None:
+        name, *about = cells
+        graph = graphs / f"{name}_SceneGraph.json"
+        return _image(name, about, split, sizes, *_objects(graph)) if graph.is_file() else None
+
+    return sound_images(image, read_table(path, ("dicom_id", "subject_id", "path"), ("ViewPosition",)))
 
 
 def _image(
@@ -140,4 +142,4 @@ def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
             read_by=tuple(dict.fromkeys(filter(None, annotators))),
         )
 
-    return (gold_image(name, rows) for name, rows in groups)
+    return sound_images(gold_image, groups)

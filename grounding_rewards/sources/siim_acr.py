@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source
+from grounding_rewards.sources.base import KAGGLE, register_source, sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows, image_finder
 
 _SIDE = 1024
@@ -64,7 +64,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Ann
             split="train",
         )
 
-    return (image(*group) for group in grouped_rows(path, ("ImageId", "EncodedPixels")))
+    return sound_images(image, grouped_rows(path, ("ImageId", "EncodedPixels")))
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from grounding_rewards.sources.base import passing_over
 from grounding_rewards.sources.chest_imagenome import read_chest_imagenome
 
 OBJECT = {
@@ -97,6 +98,19 @@ def test_graphs_that_are_refused(root, graph, message):
     (root / "silver_dataset" / "scene_graph" / "a1_SceneGraph.json").write_text(text)
     with pytest.raises(ValueError, match=message):
         list(read_chest_imagenome(root))
+
+
+def test_a_bad_graph_or_row_costs_its_image_alone(root):
+    splits, gold = root / "silver_dataset" / "splits", root / "gold_dataset"
+    with (splits / "train.csv").open("a") as file:
+        file.write("2,10000033,50414268,a3,files/p10/p10000033/s50414268/a3.dcm,AP\n")
+    (root / "silver_dataset" / "scene_graph" / "a3_SceneGraph.json").write_text("{}")
+    with (gold / "gold_bbox_coordinate_annotations_1000images.csv").open("a") as file:
+        file.write("g2.dcm,1,2,3,4,2,2,left lung,g2_left lung,x,2500,200,2300,1000,2100,ann2,,\n")
+    with passing_over() as faults:
+        assert [image.id for image in read_chest_imagenome(root)] == ["a1"]
+        assert [image.id for image in read_chest_imagenome(root, split="gold")] == ["g1"]
+    assert len(faults) == 2
 
 
 def test_what_is_missing_is_named(root):
