@@ -45,7 +45,7 @@ _PAGE = """\
 - **R4**, the default: in three small studies (1.2 million parameters, real lungs and drawn images) R2, R3, R5 and
   soft_f1 were within 0.02 mean IoU of it from a good checkpoint. R1 with tied ranks was worse on the drawn ones.
 - **SFT first**, until its validation metric is flat. From early checkpoints on real lungs at random places more SFT
-  gained 0.15 F1@0.5 and 0.09 image dependence; GRPO gained neither with R3, with R3 at τ 0.3 or with soft_f1. From
+  gained 0.15 F1@0.5 and 0.09 image dependence; GRPO gained nothing in either, with R3, with R3 at τ 0.3 or with soft_f1. From
   saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown to change F1@0.5 or image dependence.
   In one longer run each from such a checkpoint, on new places, SFT gained 0.04 image dependence and GRPO nothing.
 - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread.
@@ -60,8 +60,8 @@ _PAGE = """\
 MedLoc-R1 reports a fixed τ of 0.5 far below raw IoU as the reward, raw IoU below SFT, and SFT below its own schedule
 of τ: that SFT teaches a model with much to learn more than a plain reward does is seen here too, a gain by a schedule
 is not. MedVision reports that GRPO after SFT raised the IoU of lesions from .298 to .382: here GRPO after SFT was not
-shown to raise anything on placed lungs, and raised mean IoU on drawn images by less than more SFT. Their rewards and
-sources are in [published_rewards.md](published_rewards.md).
+shown to raise anything on placed lungs, and raised mean IoU on drawn images by less than more SFT. [What such
+rewards pay](published_rewards.md). Sources: Yang et al., [arXiv 2603.28120](https://arxiv.org/abs/2603.28120); Yao et al., [arXiv 2511.18676](https://arxiv.org/abs/2511.18676).
 
 ## How the studies were made
 

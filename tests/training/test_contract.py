@@ -135,7 +135,7 @@ def test_the_script_of_a_page_trains(page, reward, tiny_vlm, tmp_path):
     for said, here in (
         ('"Qwen/Qwen3-VL-4B-Instruct"', repr(str(tiny_vlm))),
         (f'output_dir="runs/{reward.lower()}"', settings),
-        ('load_dataset("data/vindr", split="train")', "images"),
+        ('load_dataset("data/vindr_qwen3", split="train")', "images"),
     ):
         assert said in script
         script = script.replace(said, here)
