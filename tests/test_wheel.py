@@ -28,7 +28,7 @@ def call(folder: Path, *words: str) -> str:
 @pytest.mark.parametrize(
     "name",
     [
-        *("py.typed", "vocabulary.json", "report/templates/base.html.jinja", "report/page.css"),
+        *("py.typed", "vocabulary.json", "report/templates/page.html.jinja", "report/page.css"),
         *("report/evaluation_page.js", "configs/demo/grpo.yaml", "configs/study/quick.yaml"),
         *("configs/accelerate/cpu_1.yaml", "configs/lmms_eval/utils.py", "assets/tiny_vlm/model.safetensors"),
     ],
