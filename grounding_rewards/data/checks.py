@@ -38,6 +38,8 @@ BAD_ROWS = ("refuse", "drop")
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 # Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
+# Names that a column of labels may have by mistake.
+_LIKE_LABELS = ("label", "class", "classes", "class_names", "category", "categories", "names")
 _TOLERANCE = 1e-6
 # Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
@@ -333,6 +335,13 @@ def _label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
         count = len(labels) if _is_list(labels) else 0
         if count != len(boxes):
             yield f"{prefix}{count} labels for {len(boxes)} boxes"
+    if row.get("labels") is None and of_readers is None:
+        # One for each box under a wrong name; a single word may name the image.
+        named = (
+            name for name in _LIKE_LABELS if _is_list(row.get(name)) and len(row[name]) == len(row.get("boxes") or ())
+        )
+        if (other := next(named, None)) and row["boxes"]:
+            yield f"labels is missing, and {other} has one for each box: call it labels"
     if of_readers is not None and readers is None:
         yield "reader_labels without reader_boxes"
 
@@ -497,6 +506,8 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
         return None
     if not isinstance(box, Sequence) or len(box) != 4:
         return f"is {box!r}, not four numbers"
+    if any(isinstance(value, str) for value in box):
+        return f"is {list(box)!r}, texts instead of four numbers: write each as float(text)"
     if defect == "not-finite":
         return f"is {list(box)!r}, not four finite numbers"
     if defect in ("swapped-corners", "no-area"):

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ _LEFT_OVER = re.compile(
 )
 # Words of the assistant in a prompt that begin an answer, rather than give it.
 _MOST_BEGUN = 2
+# So many prompts, and so large a part of them, name whose image it is, by names of so many letters.
+_FEWEST_NAMED, _LEAST_NAMED, _LEAST_LETTERS = 5, 0.5, 4
 # Right answers that are scored at once.
 _ROWS_AT_ONCE = 1024
 
@@ -63,6 +66,21 @@ def check_prompts(case: Case) -> Iterator[Defect]:
     """Prompts that ask for something else than the boxes, or tell them."""
     yield from case.collect(_prompt_problems(case))
     yield from case.collect((*_wrong_counts(case), *_wrong_names(case)))
+    named = [one for row in case.rows if (one := _named_person(row)) is not None]
+    # A number of its own may be in a prompt by chance.
+    if len(named) >= max(_FEWEST_NAMED, _LEAST_NAMED * sum(bool(row.prompt) for row in case.rows)):
+        yield case.defect("id-in-prompt", [(one.row, one.detail) for one in named])
+
+
+def _named_person(row: ImageRow) -> Problem | None:
+    """That a prompt holds the row's patient, id or file; None where not."""
+    columns = {"patient": row.patient_id or "", "id": str(row.columns.get("id", "")), "file": Path(row.file).stem}
+    prompt = (row.prompt or "").casefold()
+    for column, name in columns.items():
+        is_named = len(name) >= _LEAST_LETTERS and name.casefold() in prompt
+        if is_named and re.search(rf"(?<!\w){re.escape(name.casefold())}(?!\w)", prompt):
+            return Problem("id-in-prompt", row, f"the prompt holds the row's {column}")
+    return None
 
 
 def _prompt_problems(case: Case) -> Iterator[Problem]:
@@ -84,10 +102,21 @@ def _prompt_problems(case: Case) -> Iterator[Problem]:
             yield Problem("answer-in-prompt", row, f"the prompt says {told}")
         elif len((begun := _last_of_assistant(row.columns["prompt"])).split()) > _MOST_BEGUN:
             yield Problem("answer-in-prompt", row, f"the prompt ends with an answer of the assistant: {begun!r:.80}")
+        if (images := _images_in(row.columns["prompt"])) > 1:
+            yield Problem("prompt-marks", row, f"the prompt has places for {images} images, the row one image")
         if left := _LEFT_OVER.search(row.prompt):
             yield Problem("prompt-marks", row, f"the prompt holds {left[0]!r:.40}")
         if count and (told := told_nothing(row.prompt)):
             yield Problem("prompt-contradiction", row, f"the prompt says {told!r:.80}, {count} boxes are drawn")
+
+
+def _images_in(prompt: Any) -> int:
+    """How many places for images a prompt has."""
+    if isinstance(prompt, list | tuple):
+        return sum(map(_images_in, prompt))
+    if isinstance(prompt, Mapping):
+        return 1 if prompt.get("type") == "image" else _images_in(prompt.get("content") or prompt.get("text"))
+    return prompt.count("<image>") if isinstance(prompt, str) else 0
 
 
 @lru_cache(maxsize=4096)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,8 +39,8 @@ _LEAST_OVERLAP, _NEAR_DUPLICATE = 0.3, 0.95
 _LEAST_SHARE, _FEWEST_IMAGES = 0.3, 5
 # Where more boxes than this part have two labels, they are meant to.
 _MOST_SHARED = 0.1
-# Of so many images on which others drew, a reader draws on some.
-_FEWEST_OF_READER = 20
+# Of so many images on which others drew, a reader draws on some. Two readers draw other boxes on all but so few.
+_FEWEST_OF_READER, _MOST_ALIKE = 20, 0.9
 
 
 def check_boxes(case: Case) -> Iterator[Defect]:
@@ -56,6 +58,7 @@ def check_boxes(case: Case) -> Iterator[Defect]:
     if not case.diagnoses:
         yield from _cut(case)
     yield from _empty_readers(case)
+    yield from _copied_readers(case)
 
 
 def _shared(case: Case, name: str, here: Mapping[tuple[str, ...], Diagnosis]) -> Defect:
@@ -102,6 +105,9 @@ def _details(case: Case, name: str) -> tuple[str, str]:
         fit = table.fit(np.array([defect == name for defect in table.defects]), frame=(1.0, 1.0))
         if order := fit.other_order():
             return order.found, f"{order.fix} Then to pixels: {_TO_PIXELS}."
+    written = [table.places[k].box for k, defect in enumerate(table.defects) if defect == "not-finite"]
+    if name == "not-finite" and all(map(_is_text, written)):
+        return "All of them are texts.", "Write numbers: boxes = [[float(one) for one in box] for box in boxes]."
     if name == "swapped-corners":
         fit = table.fit(table.groups != "")
         turned = fit.boxes[fit.turned]
@@ -113,6 +119,14 @@ def _details(case: Case, name: str) -> tuple[str, str]:
                 "and y2.",
             )
     return "", ""
+
+
+def _is_text(box: Any) -> bool:
+    """Whether a box is four texts that are numbers."""
+    try:
+        return len(box) == 4 and all(isinstance(one, str) and math.isfinite(float(one)) for one in box)
+    except (TypeError, ValueError):
+        return False
 
 
 def _constant(case: Case) -> Iterator[Defect]:
@@ -194,6 +208,20 @@ def _empty_readers(case: Case) -> Iterator[Defect]:
         if len(images) >= _FEWEST_OF_READER and not any(has_boxes for _, has_boxes in images):
             found = f"{name} drew nothing on {len(images)} images on which others did."
             yield case.defect("empty-reader", [(row, f"{name} drew nothing") for row, _ in images], found=found)
+
+
+def _copied_readers(case: Case) -> Iterator[Defect]:
+    """Two readers who drew the same boxes, to the last digit."""
+    drawn: dict[tuple[str, str], list[tuple[ImageRow, bool]]] = defaultdict(list)
+    for row in case.rows:
+        for one, other in combinations(row.readers, 2):
+            if one.boxes or other.boxes:
+                drawn[one.name, other.name].append((row, one.boxes == other.boxes))
+    for (name, other_name), images in drawn.items():
+        same = [row for row, is_same in images if is_same]
+        if len(same) >= max(_FEWEST_OF_READER, _MOST_ALIKE * len(images)):
+            shown = [(row, f"{name} and {other_name} drew the same") for row in same]
+            yield case.defect("copied-reader", shown, of=len(images))
 
 
 def check_pairs(case: Case) -> Iterator[Defect]:

@@ -153,6 +153,7 @@ class Case:
         has_pictures: whether examples have images.
         bad: the keys of rows with an error.
         longest_gold: tokens of the longest right answer; 0 without a box format.
+        found: the names of defects so far.
     """
 
     source: RowSource
@@ -164,6 +165,7 @@ class Case:
     has_pictures: bool = False
     bad: set[tuple[str, int]] = field(default_factory=set)
     longest_gold: int = 0
+    found: set[str] = field(default_factory=set)
 
     @cached_property
     def table(self) -> BoxTable:
@@ -318,6 +320,7 @@ class Case:
             fix: what to do, where it depends on what is found.
             diagnosis: the mistake that all boxes share, which may propose other boxes.
         """
+        self.found.add(name)
         check, shown = CHECKS[name], list(rows)
         examples = [_example(row, detail) for row, detail in shown]
         first = examples[:EXAMPLES]

@@ -21,9 +21,9 @@ from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.repeat_checks import check_repeats
 from grounding_rewards.doctor.split_checks import (
+    check_box_shifts,
     check_foreign,
     check_greys,
-    check_scales,
     check_shortcuts,
     check_splits,
 )
@@ -37,7 +37,7 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_expected_answers,
         check_prompts,
         check_splits,
-        check_scales,
+        check_box_shifts,
         check_foreign,
         check_greys,
         check_shortcuts,

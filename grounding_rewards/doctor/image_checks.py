@@ -28,6 +28,8 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 # Pixels of a side of the copies that are compared; that a line may lie beside the box's side; greys by which the pixels
 # along a line differ at most, and by which they differ from what is beside it at least.
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
+# Rows of pixels that tell how sharp an image is.
+_LINES = 64
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5
@@ -85,7 +87,7 @@ def _read_header(image: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Im
         burned_in = is_file and is_burned_in(path or "")
     except (ValueError, TypeError, KeyError) as error:
         return None, ImageFacts(None, " ".join(str(error).split()), digest)
-    return encoded, ImageFacts(size, "", digest, burned_in)
+    return encoded, ImageFacts(size, "", digest, (data or b"")[:3], burned_in)
 
 
 def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[Sequence[float]] = ()) -> ImageFacts:
@@ -117,10 +119,16 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
     small = shown.resize((_SMALL, _SMALL), Resampling.BOX)
     colours = np.ptp(np.asarray(small.convert("RGB"), dtype=np.int16), axis=-1).mean()
     pixels = np.asarray(shown)
+    # Some rows tell it as well.
+    lines = np.asarray(plain)[:: max(1, plain.height // _LINES)].astype(np.float32)
+    sharpness = (
+        np.log((np.abs(np.diff(lines, axis=1)).mean() + 0.01) / (lines.std() + 1)) if plain.width > 1 else np.nan
+    )
     return facts._replace(
         deep=deep,
         greys=(low, high),
         signature=image_signature(shown),
+        sharpness=float(sharpness),
         small=small.convert("L").tobytes(),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),

@@ -42,6 +42,20 @@ _DOUBT = re.compile(
 )
 # Columns that name the findings of an image.
 _OF_IMAGE = ("image_labels", "image_label", "findings", "finding_labels")
+# What tools call a box that nobody named.
+_DEFAULTS = {
+    "object",
+    "box",
+    "bbox",
+    "bounding box",
+    "rect",
+    "rectangle",
+    "polygon",
+    "roi",
+    "label",
+    "class",
+    "default",
+}
 _QUOTES = "\"'`“”„‘’«»[{"
 # So large a part of so many boxes under one of several labels.
 _ONE_LABEL, _FEWEST_OF_ONE = 0.98, 100
@@ -103,8 +117,12 @@ def _label_problems(case: Case) -> Iterator[Problem]:
             for index, label in enumerate(drawing.labels):
                 if index < len(drawing.boxes) and is_placeholder(drawing.boxes[index], label):
                     continue
-                for name, is_none in (("null-label", is_null_label), ("blank-label", is_blank)):
-                    if is_none(label):
+                is_default = len(case.labels) > 1 and isinstance(label, str) and label.strip().casefold() in _DEFAULTS
+                for name, is_none in (
+                    ("null-label", is_null_label(label) or is_default),
+                    ("blank-label", is_blank(label)),
+                ):
+                    if is_none:
                         detail = f"{drawing.prefix}label {index} is {label!r:.40}"
                         yield Problem(name, row, detail, drawing.name)
 

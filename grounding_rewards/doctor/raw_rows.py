@@ -63,11 +63,13 @@ class ImageFacts(NamedTuple):
     size: width and height by its header, upright; None where that cannot be read.
     fault: why it cannot be read.
     digest: a hash of the file, 8 bytes; the same image encoded again has another.
+    kind: how the file begins, which tells its kind.
     burned_in: whether a DICOM file says that names may be written into its pixels.
     problem: why it cannot be decoded; empty where it can.
     deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
     greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
+    sharpness: the logarithm of how far neighbouring pixels differ, in deviations of all.
     small: the greys of a copy of 32 x 32 pixels.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
@@ -76,11 +78,13 @@ class ImageFacts(NamedTuple):
     size: tuple[int, int] | None = None
     fault: str = ""
     digest: bytes | None = None
+    kind: bytes = b""
     burned_in: bool = False
     problem: str = ""
     deep: tuple[str, float] | None = None
     greys: tuple[int, int] | None = None
     signature: bytes | None = None
+    sharpness: float = float("nan")
     small: bytes = b""
     colourful: bool = False
     drawn: int | None = None

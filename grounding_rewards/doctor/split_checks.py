@@ -1,15 +1,17 @@
-"""Checks of splits and sources against each other: findings, labels, greys, and the frame on which boxes are drawn.
+"""Checks of splits and sources against each other: findings, labels, greys, and size and place of boxes.
 
 Greys take images of one source to be alike: all chest radiographs are dark in the middle of each half.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import f as f_distribution
 
 from grounding_rewards.data.patients import patient_in_name
 from grounding_rewards.doctor.case import Case
@@ -22,23 +24,28 @@ _TRAIN = "train"
 _CHANCE = 1e-3
 # With fewer boxes per label these are free phrases, each of which occurs once.
 _FEWEST_PER_LABEL = 3
-# A source is compared by this many boxes and, with the others, by labels with so many boxes there.
-_FEWEST_BOXES, _FEWEST_OF_LABEL = 50, 5
-# Boxes of a source that are smaller than this beside the others', by this many standard errors, are of another frame.
-_LARGEST_SCALE, _STANDARD_ERRORS = 0.93, 3.5
-# Beside the scale, means agree up to this many standard errors and this part of the image.
-_AGREE, _SLACK = 3.0, 0.01
+# Boxes of a split or source, of so many patients, are of another size or elsewhere if chance makes them so less often
+# than this and they are so many standard deviations apart: for all labels, and for one of so many. Such a deviation of
+# a place, in parts of the image, or of the logarithm of a side is the least.
+_FEWEST_OF_GROUP, _UNLIKELY, _FAR, _FAR_OF_LABEL, _MOST_TESTED, _LEAST_SPREAD = 8, 1e-7, 0.6, 1.5, 50, 0.02
 _FEWEST_IMAGES = 20
 # Images of one source are alike if half of them correlate so far with what they have in common; inverted ones do the
 # other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative. All
 # but so few correlate as far in one of these ways, or nothing can be told.
 _ALIKE, _INVERTED, _TURNED, _CLEARER, _FEW = 0.5, -0.3, 0.4, 0.1, 0.2
+# So many images are of something else if they correlate less far than this in any of these ways.
+_FEWEST_ODD, _UNLIKE = 3, 0.12
 # So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
 _FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
+# Findings that say it already where prompts tell the images apart.
+_TOLD_BY_PROMPT = {"answer-in-prompt", "count-in-prompt", "prompt-contradiction"}
 # So large a part of the middle of an image is clipped if it is white in so many cells of its copy.
 _WHITE, _CLIPPED = 254, 0.25
-# Splits of so many images are of different greys if their means are so many standard deviations apart.
-_FEWEST_OF_SPLIT, _APART = 10, 2.0
+# What images look like as a whole, with the least deviation that is thought of; their sharpness is a logarithm.
+_LOOKS = {"mean grey": 1.0, "contrast": 2.0, "logarithm of the sharpness": 0.1, "grey of the border": 10.0}
+# Splits of so many patients look otherwise if their means are so many standard deviations apart, or of so many times
+# less deviation; sources differ more.
+_FEWEST_OF_SPLIT, _APART, _APART_SOURCES, _EVENER = 10, 2.0, 2.3, 8.0
 
 
 def check_splits(case: Case) -> Iterator[Defect]:
@@ -131,57 +138,79 @@ def _unseen(case: Case) -> Iterator[Defect]:
         yield case.defect("label-not-in-train", shown, of=len(images))
 
 
-def check_scales(case: Case) -> Iterator[Defect]:
-    """Sources whose boxes lie as those of the others, on a smaller frame."""
+def check_box_shifts(case: Case) -> Iterator[Defect]:
+    """The source and the split whose boxes differ most in size or place from those of the same labels elsewhere."""
     table = case.table
-    # Boxes that are wrong in all are smaller in some source, too.
-    if case.diagnoses:
+    chosen = np.flatnonzero(table.sound & table.first)
+    # Boxes that are wrong in all are of another size in some source, too.
+    if case.diagnoses or not len(chosen):
         return
-    chosen = np.flatnonzero(table.sound & table.answers)
-    named = [k for k in chosen if table.places[k].row.columns.get("source") is not None]
-    sources = np.array([str(table.places[k].row.columns["source"]) for k in named])
-    labels = np.array([str(table.places[k].label) for k in named])
-    for source in dict.fromkeys(sources.tolist()):
-        if scale := _scale_of(sources == source, labels, table.parts[named]):
-            shown = [table.places[k].row for k, one in zip(named, sources, strict=True) if one == source]
-            found = (
-                f"Source {source}: edges of boxes lie at {scale:.2f} times the place of those of the same labels "
-                f"elsewhere, and none reaches beyond."
+    rows = [table.places[k].row for k in chosen]
+    parts = table.parts[chosen]
+    sides = parts[:, 2:] - parts[:, :2]
+    values = np.concatenate([np.log(sides), parts[:, :2] + sides / 2], axis=1)
+    _, labels = np.unique([str(table.places[k].label) for k in chosen], return_inverse=True)
+    names, of = np.unique([str(table.places[k].label) for k in chosen], return_counts=True)
+    _, patients = np.unique([row.patient_id or f"{row.split} {row.number}" for row in rows], return_inverse=True)
+    for column, of_rows in (
+        ("source", [str(row.columns.get("source", "")) for row in rows]),
+        ("split", [row.split for row in rows]),
+    ):
+        groups, found = np.array(of_rows), []
+        for group in dict.fromkeys(of_rows) if len({*of_rows}) > 1 else ():
+            mine = groups == group
+            # All labels together, each beside its mean elsewhere; then each by itself.
+            common = np.isin(labels, [k for k in range(len(names)) if (labels[~mine] == k).sum() >= _FEWEST_OF_GROUP])
+            rest = values.copy()
+            for k in np.unique(labels[common]):
+                rest[labels == k] -= values[(labels == k) & ~mine].mean(axis=0)
+            tests = [("the same labels", common, rest, _FAR)]
+            tests += [
+                (f"{str(names[k])!r:.60}", labels == k, values, _FAR_OF_LABEL) for k in np.argsort(-of)[:_MOST_TESTED]
+            ]
+            for words, here, numbers, far in tests:
+                apart, distance, chance = unlikeness(numbers[here], mine[here], patients[here])
+                if chance < _UNLIKELY and distance >= far:
+                    found.append((chance, group, words, apart))
+        if found:
+            _, group, words, (wider, higher, right, down) = min(found, key=lambda one: one[0])
+            said = (
+                f"{column} {group}: boxes of {words} are {np.exp(wider):.2f} times as wide and {np.exp(higher):.2f} "
+                f"times as high as elsewhere, and lie {right:+.2f} of the width to the right and {down:+.2f} of the "
+                "height down."
             )
-            yield case.defect("source-scale", [(row, f"source {source}") for row in shown], of=len(named), found=found)
+            shown = [(row, f"{column} {group}") for row, one in zip(rows, of_rows, strict=True) if one == group]
+            yield case.defect("box-shift", shown, of=len(rows), found=said)
 
 
-def _scale_of(mine: np.ndarray, labels: np.ndarray, parts: np.ndarray) -> float | None:
-    """By how much smaller the boxes of a source are drawn towards the corner than others of the same labels; or None.
+def unlikeness(values: np.ndarray, mine: np.ndarray, patients: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """How far a group lies from the others: by each number, in standard deviations, and how seldom by chance.
+
+    Patients count, by their means: Hotelling's test of two samples.
 
     Args:
-        mine: (n,), which boxes are of the source.
-        labels: (n,), of all boxes.
-        parts: (n, 4), the boxes in parts of the image.
+        values: (n, numbers).
+        mine: (n,), which are of the group.
+        patients: (n,), the number of the patient of each.
+
+    Example:
+        >>> values = np.random.default_rng(0).normal(0, 1, (60, 2))
+        >>> values[:30, 1] += 3
+        >>> unlikeness(values, np.arange(60) < 30, np.arange(60))[2] < 1e-9
+        True
     """
-    names, numbers = np.unique(labels, return_inverse=True)
-    counts = np.bincount(numbers[~mine], minlength=len(names))
-    shared = (counts >= _FEWEST_OF_LABEL)[numbers]
-    here, there = mine & shared, ~mine & shared
-    if min(here.sum(), there.sum()) < _FEWEST_BOXES:
-        return None
-    means, variance = parts[here].mean(axis=0), parts[here].var(axis=0) / here.sum()
-    expected = np.zeros(4)
-    for label in np.unique(numbers[here]):
-        weight = np.mean(numbers[here] == label)
-        others = parts[there & (numbers == label)]
-        expected += weight * others.mean(axis=0)
-        variance += weight**2 * others.var(axis=0) / len(others)
-    errors = np.sqrt(variance)
-    # How far boxes reach tells the scale; that their means follow it tells that findings are not merely elsewhere.
-    reach, other_reach = (float(np.quantile(parts[one, 2:].max(axis=1), 0.99)) for one in (here, there))
-    scale = reach / other_reach
-    is_scaled = (
-        scale <= _LARGEST_SCALE
-        and (expected - means >= _STANDARD_ERRORS * errors)[2:].all()
-        and (np.abs(means - scale * expected) <= _AGREE * errors + _SLACK).all()
-    )
-    return scale if is_scaled else None
+    who, where, counts = np.unique(np.stack([patients, mine], axis=1), axis=0, return_inverse=True, return_counts=True)
+    means = np.stack([np.bincount(where, column) for column in values.T], axis=1) / counts[:, None]
+    here, there = means[who[:, 1] == 1], means[who[:, 1] == 0]
+    n, m, numbers = len(here), len(there), values.shape[1]
+    if min(n, m) < _FEWEST_OF_GROUP:
+        return np.zeros(numbers), 0.0, 1.0
+    apart = here.mean(axis=0) - there.mean(axis=0)
+    spread = (np.cov(here.T, ddof=0) * n + np.cov(there.T, ddof=0) * m) / (n + m - 2)
+    square = float(apart @ np.linalg.solve(spread + _LEAST_SPREAD**2 * np.eye(numbers), apart))
+    freedom = n + m - numbers - 1
+    ratio = square * n * m / (n + m) * freedom / (numbers * (n + m - 2))
+    return apart, square**0.5, float(f_distribution.sf(ratio, numbers, freedom))
 
 
 def check_foreign(case: Case) -> Iterator[Defect]:
@@ -205,25 +234,55 @@ def check_foreign(case: Case) -> Iterator[Defect]:
 
 
 def check_shortcuts(case: Case) -> Iterator[Defect]:
-    """A number that tells images with boxes from those without, and never looks at what they show."""
+    """What tells images with boxes from those without, and never looks at what they show: a number, a mark, a word."""
     has_boxes = np.array(case.counts, dtype=bool)
     if min(has_boxes.sum(), (~has_boxes).sum()) < _FEWEST_TOLD:
         return
     sizes = np.array([row.image_size or row.size or (np.nan, np.nan) for row in case.rows], dtype=np.float64)
-    smalls = [row.facts.small if row.facts else b"" for row in case.rows]
-    told: dict[str, np.ndarray] = {
-        "size": sizes.prod(axis=1),
-        "shape": sizes[:, 0] / sizes[:, 1],
-        "mean grey": np.array([sum(small) / len(small) if small else np.nan for small in smalls]),
-        "kind of file": np.array([hash(Path(row.file).suffix.casefold()) for row in case.rows], dtype=np.float64),
+    looks = np.array([_looks(row) for row in case.rows])
+    told = {"size": sizes.prod(axis=1), "shape": sizes[:, 0] / sizes[:, 1], **dict(zip(_LOOKS, looks.T, strict=True))}
+    # The darkest and the brightest grey of each part of the image: a mark.
+    parts = np.array([_cells(row) for row in case.rows])
+    told |= {f"grey at {k % 8}, {k // 8 % 8} of 8 x 8 parts": one for k, one in enumerate(parts.T)}
+    with_word: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
+    for row, has in zip(case.rows, case.counts, strict=True):
+        # The kind of its file, and the words of its prompt, unless these were found to tell the answer.
+        kind = Path(row.file).suffix.casefold().encode() + (row.facts.kind if row.facts else b"")
+        words = re.findall(r"\w+", row.prompt or "") if case.found.isdisjoint(_TOLD_BY_PROMPT) else ()
+        with_word[bool(has)].update(
+            {f"kind of file ({kind!r})", *(f"prompt, with or without {one!r:.40}" for one in words)}
+        )
+    rights = {
+        word: 0.5 + abs(with_word[1][word] / has_boxes.sum() - with_word[0][word] / (~has_boxes).sum()) / 2
+        for word in with_word[0] | with_word[1]
     }
     for name, values in told.items():
         known = np.isfinite(values)
-        right = told_apart(values[known], has_boxes[known])
-        if right >= 1 - _MOST_ERRORS:
-            found = f"By their {name} alone, {right:.0%} of the images with boxes and of those without are told apart."
-            yield case.defect("shortcut", count=len(case.rows), found=found)
-            return
+        rights[name] = told_apart(values[known], has_boxes[known])
+    name = max(rights, key=lambda one: rights[one])
+    if rights[name] >= 1 - _MOST_ERRORS:
+        found = (
+            f"By their {name} alone, {rights[name]:.0%} of the images with boxes and of those without are told apart."
+        )
+        yield case.defect("shortcut", count=len(case.rows), found=found)
+
+
+def _cells(row: ImageRow) -> np.ndarray:
+    """The darkest and the brightest grey of 8 x 8 parts of an image; nan without pixels."""
+    if not (row.facts and row.facts.small):
+        return np.full(128, np.nan)
+    cells = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(8, 4, 8, 4)
+    return np.concatenate([cells.min(axis=(1, 3)).ravel(), cells.max(axis=(1, 3)).ravel()]).astype(float)
+
+
+def _looks(row: ImageRow) -> np.ndarray:
+    """The :data:`_LOOKS` of an image; nan without pixels."""
+    if not (row.facts and row.facts.small):
+        return np.full(len(_LOOKS), np.nan)
+    side = round(len(row.facts.small) ** 0.5)
+    small = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(side, side).astype(np.float64)
+    border = np.concatenate([small[[0, -1]].ravel(), small[1:-1, [0, -1]].ravel()])
+    return np.array([small.mean(), small.std(), row.facts.sharpness, border.mean()])
 
 
 def told_apart(values: np.ndarray, is_so: np.ndarray) -> float:
@@ -257,37 +316,49 @@ def check_greys(case: Case) -> Iterator[Defect]:
                 clipped.append(row)
     if clipped:
         yield case.defect("clipped-image", [(row, "much of the middle is nothing but white") for row in clipped])
-    odd: dict[str, list[tuple[ImageRow | None, str]]] = {"inverted-image": [], "turned-image": []}
+    odd: dict[str, list[tuple[ImageRow | None, str]]] = {name: [] for name in _ODD}
     for images in of_source.values():
         greys = np.array([np.frombuffer(small, dtype=np.uint8) for _, small in images])
         # Half the side tells images apart as well.
         side = round(greys.shape[1] ** 0.5) // 2
         greys = greys.reshape(-1, side, 2, side, 2).mean(axis=(2, 4)).reshape(-1, side * side)
-        for name, places, words in zip(odd, find_odd(greys), _ODD, strict=True):
-            odd[name] += [(images[k][0], words) for k in places]
+        for name, places in zip(_ODD, find_odd(greys), strict=True):
+            odd[name] += [(images[k][0], _ODD[name]) for k in places]
     for name, shown in odd.items():
         if shown:
             yield case.defect(name, shown)
     shifts = [
         shift
         for source, images in of_source.items()
-        for shift in _shifted_splits(
-            source, [row for row, _ in images], [sum(small) / len(small) for _, small in images]
-        )
+        for shift in _shifted([row for row, _ in images], "split", f"{source}, " if source else "", _APART)
     ]
+    # Sources that share no finding are datasets of their own.
+    labels = {
+        source: {label for row, _ in images for label in row.answers[0].labels if isinstance(label, str)}
+        for source, images in of_source.items()
+    }
+    several = Counter(label for mine in labels.values() for label in mine)
+    alike = [
+        row
+        for source, images in of_source.items()
+        for row, _ in images
+        if any(several[one] > 1 for one in labels[source])
+    ]
+    shifts += _shifted(alike, "source", "source ", _APART_SOURCES)
     if shifts:
         found = " ".join(words for words, _ in shifts)
         yield case.defect("grey-shift", count=sum(count for _, count in shifts), found=found)
 
 
-_ODD = (
-    "dark where the other images of its source are bright, and bright where they are dark",
-    "like the other images of its source once it is turned",
-)
+_ODD = {
+    "inverted-image": "dark where the other images of its source are bright, and bright where they are dark",
+    "turned-image": "like the other images of its source once it is turned",
+    "odd-image": "in no way like the other images of its source",
+}
 
 
-def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
-    """The places of images that are the negative of what the others have in common, and of those that are turned.
+def find_odd(greys: np.ndarray) -> tuple[list[int], list[int], list[int]]:
+    """The places of images that are the negative of what the others have in common, turned, or quite unlike it.
 
     Args:
         greys: (n, side * side) of any numbers.
@@ -297,10 +368,10 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
         >>> images = np.outer([1, 4, 2, 1], [1, 2, 5, 1]) + rng.normal(0, 1, (30, 4, 4))
         >>> images[4], images[7] = 20 - images[4], images[7].T[::-1]
         >>> find_odd(images.reshape(30, 16))
-        ([4], [7])
+        ([4], [7], [])
     """
     if len(greys) < _FEWEST_IMAGES:
-        return [], []
+        return [], [], []
     images = greys.astype(np.float64)
     images -= images.mean(axis=1, keepdims=True)
     images /= np.linalg.norm(images, axis=1, keepdims=True) + 1e-9
@@ -310,30 +381,43 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int]]:
     sign = np.sign(np.median(cosines)) or 1.0
     cosines *= sign
     if np.median(np.abs(cosines)) < _ALIKE:
-        return [], []
+        return [], [], []
     side = round(greys.shape[1] ** 0.5)
     square = common.reshape(side, side) * sign
     turned = np.max([images @ np.rot90(square, k).ravel() for k in (1, 2, 3)], axis=0)
     # Cut-outs of every size look like anything.
     if np.quantile(np.maximum(np.abs(cosines), turned), _FEW) < _ALIKE:
-        return [], []
+        return [], [], []
     # Turning may exchange black and white: what is as like the negative is taken for that.
     is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= _CLEARER) & (turned - cosines >= _TURNED)
     # An image of the other side of the body may be as unlike, and is like once it is mirrored.
     otherwise = np.maximum(turned, images @ square[:, ::-1].ravel())
     is_inverted = (cosines <= _INVERTED) & (-cosines - otherwise >= _CLEARER)
-    return np.flatnonzero(is_inverted).tolist(), np.flatnonzero(is_turned).tolist()
+    is_odd = np.maximum(np.abs(cosines), otherwise) < _UNLIKE
+    is_odd &= is_odd.sum() >= _FEWEST_ODD
+    return tuple(np.flatnonzero(one).tolist() for one in (is_inverted, is_turned, is_odd))  # type: ignore[return-value]
 
 
-def _shifted_splits(source: str, rows: list[ImageRow], means: list[float]) -> Iterator[tuple[str, int]]:
-    """Splits of a source that are darker or lighter than its other images, in words, and how many images they have."""
-    greys, splits = np.array(means), np.array([row.split for row in rows])
-    for split, count in Counter(splits.tolist()).items():
-        first, others = greys[splits == split], greys[splits != split]
-        if min(len(first), len(others)) < _FEWEST_OF_SPLIT:
+def _shifted(rows: list[ImageRow], column: str, prefix: str, apart: float) -> Iterator[tuple[str, int]]:
+    """The split or source whose images look least like the rest, in words, and how many images it has."""
+    looks = np.array([_looks(row) for row in rows])
+    groups = np.array([row.split if column == "split" else str(row.columns.get(column)) for row in rows])
+    patients = np.array([row.patient_id or f"{row.split} {row.number}" for row in rows])
+    found: list[tuple[float, int, str]] = []
+    for group, count in Counter(groups.tolist()).items():
+        both = looks[groups == group], looks[groups != group]
+        if min(len(np.unique(patients[is_so])) for is_so in (groups == group, groups != group)) < _FEWEST_OF_SPLIT:
             continue
-        if abs(first.mean() - others.mean()) >= _APART * max(first.std(), others.std(), 1.0):
-            where = f"{source}, {split}" if source else split
-            yield f"{where}: the mean grey is {first.mean():.0f} of 255, elsewhere {others.mean():.0f}.", count
-            # Of two splits, the other one is as far from this one.
-            return
+        means = np.array([one.mean(axis=0) for one in both])
+        spreads = np.maximum([one.std(axis=0) for one in both], list(_LOOKS.values()))
+        far = np.abs(means[0] - means[1]) / (apart * spreads.max(axis=0))
+        # Images of which each was brought to the same greys differ less than others.
+        far[:2] = np.maximum(far[:2], (spreads[1] / spreads[0] / _EVENER)[:2])
+        k = int(far.argmax())
+        if far[k] >= 1:
+            here, there = (f"{mean:.3g} ± {std:.1g}" for mean, std in zip(means[:, k], spreads[:, k], strict=True))
+            found.append((far[k], -count, f"{prefix}{group}: the {list(_LOOKS)[k]} is {here}, elsewhere {there}."))
+    # Of two, one is as far from the other: the smaller one is named.
+    if found:
+        _, count, words = max(found)
+        yield words, -count

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.data.checks import check_dataset, check_rows
+from grounding_rewards.data.checks import check_dataset, check_rows, row_problems
 from grounding_rewards.parsing import get_box_format
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
@@ -87,6 +87,18 @@ def test_all_bad_rows_at_once():
     for number, ((_, reason), line) in enumerate(zip(BAD_ROWS, lines[1:], strict=True)):
         assert line.startswith(f"row {number} (id image-{number}): ")
         assert reason in line
+
+
+def test_numbers_in_text_and_labels_under_another_name_are_told():
+    row = {"boxes": [["1", "2", "3", "4"]], "labels": ["mass"], "width": 9, "height": 9}
+    assert list(row_problems(row)) == [
+        "box 0 is ['1', '2', '3', '4'], texts instead of four numbers: write each as float(text)"
+    ]
+    row = {"boxes": [[1, 2, 3, 4]], "category": ["mass"], "width": 9, "height": 9}
+    assert list(row_problems(row)) == ["labels is missing, and category has one for each box: call it labels"]
+    # Of the image, or beside the labels.
+    assert not list(row_problems({**row, "category": "mass"}))
+    assert not list(row_problems({**row, "labels": ["mass"]}))
 
 
 def test_a_row_may_be_bad_in_several_ways():

@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw
 
 PIXEL_CHECKS = {
     *("broken-image", "deep-image", "one-grey", "image-copy", "copy-leak"),
-    *("drawn-boxes", "inverted-image", "turned-image", "colour-image", "grey-shift", "clipped-image"),
+    *("drawn-boxes", "inverted-image", "turned-image", "odd-image", "colour-image", "grey-shift", "clipped-image"),
 }
 
 
@@ -138,7 +138,31 @@ def test_greys_unlike_those_of_the_other_images(folder):
     assert turned == {"turned-image": ("warning", 1, ["f4"])}
     darker = alike(folder, lambda k, greys: 0.6 * greys if k >= 18 else greys)
     gamma = alike(folder, lambda k, greys: 255 * (greys / 255) ** 0.5 if k >= 18 else greys)
-    assert darker == gamma == {"grey-shift": ("warning", 18, [])}
+    assert darker == gamma == {"grey-shift": ("warning", 12, [])}
+    waves = 127 + 90 * np.sin(np.arange(64)[:, None] / 2) * np.cos(np.arange(48) / 2)
+    other = alike(folder, lambda k, greys: np.roll(waves, k) if k in (4, 9, 22) else greys)
+    assert other == {"odd-image": ("warning", 3, ["f4", "f9", "f22"])}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda greys: greys.repeat(8, 0).repeat(8, 1)[::8, ::8] // 1, ""),
+        (lambda greys: greys[::8, ::8].repeat(8, 0).repeat(8, 1), "test: the logarithm of the sharpness is -2"),
+        (
+            lambda greys: greys.argsort(axis=None).argsort().reshape(greys.shape) / 12.1,
+            "test: the contrast is 7",
+        ),
+        (lambda greys: np.pad(greys[6:-6, 6:-6], 6), "test: the "),
+    ],
+)
+def test_a_split_that_was_converted_otherwise(folder, change, words):
+    found = alike(folder, lambda k, greys: change(greys) if k >= 18 else greys)
+    assert found.keys() == ({"grey-shift"} if words else set())
+    assert (
+        not words
+        or words in next(one for one in examine(open_rows(str(folder))).defects if one.name == "grey-shift").found
+    )
 
 
 def test_cut_outs_of_every_size_are_not_called_turned():
@@ -153,7 +177,7 @@ def test_cut_outs_of_every_size_are_not_called_turned():
         left, top = rng.integers(0, 129 - side, 2)
         cut = whole[top : top + side, left : left + side]
         images.append(cut.reshape(16, side // 16, 16, side // 16).mean(axis=(1, 3)).ravel())
-    assert find_odd(np.array(images)) == ([], [])
+    assert find_odd(np.array(images)) == ([], [], [])
 
 
 def test_greys_that_were_cut_off(folder):
@@ -179,6 +203,7 @@ def plain(kind: str, change: Callable[[np.ndarray], np.ndarray] = lambda greys: 
         (plain("png"), ""),
         (plain("jpg"), "kind of file"),
         (plain("png", lambda greys: greys / 2.5), "mean grey"),
+        (plain("png", lambda greys: np.where(np.arange(1024) % 512 < 2, 255, greys)), "grey at "),
     ],
 )
 def test_images_without_boxes_that_are_told_apart_at_a_glance(rows, words):

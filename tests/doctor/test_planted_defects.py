@@ -299,7 +299,8 @@ def sided(exchanged: Callable[[int], bool]) -> Any:
         for k, row in enumerate(with_findings(rows)):
             width, height = row["width"], row["height"]
             row["boxes"] = [
-                [x + 0.05 * width + k, 300 + k, x + 0.35 * width + k % 7, 0.8 * height] for x in (0, 0.5 * width)
+                [x + 0.05 * width + k % 50, 300 + k % 50, x + 0.35 * width + k % 7, 0.8 * height]
+                for x in (0, 0.5 * width)
             ]
             row["labels"] = ["right lung", "left lung"][:: -1 if exchanged(k) else 1]
 
@@ -360,6 +361,13 @@ def an_empty_reader(rows: list[Row]) -> None:
     for row in rows:
         row["reader_boxes"], row["reader_labels"] = [row["boxes"], []], [row["labels"], []]
         row["boxes"], row["labels"] = [], []
+
+
+def a_copied_reader(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        other = [[x1 + k % 5, y1, x2, y2] for x1, y1, x2, y2 in row["boxes"]]
+        row["reader_boxes"] = [row["boxes"], other, copy.deepcopy(row["boxes"])]
+        row["reader_labels"] = [row["labels"]] * 3
 
 
 def a_row_per_reader(rows):
@@ -479,6 +487,31 @@ def on_a_larger_frame(row: Row) -> None:
     row["boxes"] = [[0.8 * value for value in box] for box in row["boxes"]]
 
 
+def larger(row: Row) -> None:
+    limits = np.array([row["width"], row["height"]] * 2)
+    boxes = np.array(row["boxes"]).reshape(-1, 4)
+    sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    row["boxes"] = np.clip(boxes + 0.3 * sides * (-1, -1, 1, 1), 0, limits).tolist()
+
+
+def moved_down(row: Row) -> None:
+    move = 0.3 * row["height"]
+    row["boxes"] = [
+        [x1, min(y1 + move, row["height"] - 100), x2, min(y2 + move, row["height"])] for x1, y1, x2, y2 in row["boxes"]
+    ]
+
+
+def exchanged_in_test(rows: list[Row]) -> None:
+    """Calcifications are small and hearts are large, but in the test."""
+    other = {"Cardiomegaly": "Calcification", "Calcification": "Cardiomegaly"}
+    for row in rows:
+        for k, (label, (x1, y1, x2, y2)) in enumerate(zip(row["labels"], row["boxes"], strict=True)):
+            part = 0.4 if label == "Calcification" else 1.0
+            row["boxes"][k] = [x1, y1, x1 + part * (x2 - x1), y1 + part * (y2 - y1)]
+        if row["split"] == "test":
+            row["labels"] = [other.get(label, label) for label in row["labels"]]
+
+
 def without_boxes(row: Row) -> None:
     row["boxes"], row["labels"] = [], []
 
@@ -568,6 +601,20 @@ def asked_for(words: Callable[[int, Row], str]) -> Any:
             row["prompt"] = f"Where is the {words(k, row)}?"
 
     return plant
+
+
+def names_in_prompts(column: str, form: str) -> Callable[[list[Row]], None]:
+    def plant(rows: list[Row]) -> None:
+        for k, row in enumerate(rows):
+            row[column] = form.format(k // 2 if column == "patient_id" else k)
+            row["prompt"] = f"Where are findings on {row[column]}?"
+
+    return plant
+
+
+def other_words_for_normal(rows: list[Row]) -> None:
+    for row in rows:
+        row["prompt"] = "Where are findings?" if row["boxes"] else "Is anything to be seen?"
 
 
 def another_finding(k: int, row: Row) -> str:
@@ -677,6 +724,12 @@ DEFECTS = [
     ("NaN", boxes_become(lambda box, row: [box[0], math.nan, *box[2:]], 2), "not-finite", ""),
     ("None", boxes_become(lambda box, row: [None] * 4, 2), "not-finite", ""),
     ("text", boxes_become(lambda box, row: list(map(str, box)), 2), "not-finite", ""),
+    (
+        "text in all",
+        reordered(lambda boxes: np.array([[str(one) for one in box] for box in boxes])),
+        "not-finite",
+        "All of them are texts.",
+    ),
     ("five numbers", boxes_become(lambda box, row: [*box, 0.9], 2), "not-finite", ""),
     ("infinite", boxes_become(lambda box, row: [*box[:3], math.inf], 1), "not-finite", ""),
     ("a point", boxes_become(lambda box, row: [*box[:2], *box[:2]], 2), "no-area", ""),
@@ -717,6 +770,7 @@ DEFECTS = [
     ("None as text", labels_become("None"), "null-label", ""),
     ("N/A", labels_become("N/A"), "null-label", ""),
     ("null", labels_become("null"), "null-label", ""),
+    ("the default of a tool", labels_become("object", 40), "null-label", "label 0 is 'object'"),
     ("blank", labels_become(" "), "blank-label", ""),
     ("None itself", labels_become(None), "blank-label", ""),
     ("a number", labels_become(3.0), "blank-label", ""),
@@ -755,6 +809,7 @@ DEFECTS = [
     ("left and right exchanged", sides_exchanged, "side-label", " lung', is on the other side"),
     # Several readers.
     ("a reader who drew nothing", an_empty_reader, "empty-reader", "reader 1 drew nothing on 240 images"),
+    ("a reader who is a copy", a_copied_reader, "copied-reader", "reader 0 and reader 2 drew the same"),
     ("two readers as one", readers_together(0.12), "unmerged-readers", ""),
     ("two readers as one in half", readers_together(0.12, half), "unmerged-readers", ""),
     ("a row for each reader", a_row_per_reader, "repeated-id", ""),
@@ -771,7 +826,15 @@ DEFECTS = [
     ("one patient for all", one_patient, "one-patient", "All 320 images are of patient anonymous"),
     ("numbers for patients, who are in names", numbers_for_patients, "patient-name-leak", "p0066_s2.png"),
     ("four names of one split", split_names, "split-names", "valid: 16 images"),
-    ("boxes on a larger frame in one source", of_two_sources(on_a_larger_frame), "source-scale", "at 0.80 times"),
+    (
+        "boxes on a larger frame in one source",
+        of_two_sources(on_a_larger_frame),
+        "box-shift",
+        "boxes of the same labels are 0.7",
+    ),
+    ("larger boxes in one source", of_two_sources(larger), "box-shift", "source B: boxes of the same labels are 1."),
+    ("boxes moved down in one source", of_two_sources(moved_down), "box-shift", "of the height down"),
+    ("labels exchanged in one split", exchanged_in_test, "box-shift", "split test: boxes of 'Cardiomegaly' are 0."),
     ("a source without boxes", of_two_sources(without_boxes), "source-without-findings", "B: none of 160 images"),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
@@ -802,6 +865,10 @@ DEFECTS = [
     ("an answer of the assistant", an_answer_of_the_assistant, "answer-in-prompt", "I see "),
     ("a place left open", prompts_say(lambda row: "Where is the {label}?"), "prompt-marks", "{label}"),
     ("nan in the prompt", prompts_say(lambda row: "Where is nan?"), "prompt-marks", ""),
+    ("places for two images", prompts_say(lambda row: "<image>"), "prompt-marks", "places for 2 images"),
+    ("the patient in the prompt", names_in_prompts("patient_id", "DOE-{:04}"), "id-in-prompt", "the row's patient"),
+    ("the file in the prompt", names_in_prompts("file", "images/film_{:04}.png"), "id-in-prompt", "the row's file"),
+    ("other words for normal images", other_words_for_normal, "shortcut", "By their prompt, with or without "),
     ("a chat template", prompts_say(lambda row: "<|im_end|>"), "prompt-marks", ""),
     ("a report without findings", prompts_say(lambda row: "Report: The lungs are clear."), "prompt-contradiction", ""),
     ("the prompt says normal", prompts_say(lambda row: "The image is normal."), "prompt-contradiction", "is normal"),
