@@ -20,14 +20,13 @@ from tests.conftest import REPOSITORY
 
 SAID = (
     "- **R4**, the default: in three small studies (1.2 million parameters, real lungs and drawn images) R2, R3, R5"
-    " and soft_f1 were within 0.02 mean IoU of it from a good checkpoint. R1 with tied ranks was worse on the drawn"
-    " ones. - **SFT first**, until its validation metric is flat. From early checkpoints on real lungs at random "
-    "places more SFT gained 0.15 F1@0.5 and 0.09 image dependence; GRPO gained neither with R3, with R3 at τ 0.3 or"
-    " with soft_f1. From saturated checkpoints neither more SFT nor any of R1 to R5 and soft_f1 was shown to change"
-    " F1@0.5 or image dependence. In one longer run each from such a checkpoint, on new places, SFT gained 0.04 image"
-    " dependence and GRPO nothing. - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or "
-    "soft_f1 leaves fewer groups without spread. - SFT lost 0.11 mean IoU on shifted drawn images, where GRPO with "
-    "R3 lost nothing. Nothing ran at 3B."
+    " and soft_f1 were within 0.02 mean IoU of it from a good checkpoint. - **SFT first**, until its validation metric"
+    " is flat. From early checkpoints on real lungs at random places more SFT gained 0.15 F1@0.5 and 0.09 image"
+    " dependence; GRPO gained nothing in either, with R3, with R3 at τ 0.3 or with soft_f1. From saturated checkpoints"
+    " neither more SFT nor any of R1 to R5 and soft_f1 was shown to change F1@0.5 or image dependence. - **If few"
+    " boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread. - On"
+    " drawn images, shifted ones too, nothing was shown to change F1@0.5. Image dependence fell by 0.04 to 0.05"
+    " under every reward and not under SFT, which three checkpoints do not settle. Nothing ran at 3B."
 )
 _read = cache(lambda name: read_study(REPOSITORY / "docs" / "study" / name, fewest=1))
 
@@ -54,17 +53,19 @@ def _right(images):
     return matched, [one.pred for one in images]
 
 
-@pytest.mark.parametrize("study", ["drawn", "lungs"])
-def test_the_page_has_the_metrics_of_the_answers(study):
+@pytest.mark.parametrize(
+    ("study", "first", "after", "start", "key"),
+    [
+        ("lungs", "| the strong checkpoint |", "| the weak checkpoint |", "strong", "mean_iou"),
+        ("drawn", "| the initial checkpoint |", "### Image dependence", "saturated", "f1_50"),
+    ],
+)
+def test_the_page_has_the_metrics_of_the_answers(study, first, after, start, key):
     page = (REPOSITORY / "docs" / "study_tables.md").read_text(encoding="utf-8")
-    table = (
-        page[page.index(f"## {study}\n") :]
-        .partition("| the strong checkpoint |")[2]
-        .partition("| the weak checkpoint |")[0]
-    )
+    table = page[page.index(f"## {study}\n") :].partition(first)[2].partition(after)[0]
     rows = {row.split(" | ")[0]: row.split(" | ")[2] for row in table.split("\n| ")[1:]}
-    for arm in ("R1", "R3", "R5", "soft_f1", "sft ◦"):
-        assert rows[arm].split()[0] == f"{runs(study, 'strong', arm.split()[0]).mean():.3f}"
+    for arm in ("R3", "R5", "soft_f1", "sft ◦"):
+        assert rows[arm].split()[0] == f"{runs(study, start, arm.split()[0], key=key).mean():.3f}"
 
 
 def test_the_first_screen_has_the_metrics_of_the_answers():
@@ -84,16 +85,13 @@ def test_the_advice_is_in_both_pages(page):
     assert SAID in " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
 
 
-@pytest.mark.parametrize(("study", "start"), [("drawn", "strong"), ("lungs", "strong"), ("placed_lungs", "saturated")])
+@pytest.mark.parametrize(
+    ("study", "start"), [("drawn", "saturated"), ("lungs", "strong"), ("placed_lungs", "saturated")]
+)
 def test_rewards_differ_little_from_a_good_checkpoint(study, start):
     default = runs(study, start, "R4").mean()
     for arm in ("R2", "R3", "R5", "soft_f1"):
         assert abs(runs(study, start, arm).mean() - default) < 0.02, arm
-
-
-def test_r1_is_worse_on_the_drawn_images():
-    assert _read("drawn").arms[ArmKey("strong", "R1")][0].reward["kwargs"] == {"ranking": "tied"}
-    assert runs("drawn", "strong", "R1").mean() < runs("drawn", "strong", "R4").mean() - 0.02
 
 
 def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
@@ -142,13 +140,19 @@ def test_in_more_steps_sft_gained_and_grpo_did_not():
         assert grpo[0] < start[0]
 
 
-def test_sft_gains_more_and_loses_more_elsewhere():
-    """On the drawn images; on the lungs' own test set GRPO with R3 gained as much as SFT from the good checkpoint."""
-    for start in ("strong", "weak"):
-        assert runs("drawn", start, "sft").mean() > runs("drawn", start, "R3").mean()
-    before = runs("drawn", "strong", "", "other")[0]
-    assert runs("drawn", "strong", "sft", "other").mean() - before == pytest.approx(-0.11, abs=0.005)
-    assert runs("drawn", "strong", "R3", "other").mean() - before == pytest.approx(0, abs=0.005)
+def test_on_drawn_images_grpo_came_to_owe_less_to_the_image():
+    found = find(_read("drawn"))
+    dependence = next(one for one in found.study.primary if one.metric == "image_dependence")
+    assert {(one.metric, one.on) for one in found.study.primary} >= {("f1_50", "test"), ("f1_50", "shifted")}
+    changes = {arm.key.arm: arm.against[START][dependence].value for arm in found.arms}
+    assert changes.pop("sft") > 0
+    assert changes.pop("blank") == pytest.approx(0, abs=0.005)
+    assert set(changes) == {"R1_tied", "R2", "R3", "R4", "R5", "soft_f1"}
+    assert all(-0.05 < change < -0.035 for change in changes.values())
+    assert all(
+        arm.holm[START][one] > 0.05 for arm in found.arms for one in found.study.primary if one.metric == "f1_50"
+    )
+    assert all(arm.holm[START][dependence] > 0.05 for arm in found.arms if not arm.is_control)
 
 
 def test_no_run_on_the_lungs_beats_a_constant_box_from_the_weak_checkpoint():

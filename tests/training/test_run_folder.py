@@ -173,6 +173,12 @@ class TestResume:
         with pytest.raises(ValueError, match="got reward"):
             start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"), reward=["R1"])
 
+    def test_a_configuration_that_would_run_away_is_none_and_refused(self, tmp_path):
+        bomb = "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(9))
+        (left(tmp_path / "run", 5) / "config.yaml").write_text(bomb, encoding="utf-8")
+        with pytest.raises(ValueError, match="instead of None"):
+            start(tmp_path / "run", resume_from_checkpoint="last")
+
     def test_both(self, tmp_path):
         with pytest.raises(ValueError, match="got both"):
             start(left(tmp_path / "run", 5), resume_from_checkpoint="last", overwrite=True)
