@@ -143,6 +143,16 @@ def _constant(case: Case) -> Iterator[Defect]:
             found = f"{box} in {unit} on {count} of {images} images with boxes."
             yield case.defect("constant-box", count=count, of=images, found=found)
             return
+    seen: dict[tuple[str | None, str], str] = {}
+    same = []
+    for row, boxed in zip(case.rows, case.counts, strict=True):
+        image = str(row.facts.digest if row.facts and row.facts.digest else row.file)
+        if boxed and row.patient_id and image:
+            first = seen.setdefault((row.patient_id, repr([(one.boxes, one.labels) for one in row.answers])), image)
+            if first != image:
+                same.append((row, "has the very boxes of another image of its patient"))
+    if len(same) >= _FEWEST_CONSTANT:
+        yield case.defect("constant-box", same, of=images, found="They have the boxes of another image of the patient.")
 
 
 def _giant(case: Case) -> Iterator[Defect]:

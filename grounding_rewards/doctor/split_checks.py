@@ -5,23 +5,24 @@ Greys take images of one source to be alike: all chest radiographs are dark in t
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from scipy.stats import f as f_distribution
 
 from grounding_rewards.data.patients import patient_in_name
-from grounding_rewards.doctor.case import Case
+from grounding_rewards.doctor.case import Case, Place
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
 _TRAIN = "train"
-# How seldom chance alone leaves a kind of image out of a split.
-_CHANCE = 1e-3
+# How seldom chance alone leaves a kind of image out of a split, and a label out of a source.
+_CHANCE, _SELDOM = 1e-3, 0.05
 # With fewer boxes per label these are free phrases, each of which occurs once.
 _FEWEST_PER_LABEL = 3
 # Boxes of a split or source, of so many patients, are of another size or elsewhere if chance makes them so less often
@@ -33,8 +34,9 @@ _FEWEST_IMAGES = 20
 # other way, and turned ones do by so much more once they are turned back; by less, they are as like the negative. All
 # but so few correlate as far in one of these ways, or nothing can be told.
 _ALIKE, _INVERTED, _TURNED, _CLEARER, _FEW = 0.5, -0.3, 0.4, 0.1, 0.2
-# So many images are of something else if they correlate less far than this in any of these ways.
-_FEWEST_ODD, _UNLIKE = 3, 0.12
+# So many images are of something else if they correlate less far than this in any of these ways, and all others
+# clearly further: crops of many shapes correlate to any degree.
+_FEWEST_ODD, _UNLIKE, _LIKE = 3, 0.12, 0.3
 # So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
 _FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
 # Findings that say it already where prompts tell the images apart.
@@ -88,6 +90,7 @@ def check_splits(case: Case) -> Iterator[Defect]:
             found = f"{', '.join(bare)}: none of {sum(bare.values())} images {words}; elsewhere {kind.total()} of {of}."
             yield case.defect(name, count=sum(bare.values()), of=len(case.rows), found=found)
     yield from _unseen(case)
+    yield from _unlabelled(case)
 
 
 def is_misspelt(split: str) -> bool:
@@ -138,12 +141,44 @@ def _unseen(case: Case) -> Iterator[Defect]:
         yield case.defect("label-not-in-train", shown, of=len(images))
 
 
+def _unlabelled(case: Case) -> Iterator[Defect]:
+    """Sources that have some of the labels and never others, which chance does not explain."""
+    images: defaultdict[str, set[str]] = defaultdict(set)
+    with_label: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for row in case.rows:
+        source, patient = str(row.columns.get("source", "")), row.patient_id or f"{row.split} {row.number}"
+        images[source].add(patient)
+        for label in {label for label in row.answers[0].labels if isinstance(label, str)}:
+            with_label[label][source].add(patient)
+    for source, mine in images.items():
+        lacking: dict[str, float] = {}
+        for label, of in with_label.items():
+            elsewhere = sum(len(who) for other, who in images.items() if other != source)
+            share = sum(map(len, of.values())) / max(1, elsewhere)
+            if source not in of and (chance := (1 - min(share, 1.0)) ** len(mine)) < _SELDOM:
+                lacking[label] = chance
+        # A source that shares none is a dataset of its own.
+        shares = any(source in of and len(of) > 1 for of in with_label.values())
+        if shares and lacking and math.prod(lacking.values()) < _UNLIKELY:
+            found = f"{source}: on none of the images of {len(mine)} patients is {', '.join(map(repr, lacking)):.200}."
+            yield case.defect("source-without-label", count=len(lacking), of=len(with_label), found=found)
+
+
 def check_box_shifts(case: Case) -> Iterator[Defect]:
     """The source and the split whose boxes differ most in size or place from those of the same labels elsewhere."""
     table = case.table
-    chosen = np.flatnonzero(table.sound & table.first)
     # Boxes that are wrong in all are of another size in some source, too.
-    if case.diagnoses or not len(chosen):
+    if case.diagnoses:
+        return
+    yield from _box_shifts(case, ("source", "split"), np.flatnonzero(table.sound & table.first))
+    if any(row.readers for row in case.rows):
+        yield from _box_shifts(case, ("reader",), np.flatnonzero(table.sound & table.answers))
+
+
+def _box_shifts(case: Case, columns: Sequence[str], chosen: np.ndarray) -> Iterator[Defect]:
+    """Those of sources, splits or readers, among the boxes of some places."""
+    table = case.table
+    if not len(chosen):
         return
     rows = [table.places[k].row for k in chosen]
     parts = table.parts[chosen]
@@ -152,11 +187,16 @@ def check_box_shifts(case: Case) -> Iterator[Defect]:
     _, labels = np.unique([str(table.places[k].label) for k in chosen], return_inverse=True)
     names, of = np.unique([str(table.places[k].label) for k in chosen], return_counts=True)
     _, patients = np.unique([row.patient_id or f"{row.split} {row.number}" for row in rows], return_inverse=True)
-    for column, of_rows in (
-        ("source", [str(row.columns.get("source", "")) for row in rows]),
-        ("split", [row.split for row in rows]),
-    ):
-        groups, found = np.array(of_rows), []
+    group_of: dict[str, Callable[[Place], str]] = {
+        "source": lambda place: str(place.row.columns.get("source", "")),
+        "split": lambda place: place.row.split,
+        "reader": lambda place: place.drawing.name.removeprefix("reader "),
+    }
+    drawings = table.drawing[chosen]
+    _, first, boxes = np.unique(drawings, return_index=True, return_counts=True)
+    for column in columns:
+        of_rows = [group_of[column](table.places[k]) for k in chosen]
+        groups, found = np.array(of_rows), list[tuple[float, str, str]]()
         for group in dict.fromkeys(of_rows) if len({*of_rows}) > 1 else ():
             mine = groups == group
             # All labels together, each beside its mean elsewhere; then each by itself.
@@ -168,19 +208,21 @@ def check_box_shifts(case: Case) -> Iterator[Defect]:
             tests += [
                 (f"{str(names[k])!r:.60}", labels == k, values, _FAR_OF_LABEL) for k in np.argsort(-of)[:_MOST_TESTED]
             ]
+            apart, distance, chance = unlikeness(boxes[:, None], mine[first], patients[first])
+            # Sources have labels of their own, and as many boxes as these have.
+            if column != "source" and chance < _UNLIKELY and distance >= _FAR:
+                found.append((chance, group, f"{apart[0]:+.1f} boxes on an image with boxes"))
             for words, here, numbers, far in tests:
                 apart, distance, chance = unlikeness(numbers[here], mine[here], patients[here])
                 if chance < _UNLIKELY and distance >= far:
-                    found.append((chance, group, words, apart))
+                    (wider, higher), (right, down) = np.exp(apart[:2]), apart[2:]
+                    said = f"boxes of {words} are {wider:.2f} times as wide and {higher:.2f} times as high"
+                    said += f", and lie {right:+.2f} of the width to the right and {down:+.2f} of the height down"
+                    found.append((chance, group, said))
         if found:
-            _, group, words, (wider, higher, right, down) = min(found, key=lambda one: one[0])
-            said = (
-                f"{column} {group}: boxes of {words} are {np.exp(wider):.2f} times as wide and {np.exp(higher):.2f} "
-                f"times as high as elsewhere, and lie {right:+.2f} of the width to the right and {down:+.2f} of the "
-                "height down."
-            )
+            _, group, said = min(found, key=lambda one: one[0])
             shown = [(row, f"{column} {group}") for row, one in zip(rows, of_rows, strict=True) if one == group]
-            yield case.defect("box-shift", shown, of=len(rows), found=said)
+            yield case.defect("box-shift", shown, of=len(rows), found=f"{column} {group}: {said}, beside the others.")
 
 
 def unlikeness(values: np.ndarray, mine: np.ndarray, patients: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -206,7 +248,7 @@ def unlikeness(values: np.ndarray, mine: np.ndarray, patients: np.ndarray) -> tu
     if min(n, m) < _FEWEST_OF_GROUP:
         return np.zeros(numbers), 0.0, 1.0
     apart = here.mean(axis=0) - there.mean(axis=0)
-    spread = (np.cov(here.T, ddof=0) * n + np.cov(there.T, ddof=0) * m) / (n + m - 2)
+    spread = np.atleast_2d(np.cov(here.T, ddof=0) * n + np.cov(there.T, ddof=0) * m) / (n + m - 2)
     square = float(apart @ np.linalg.solve(spread + _LEAST_SPREAD**2 * np.eye(numbers), apart))
     freedom = n + m - numbers - 1
     ratio = square * n * m / (n + m) * freedom / (numbers * (n + m - 2))
@@ -393,8 +435,9 @@ def find_odd(greys: np.ndarray) -> tuple[list[int], list[int], list[int]]:
     # An image of the other side of the body may be as unlike, and is like once it is mirrored.
     otherwise = np.maximum(turned, images @ square[:, ::-1].ravel())
     is_inverted = (cosines <= _INVERTED) & (-cosines - otherwise >= _CLEARER)
-    is_odd = np.maximum(np.abs(cosines), otherwise) < _UNLIKE
-    is_odd &= is_odd.sum() >= _FEWEST_ODD
+    best = np.maximum(np.abs(cosines), otherwise)
+    is_odd = best < _UNLIKE
+    is_odd &= is_odd.sum() >= _FEWEST_ODD and (best[~is_odd] >= _LIKE).all()
     return tuple(np.flatnonzero(one).tolist() for one in (is_inverted, is_turned, is_odd))  # type: ignore[return-value]
 
 

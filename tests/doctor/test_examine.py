@@ -345,7 +345,7 @@ PLANTED = [
 def test_the_clean_set_passes(folder):
     checkup = examine(open_rows(folder(clean_images())))
     assert found(checkup) == []
-    assert set(checkup.unchecked) == {"source-without-findings", "no-signal"}
+    assert set(checkup.unchecked) == {"source-without-findings", "source-without-label", "no-signal"}
     # Training writes the prompts of a folder that has none.
     assert any("60 of 60 rows have no prompt" in assumption for assumption in checkup.assumptions)
     assert checkup.metrics.images == {"train": 40, "validation": 10, "test": 10}
@@ -760,7 +760,7 @@ def test_parquet_shards_and_saved_datasets_are_read_alike(images, tmp_path, writ
     leaked_patient(annotated_images)
     checkup = examine(open_rows(write(prompted(annotated_images, images), tmp_path)))
     assert found(checkup) == ["partly-off-image", "patient-leak"]
-    assert set(checkup.unchecked) == {"source-without-findings", "no-signal"}
+    assert set(checkup.unchecked) == {"source-without-findings", "source-without-label", "no-signal"}
     assert checkup.defects[0].examples[2].row == 3
     assert checkup.defects[1].examples[0].detail == "patient p3 is also in train"
 
@@ -1042,6 +1042,7 @@ def test_every_check_says_what_to_do():
         "copied-reader",
         "id-in-prompt",
         "source-without-findings",
+        "source-without-label",
         "ignored-image",
         "label-not-in-train",
         "negative-placeholder",

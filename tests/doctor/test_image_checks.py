@@ -142,6 +142,10 @@ def test_greys_unlike_those_of_the_other_images(folder):
     waves = 127 + 90 * np.sin(np.arange(64)[:, None] / 2) * np.cos(np.arange(48) / 2)
     other = alike(folder, lambda k, greys: np.roll(waves, k) if k in (4, 9, 22) else greys)
     assert other == {"odd-image": ("warning", 3, ["f4", "f9", "f22"])}
+    # Where some are half like the others, nobody can say where something else begins.
+    mixed = {4: 0.0, 9: 0.0, 22: 0.0, 12: 0.25}
+    some = alike(folder, lambda k, greys: np.roll(waves, k) + mixed[k] * (greys - 128) if k in mixed else greys)
+    assert some == {}
 
 
 @pytest.mark.parametrize(

@@ -357,6 +357,13 @@ def readers_together(jitter: float, choose: Callable[[list[Row]], list[Row]] = l
     return plant
 
 
+def a_reader_who_draws_larger(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        drawn = [{**row, "boxes": [[x1 + j + k % 5, y1, x2, y2] for x1, y1, x2, y2 in row["boxes"]]} for j in range(3)]
+        larger(drawn[1])
+        row["reader_boxes"], row["reader_labels"] = [one["boxes"] for one in drawn], [row["labels"]] * 3
+
+
 def an_empty_reader(rows: list[Row]) -> None:
     for row in rows:
         row["reader_boxes"], row["reader_labels"] = [row["boxes"], []], [row["labels"], []]
@@ -510,6 +517,23 @@ def exchanged_in_test(rows: list[Row]) -> None:
             row["boxes"][k] = [x1, y1, x1 + part * (x2 - x1), y1 + part * (y2 - y1)]
         if row["split"] == "test":
             row["labels"] = [other.get(label, label) for label in row["labels"]]
+
+
+def hearts_alone(row: Row) -> None:
+    kept = [k for k, label in enumerate(row["labels"]) if label == "Cardiomegaly"]
+    row["boxes"], row["labels"] = [row["boxes"][k] for k in kept], ["Cardiomegaly"] * len(kept)
+
+
+def the_first_box_in_training(rows: list[Row]) -> None:
+    for row in training(rows):
+        row["boxes"], row["labels"] = row["boxes"][:1], row["labels"][:1]
+
+
+def boxes_of_the_first_image(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["file"] = f"{k}.png"
+    for first, second in zip(rows[40:80:2], rows[41:81:2], strict=True):
+        second.update({name: copy.deepcopy(first[name]) for name in ("boxes", "labels", "width", "height")})
 
 
 def without_boxes(row: Row) -> None:
@@ -834,6 +858,10 @@ DEFECTS = [
     ),
     ("larger boxes in one source", of_two_sources(larger), "box-shift", "source B: boxes of the same labels are 1."),
     ("boxes moved down in one source", of_two_sources(moved_down), "box-shift", "of the height down"),
+    ("a reader who draws larger", a_reader_who_draws_larger, "box-shift", "reader 1: boxes of the same labels are 1."),
+    ("one box an image in training", the_first_box_in_training, "box-shift", "boxes on an image with boxes"),
+    ("a source with one label", of_two_sources(hearts_alone), "source-without-label", "'Nodule/Mass'"),
+    ("boxes of the patient's other image", boxes_of_the_first_image, "constant-box", "another image of its patient"),
     ("labels exchanged in one split", exchanged_in_test, "box-shift", "split test: boxes of 'Cardiomegaly' are 0."),
     ("a source without boxes", of_two_sources(without_boxes), "source-without-findings", "B: none of 160 images"),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
