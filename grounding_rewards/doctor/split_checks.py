@@ -150,11 +150,11 @@ def _unlabelled(case: Case) -> Iterator[Defect]:
         images[source].add(patient)
         for label in {label for label in row.answers[0].labels if isinstance(label, str)}:
             with_label[label][source].add(patient)
+    total = sum(map(len, images.values()))
     for source, mine in images.items():
         lacking: dict[str, float] = {}
-        for label, of in with_label.items():
-            elsewhere = sum(len(who) for other, who in images.items() if other != source)
-            share = sum(map(len, of.values())) / max(1, elsewhere)
+        for label, of in with_label.items() if len(mine) >= _FEWEST_OF_GROUP else ():
+            share = sum(map(len, of.values())) / max(1, total - len(mine))
             if source not in of and (chance := (1 - min(share, 1.0)) ** len(mine)) < _SELDOM:
                 lacking[label] = chance
         # A source that shares none is a dataset of its own.
@@ -197,10 +197,12 @@ def _box_shifts(case: Case, columns: Sequence[str], chosen: np.ndarray) -> Itera
     for column in columns:
         of_rows = [group_of[column](table.places[k]) for k in chosen]
         groups, found = np.array(of_rows), list[tuple[float, str, str]]()
-        for group in dict.fromkeys(of_rows) if len({*of_rows}) > 1 else ():
+        # A source of each row says nothing.
+        large = [group for group, count in Counter(of_rows).items() if _FEWEST_OF_GROUP <= count < len(of_rows)]
+        for group in large:
             mine = groups == group
             # All labels together, each beside its mean elsewhere; then each by itself.
-            common = np.isin(labels, [k for k in range(len(names)) if (labels[~mine] == k).sum() >= _FEWEST_OF_GROUP])
+            common = np.bincount(labels[~mine], minlength=len(names))[labels] >= _FEWEST_OF_GROUP
             rest = values.copy()
             for k in np.unique(labels[common]):
                 rest[labels == k] -= values[(labels == k) & ~mine].mean(axis=0)
@@ -448,6 +450,8 @@ def _shifted(rows: list[ImageRow], column: str, prefix: str, apart: float) -> It
     patients = np.array([row.patient_id or f"{row.split} {row.number}" for row in rows])
     found: list[tuple[float, int, str]] = []
     for group, count in Counter(groups.tolist()).items():
+        if count < _FEWEST_OF_SPLIT:
+            continue
         both = looks[groups == group], looks[groups != group]
         if min(len(np.unique(patients[is_so])) for is_so in (groups == group, groups != group)) < _FEWEST_OF_SPLIT:
             continue
