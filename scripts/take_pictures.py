@@ -1,6 +1,6 @@
 """Take the pictures of the README from the page of an evaluation: its head, and its images. Needs Chromium.
 
-python scripts/take_pictures.py runs/demo/evaluation docs/pictures
+python scripts/take_pictures.py runs/demo/after docs/pictures
 """
 
 from __future__ import annotations
