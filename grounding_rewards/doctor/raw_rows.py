@@ -15,6 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
@@ -89,6 +91,12 @@ class ImageFacts(NamedTuple):
     colourful: bool = False
     drawn: int | None = None
 
+    @property
+    def square(self) -> np.ndarray | None:
+        """The copy as rows of greys, `(side, side)` uint8; None where no pixels were decoded."""
+        side = round(len(self.small) ** 0.5)
+        return np.frombuffer(self.small, dtype=np.uint8).reshape(side, side) if self.small else None
+
 
 @dataclass(frozen=True)
 class ImageRow:
@@ -135,6 +143,16 @@ class ImageRow:
         """The row's patient, by `patient_id`, else by a column that looks like it; None where it has none."""
         stated = {name: value for name, value in self.columns.items() if value is not None}
         return patient_of({"patient_id": stated.get(patient_column(stated) or "patient_id")})
+
+    @property
+    def somebody(self) -> str:
+        """Whom the image is counted for: its patient, or nobody else's where none is known."""
+        return self.patient_id or f"{self.split} {self.number}"
+
+    @property
+    def source(self) -> str:
+        """The row's `source`; empty where it has no such column."""
+        return str(self.columns.get("source", ""))
 
     @property
     def key(self) -> tuple[str, int]:

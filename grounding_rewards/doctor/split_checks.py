@@ -117,7 +117,7 @@ def _bare(case: Case, groups: Sequence[str | None], has_boxes: bool) -> list[str
     for row, group, count in zip(case.rows, groups, case.counts, strict=True):
         if group is None:
             continue
-        patient = row.patient_id or patient_in_name(row.file) or f"{row.split} {row.number}"
+        patient = row.patient_id or patient_in_name(row.file) or row.somebody
         everyone[group].add(patient)
         if bool(count) == has_boxes:
             of_kind[group].add(patient)
@@ -146,7 +146,7 @@ def _unlabelled(case: Case) -> Iterator[Defect]:
     images: defaultdict[str, set[str]] = defaultdict(set)
     with_label: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for row in case.rows:
-        source, patient = str(row.columns.get("source", "")), row.patient_id or f"{row.split} {row.number}"
+        source, patient = row.source, row.somebody
         images[source].add(patient)
         for label in {label for label in row.answers[0].labels if isinstance(label, str)}:
             with_label[label][source].add(patient)
@@ -186,9 +186,9 @@ def _box_shifts(case: Case, columns: Sequence[str], chosen: np.ndarray) -> Itera
     values = np.concatenate([np.log(sides), parts[:, :2] + sides / 2], axis=1)
     _, labels = np.unique([str(table.places[k].label) for k in chosen], return_inverse=True)
     names, of = np.unique([str(table.places[k].label) for k in chosen], return_counts=True)
-    _, patients = np.unique([row.patient_id or f"{row.split} {row.number}" for row in rows], return_inverse=True)
+    _, patients = np.unique([row.somebody for row in rows], return_inverse=True)
     group_of: dict[str, Callable[[Place], str]] = {
-        "source": lambda place: str(place.row.columns.get("source", "")),
+        "source": lambda place: place.row.source,
         "split": lambda place: place.row.split,
         "reader": lambda place: place.drawing.name.removeprefix("reader "),
     }
@@ -264,7 +264,7 @@ def check_foreign(case: Case) -> Iterator[Defect]:
     content, places = case.content
     rows = [case.table.places[k].row for k in places]
     for name, groups in (
-        ("source", [str(row.columns.get("source", "")) for row in rows]),
+        ("source", [row.source for row in rows]),
         ("split", [row.split for row in rows]),
     ):
         for group in dict.fromkeys(groups) if len(set(groups)) > 1 else ():
@@ -313,18 +313,17 @@ def check_shortcuts(case: Case) -> Iterator[Defect]:
 
 def _cells(row: ImageRow) -> np.ndarray:
     """The darkest and the brightest grey of 8 x 8 parts of an image; nan without pixels."""
-    if not (row.facts and row.facts.small):
+    if row.facts is None or (square := row.facts.square) is None:
         return np.full(128, np.nan)
-    cells = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(8, 4, 8, 4)
+    cells = square.reshape(8, 4, 8, 4)
     return np.concatenate([cells.min(axis=(1, 3)).ravel(), cells.max(axis=(1, 3)).ravel()]).astype(float)
 
 
 def _looks(row: ImageRow) -> np.ndarray:
     """The :data:`_LOOKS` of an image; nan without pixels."""
-    if not (row.facts and row.facts.small):
+    if row.facts is None or (square := row.facts.square) is None:
         return np.full(len(_LOOKS), np.nan)
-    side = round(len(row.facts.small) ** 0.5)
-    small = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(side, side).astype(np.float64)
+    small = square.astype(np.float64)
     border = np.concatenate([small[[0, -1]].ravel(), small[1:-1, [0, -1]].ravel()])
     return np.array([small.mean(), small.std(), row.facts.sharpness, border.mean()])
 
@@ -347,24 +346,24 @@ def told_apart(values: np.ndarray, is_so: np.ndarray) -> float:
 
 def check_greys(case: Case) -> Iterator[Defect]:
     """Images whose greys are unlike those of their source: inverted and turned ones, and splits that are darker."""
-    of_source: defaultdict[str, list[tuple[ImageRow, bytes]]] = defaultdict(list)
+    of_source: defaultdict[str, list[tuple[ImageRow, np.ndarray]]] = defaultdict(list)
     clipped: list[ImageRow] = []
     for row in case.rows:
-        if row.facts and row.facts.small and row.facts.greys and row.facts.greys[0] < row.facts.greys[1]:
-            of_source[str(row.columns.get("source", ""))].append((row, row.facts.small))
-            side = round(len(row.facts.small) ** 0.5)
-            middle = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(side, side)[
-                side // 4 : -side // 4, side // 4 : -side // 4
-            ]
+        if row.facts is None or (square := row.facts.square) is None:
+            continue
+        if row.facts.greys and row.facts.greys[0] < row.facts.greys[1]:
+            of_source[row.source].append((row, square))
+            quarter = len(square) // 4
+            middle = square[quarter:-quarter, quarter:-quarter]
             if (middle >= _WHITE).mean() >= _CLIPPED:
                 clipped.append(row)
     if clipped:
         yield case.defect("clipped-image", [(row, "much of the middle is nothing but white") for row in clipped])
     odd: dict[str, list[tuple[ImageRow | None, str]]] = {name: [] for name in _ODD}
     for images in of_source.values():
-        greys = np.array([np.frombuffer(small, dtype=np.uint8) for _, small in images])
+        greys = np.array([square for _, square in images])
         # Half the side tells images apart as well.
-        side = round(greys.shape[1] ** 0.5) // 2
+        side = greys.shape[1] // 2
         greys = greys.reshape(-1, side, 2, side, 2).mean(axis=(2, 4)).reshape(-1, side * side)
         for name, places in zip(_ODD, find_odd(greys), strict=True):
             odd[name] += [(images[k][0], _ODD[name]) for k in places]
@@ -447,7 +446,7 @@ def _shifted(rows: list[ImageRow], column: str, prefix: str, apart: float) -> It
     """The split or source whose images look least like the rest, in words, and how many images it has."""
     looks = np.array([_looks(row) for row in rows])
     groups = np.array([row.split if column == "split" else str(row.columns.get(column)) for row in rows])
-    patients = np.array([row.patient_id or f"{row.split} {row.number}" for row in rows])
+    patients = np.array([row.somebody for row in rows])
     found: list[tuple[float, int, str]] = []
     for group, count in Counter(groups.tolist()).items():
         if count < _FEWEST_OF_SPLIT:
