@@ -32,7 +32,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.versions import package_versions
+from grounding_rewards.common.environment import package_versions
 from grounding_rewards.report.tables import markdown_table
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from grounding_rewards.common.reuse import changed_settings
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.whole_files import changed_settings, write_whole
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.estimates import format_estimate, format_value
 from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes, image_dependence

@@ -61,7 +61,7 @@ def run(
         smoke: one step on a few images, to see that everything runs here
     """
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.common.shipped import find_shipped
+    from grounding_rewards.common.config_files import find_shipped
     from grounding_rewards.logs.run_log import CHECKPOINT
     from grounding_rewards.rewards.registry import spread_kwargs
     from grounding_rewards.training.arguments import parse_grpo_arguments

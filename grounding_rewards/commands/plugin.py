@@ -16,8 +16,7 @@ from pathlib import Path
 
 from grounding_rewards.commands.console import parameters_from_option, say
 from grounding_rewards.commands.options import BoxFormat, Reward, RewardKwargs
-from grounding_rewards.common.reuse import check_new
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.whole_files import check_new, write_whole
 from grounding_rewards.integrations.plugin_files import plugin
 
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import rewards_from_words, say, stage_progress
 from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn
-from grounding_rewards.common.job_shares import share_from_text
+from grounding_rewards.logs.job_shares import share_from_text
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:

@@ -1,4 +1,5 @@
-"""What is installed here and what governs it, for a report of a problem: no path, and no name of a file or machine."""
+"""What is installed here and what governs it: versions, so that a result can be made again; and, for a report of a
+problem, no path and no name of a file or machine."""
 
 from __future__ import annotations
 
@@ -6,16 +7,42 @@ import importlib
 import os
 import platform
 import re
-from importlib.metadata import requires
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, requires, version
 from typing import Any
-
-from grounding_rewards.common.versions import package_version, package_versions
 
 # What the package needs is named by its own metadata; these run beside it.
 _BESIDE = ("vllm", "deepspeed", "bitsandbytes", "flash-attn", "verl", "ms-swift", "openrlhf", "ray", "wandb", "trackio")
 # What governs threads, devices and the network. What is no path, no name of a machine and no secret is shown as it is.
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*\bextra *== *['\"](?P<extra>[\w-]+)['\"])?")
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str | None]:
+    """Versions of Python and of packages; None for what is not installed.
+
+    Args:
+        names: of distributions, as pip knows them.
+
+    Example:
+        >>> found = package_versions(["numpy", "no-such-package"])
+        >>> list(found), found["no-such-package"]
+        (['python', 'numpy', 'no-such-package'], None)
+    """
+    return {"python": platform.python_version(), **{name: package_version(name) for name in names}}
+
+
+def package_version(name: str) -> str | None:
+    """The version of a package; None where it is not installed.
+
+    Example:
+        >>> package_version("no-such-package") is None
+        True
+    """
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def environment() -> dict[str, dict[str, Any]]:

@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-from grounding_rewards.common.safe_yaml import DEEPEST, parse_yaml
-
+# Annotations and configurations are a few levels deep; what is deeper was made to exhaust the stack.
+_DEEPEST = 64
+# Nodes of a YAML text, those that an alias repeats counted as often as it does.
+_MOST_NODES = 1_000_000
 _LONG_NUMBER = re.compile("[0-9]{19}")
 # A text that nothing closes is taken to its end: else the rest would be read anew for each quote in it.
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
@@ -134,12 +136,12 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
         ...
         ValueError: half a surrogate pair in '\\ud800'
     """
-    if text.count("[") + text.count("{") > DEEPEST:
+    if text.count("[") + text.count("{") > _DEEPEST:
         depth = 0
         for found in _BRACKETS.finditer(text):
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-            if depth > DEEPEST:
-                raise ValueError(f"more than {DEEPEST} levels of lists and objects")
+            if depth > _DEEPEST:
+                raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
     content = (_LONG_NUMBERS if _LONG_NUMBER.search(text) else _DECODER).decode(text)
     if "\\u" in text and not any_text:
         for word in _words(content):
@@ -204,3 +206,62 @@ def read_yaml(path: str | Path) -> Any:
         return parse_yaml(text)
     except ValueError as error:
         raise ValueError(f"Expected YAML in {path}, got {error}. Correct the file.") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says: plain values alone; tags that would make objects are refused.
+
+    Raises:
+        ValueError: it is no YAML, more than 64 levels deep, an alias repeats its parts into more than a million, a key
+            stands twice in one mapping, or a value is not what its tag says.
+        ImportError: PyYAML is not installed.
+
+    Example:
+        >>> parse_yaml("names: [mass, nodule]")
+        {'names': ['mass', 'nodule']}
+        >>> parse_yaml("!!python/object/apply:os.getcwd []")
+        Traceback (most recent call last):
+        ...
+        ValueError: could not determine a constructor for the tag 'tag:yaml.org,2002:python/object/apply:os.getcwd' in \
+"<unicode string>", line 1, column 1: !!python/object/apply:os.getcwd [] ^
+    """
+    import yaml
+
+    try:
+        depth = 0
+        # A stream of events takes no stack, whatever is nested in it.
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise ValueError(f"more than {_DEEPEST} levels")
+        document = yaml.compose(text, Loader=yaml.SafeLoader)
+        if document is not None and _nodes(document, {}) > _MOST_NODES:
+            raise ValueError(f"aliases that repeat its parts into more than {_MOST_NODES:,}")
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+    # PyYAML makes values of tags and of numbers with colons without a look at them.
+    except (ArithmeticError, AttributeError, LookupError) as error:
+        raise ValueError(
+            f"a value that is not what its tag or its form says ({type(error).__name__}: {error})"
+        ) from error
+
+
+def _nodes(node: Any, known: dict[int, int]) -> int:
+    """The nodes below one of YAML, those behind an alias counted wherever it stands; no key may stand twice."""
+    if id(node) not in known:
+        # A node within itself is as good as endless.
+        known[id(node)] = _MOST_NODES + 1
+        parts: list[Any] = []
+        keys: set[tuple[str, str]] = set()
+        for part in node.value if isinstance(node.value, list) else ():
+            parts += part if isinstance(part, tuple) else [part]
+            # YAML takes the last value of a key that stands twice, and says nothing.
+            if isinstance(part, tuple) and isinstance(part[0].value, str):
+                key = part[0]
+                if (key.tag, key.value) in keys:
+                    place = key.start_mark.line + 1
+                    raise ValueError(f"the key {key.value!r} twice in one mapping, again in line {place}")
+                keys.add((key.tag, key.value))
+        known[id(node)] = 1 + sum(_nodes(one, known) for one in parts)
+    return known[id(node)]

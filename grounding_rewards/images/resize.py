@@ -15,7 +15,7 @@ import copy
 import math
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.shipped import find_shipped
+from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.images.decoding import shrunken_size, stored_sizes
 from grounding_rewards.images.resize_rules import is_known, limits_area, processor_size
 

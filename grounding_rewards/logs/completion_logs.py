@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.job_shares import Share
 from grounding_rewards.common.texts import parse_json
 from grounding_rewards.data.checks import row_problems
+from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 
 #: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.

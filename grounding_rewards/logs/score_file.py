@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import SCORED_COLUMNS
-from grounding_rewards.common.job_shares import Share, parts_of
 from grounding_rewards.common.whole_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.completion_logs import (
@@ -29,6 +28,7 @@ from grounding_rewards.logs.completion_logs import (
     log_files,
     read_blocks,
 )
+from grounding_rewards.logs.job_shares import Share, parts_of
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns

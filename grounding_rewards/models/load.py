@@ -17,8 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.shipped import find_shipped
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")

@@ -17,12 +17,10 @@ from typing import Any, TypeVar
 
 import yaml
 
-from grounding_rewards.common.config_files import read_config
+from grounding_rewards.common.config_files import find_shipped, read_config
 from grounding_rewards.common.legal import SHARE, Interval, check_number, check_word
-from grounding_rewards.common.reuse import begun_otherwise, changed_settings
-from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.common.texts import read_yaml
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.data.held_out import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.study.folder import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure

@@ -20,9 +20,8 @@ from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
-from grounding_rewards.common.config_files import check_known, read_config
+from grounding_rewards.common.config_files import check_known, find_shipped, read_config
 from grounding_rewards.common.legal import check_keys
-from grounding_rewards.common.shipped import find_shipped
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.parsing import box_format_from_option

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.common.reuse import begun_otherwise, changed_settings
-from grounding_rewards.common.safe_yaml import parse_yaml
-from grounding_rewards.common.versions import package_versions
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.environment import package_versions
+from grounding_rewards.common.texts import parse_yaml
+from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.logs.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
 
 ADAPTER = "adapter"

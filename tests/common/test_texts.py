@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from grounding_rewards.common import texts
-from grounding_rewards.common.texts import decoded_lines, parse_json, read_text, read_yaml, text_lines
+from grounding_rewards.common.texts import decoded_lines, parse_json, parse_yaml, read_text, read_yaml, text_lines
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -17,6 +17,7 @@ from PIL import Image
 from grounding_rewards.cli import main
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import read_table
@@ -131,22 +132,31 @@ def test_quotes_that_nothing_closes_are_read_once():
         parse_json('"' + '\\"' * 300_000 + "[" * 65)
 
 
-def bomb(levels):
+def laughs(levels):
+    """A mapping of a few lines that stands for 9 ** levels entries."""
     return "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(levels))
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[" * 100_000, "levels"),
-        ("{a: " * 10_000, "levels"),
-        ("\n".join("  " * n + "a:" for n in range(3000)), "levels"),
-        (bomb(9), "aliases"),
+        (laughs(9), "aliases that repeat its parts into more than 1,000,000"),
         ("a: &a [*a]", "aliases"),  # within itself
+        ("[" * 100_000, "more than 64 levels"),
+        ("{a: " * 10_000, "more than 64 levels"),
+        ("\n".join("  " * n + "a:" for n in range(3000)), "more than 64 levels"),
+        ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
+        ("!!python/name:os.system", "could not determine a constructor"),
         ("a: [", "while parsing"),
-        ("a: !!python/object:os.system x", "could not determine a constructor"),
         ("a: \0", "zero byte"),
         ("a: " + "9" * 9999, "digits"),
+        ("a: !!bool x", "not what its tag or its form says"),
+        ("a: !!int ''", "not what its tag or its form says"),
+        ("a: !!timestamp x", "not what its tag or its form says"),
+        ("a: 1" + ":00" * 200 + ".0", "not what its tag or its form says"),  # sixty to the 200th
+        ("arms:\n  R3: {reward: R3}\n  R3: {reward: R4}\n", "the key 'R3' twice"),  # the study's R3 would be R4
+        ("- a: 1\n  a: 1\n", "the key 'a' twice"),
+        ("1: x\n1: y\n", "the key '1' twice"),
     ],
 )
 def test_yaml_cannot_run_away(tmp_path, content, said):
@@ -156,9 +166,33 @@ def test_yaml_cannot_run_away(tmp_path, content, said):
     assert "a.yaml" in str(error.value)
 
 
-def test_yaml_keeps_plain_aliases(tmp_path):
-    (tmp_path / "a.yaml").write_text("a: &a [1, 2]\nb: *a\n", encoding="utf-8")
-    assert read_yaml(tmp_path / "a.yaml") == {"a": [1, 2], "b": [1, 2]}
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("a: &a [1, 2]\nb: *a\n", {"a": [1, 2], "b": [1, 2]}),
+        # a key may override what an alias brings
+        ("base: &b {a: 1}\nown: {<<: *b, a: 2}\n", {"base": {"a": 1}, "own": {"a": 2}}),
+        ("1: x\n'1': y\n", {1: "x", "1": "y"}),
+        ("", None),
+    ],
+)
+def test_what_stays_small_is_read(text, content):
+    assert parse_yaml(text) == content
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{" + laughs(9).replace("\n", ", ") + "}",
+        "{a: " * 2_000,
+        '{"a": ' + "[" * 9_000,  # JSON's own parser takes stack for every bracket
+        "{syntax: !!python/name:os.system }",
+        "{syntax: json, note: " + "x" * 10_000 + "}",
+    ],
+)
+def test_a_box_format_in_a_table_of_somebody_else_is_refused_in_words(text):
+    with pytest.raises(ValueError, match="`box_format`"):
+        box_format_from_option(text)
 
 
 def test_numbers_within_texts_and_long_ids_as_text_stay():

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.common.job_shares import Share
 from grounding_rewards.logs import completion_logs
 from grounding_rewards.logs import score_file as score
+from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.logs.score_file import join_scored, reward_pairs, score_file
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import get_reward

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.common.job_shares import Share, parts_of, share_from_text
+from grounding_rewards.logs.job_shares import Share, parts_of, share_from_text
 
 
 @given(count=st.integers(0, 300), total=st.integers(1, 70))
