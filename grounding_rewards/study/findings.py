@@ -20,6 +20,7 @@ from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from grounding_rewards.study.statistics import (
     RESAMPLES,
     Difference,
+    by_checkpoint,
     difference,
     mean_of_runs,
     paired_difference,
@@ -76,7 +77,7 @@ class StudyResult:
     Attributes:
         study: its files.
         arms: every arm with at least two runs, by initial checkpoint, controls last.
-        starts: by initial checkpoint, ruler and set its metric, the mean where each seed has its own.
+        starts: by kind of initial checkpoint, ruler and set the metric, the mean over checkpoints.
         patients: by set how many there are.
         resamples: draws of patients.
     """
@@ -195,18 +196,24 @@ def find(
         return tables
 
     def compare(own: ArmKey, other: _Tables, of: Sequence[str]) -> dict[Measure, Difference]:
-        """An arm with other models; in pairs from the same checkpoint where each seed has its own."""
+        """An arm with other models, begun from ``of``; in pairs from the same checkpoint where there are several."""
         mine = [run.start for run in study.arms[own]]
-        columns = [of.index(start) for start in mine if start in of]
-        if len(study.starts[own.start]) > 1 and len(columns) == len(mine):
-            return {
-                at: paired_difference(table, other[at][:, columns], patients=patients[at.on])
-                for at, table in tables[own].items()
-            }
-        return {at: difference(table, other[at], patients=patients[at.on]) for at, table in tables[own].items()}
+        if len(study.starts[own.start]) == 1 or not set(mine) <= set(of):
+            return {at: difference(table, other[at], patients=patients[at.on]) for at, table in tables[own].items()}
+        order = sorted(set(mine))
+        return {
+            at: paired_difference(
+                by_checkpoint(table, mine, order), by_checkpoint(other[at], of, order), patients=patients[at.on]
+            )
+            for at, table in tables[own].items()
+        }
 
-    def means(own: _Tables) -> dict[Measure, Estimate]:
-        return {at: mean_of_runs(table, patients=patients[at.on]) for at, table in own.items()}
+    def means(own: _Tables, of: Sequence[str]) -> dict[Measure, Estimate]:
+        order = sorted(set(of))
+        return {
+            at: mean_of_runs(by_checkpoint(table, of, order) if len(order) > 1 else table, patients=patients[at.on])
+            for at, table in own.items()
+        }
 
     of_starts: dict[str, _Tables] = {}
     for start, models in study.starts.items():
@@ -251,7 +258,7 @@ def find(
             is_control=runs[0].role == CONTROL,
             reward=runs[0].reward,
             seeds=tuple(run.seed for run in runs),
-            metrics=means(tables[key]),
+            metrics=means(tables[key], [run.start for run in runs]),
             against=against[key],
             holm=adjusted[key],
             curves=curves(key, runs),
@@ -263,7 +270,7 @@ def find(
     return StudyResult(
         study=study,
         arms=tuple(sorted(arms, key=lambda arm: (order.index(arm.key.start), arm.is_control))),
-        starts={start: means(one) for start, one in of_starts.items()},
+        starts={start: means(one, list(study.starts[start])) for start, one in of_starts.items()},
         patients=patients,
         resamples=resamples,
     )

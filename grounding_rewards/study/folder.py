@@ -111,7 +111,7 @@ class Study:
         reference: the arm that the others are compared with, from each kind of initial checkpoint.
         equivalence: differences up to this matter to nobody.
         sets: by name the images, a row each, as rewards take them.
-        starts: by kind and name what each initial checkpoint answered; several of a kind where each seed has its own.
+        starts: by kind and name what each initial checkpoint answered; several of a kind, taught with one seed each.
         arms: with their runs by seed, in the order of the plan; those of enough runs.
         missing: what was planned and has no result: runs, and arms of too few.
     """

@@ -29,8 +29,6 @@ from grounding_rewards.study.rulers import RULERS
 #: The model that `models.tiny_vlm` builds with random weights.
 UNTRAINED = "untrained_tiny_vlm"
 GRPO, SFT = "train", "sft"
-#: Of a start: one checkpoint for all seeds, or for each seed one that was taught with it.
-ONE, EACH_SEED = "one", "each_seed"
 #: At most so many points of a training's curve are kept.
 POINTS = 50
 
@@ -75,7 +73,7 @@ class InitialCheckpoint:
         name: such as `weak`.
         model: a folder, a name on the hub, or :data:`UNTRAINED`.
         sft: configuration of the warm start that makes it; None where the model is taken as it is.
-        kind: what the YAML calls it; several are of one kind where each seed has a checkpoint of its own.
+        kind: what the YAML calls it; several checkpoints, taught with one seed each, are of one kind.
     """
 
     name: str
@@ -263,18 +261,20 @@ def _set(name: str, one: Mapping[str, Any], dataset: str | None) -> ImageSet:
 
 
 def _starts(kind: str, one: Mapping[str, Any], seeds: Sequence[int], plan: Plan) -> Iterator[InitialCheckpoint]:
-    several, taught = one.get("checkpoints", ONE), one.get(SFT)
-    check_word(f"checkpoints of start {kind}", several, (ONE, EACH_SEED))
+    several, taught = one.get("checkpoints"), one.get(SFT)
     given = {key: value for key, value in one.items() if key != "checkpoints"}
     made = _made(InitialCheckpoint, {SFT: None, **given, "name": kind, "kind": kind}, place=f"start {kind}")
     if taught is not None:
         _refuse_ours([key for key in taught if key != "seed"], f"start {kind}")
         made = replace(made, sft=_without_none({**_settings(taught, plan), "save_strategy": "no"}))
-    if several == ONE:
+    if several is None:
         yield made
     else:
         _expect(taught is not None, f"sft for start {kind}", None, "Only a checkpoint that is taught has a seed.")
-        for seed in seeds:
+        check_number(f"checkpoints of start {kind}", several, Interval(2, len(seeds)))
+        then = "Every checkpoint gets as many runs of an arm."
+        _expect(len(seeds) % several == 0, f"a divisor of {len(seeds)} seeds for checkpoints of {kind}", several, then)
+        for seed in seeds[:several]:
             yield replace(made, name=f"{kind}.{seed}", sft={**(made.sft or {}), "seed": seed})
 
 
@@ -306,9 +306,11 @@ def _runs(name: str, arm: Mapping[str, Any], seed: int, plan: Plan) -> Iterator[
     starts = arm.get("starts", list(dict.fromkeys(start.kind for start in plan.starts.values())))
     for of in [starts] if isinstance(starts, str) else starts:
         check_word(f"starts of {place}", of, [start.kind for start in plan.starts.values()])
+        checkpoints = [start.name for start in plan.starts.values() if start.kind == of]
         yield Run(
             arm=name,
-            start=of if of in plan.starts else f"{of}.{seed}",
+            # Several of a kind take turns.
+            start=checkpoints[list(plan.seeds).index(seed) % len(checkpoints)],
             seed=seed,
             role=CONTROL if arm.get("control", kind == SFT) else ARM,
             kind=kind,

@@ -26,12 +26,12 @@ _NAMED = 5
 
 #: Below the tables of arms.
 ARMS_NOTE = (
-    "Means over seeds with 95 % intervals over seeds (and their checkpoints, where each has its own) and patients. ◦: "
+    "Means over runs with 95 % intervals over runs (over checkpoints, where there are several) and patients. ◦: "
     "controls. Holm: p, adjusted. Groups without spread, all completions of an image earning alike, teach nothing. "
     "Minutes are of one run."
 )
 _MATRIX_NOTE = (
-    "Means over seeds. +, -: higher or lower than the reference by an interval of its own, not adjusted for how many "
+    "Means over runs. +, -: higher or lower than the reference by an interval of its own, not adjusted for how many "
     "there are. R1 to soft f1 are the rewards with their default parameters."
 )
 

@@ -113,14 +113,31 @@ def difference(own: Array, other: Array, *, patients: int) -> Difference:
     return Difference(value, value - reach, value + reach, _two_sided(value / error, freedom), error)
 
 
+def by_checkpoint(own: Array, starts: Sequence[str], order: Sequence[str]) -> Array:
+    """The mean of the runs that began from each checkpoint, ``(draws + 1, checkpoints)``.
+
+    Runs from one checkpoint have its skill in common: where there are several checkpoints, these are the units.
+
+    Args:
+        own: ``(draws + 1, n)`` metrics of the runs of an arm.
+        starts: the checkpoint of each run.
+        order: of the checkpoints.
+
+    Example:
+        >>> by_checkpoint(np.array([[0.5, 0.7, 0.6, 0.8]]), ["a", "b", "a", "b"], ["a", "b"]).round(2)
+        array([[0.55, 0.75]])
+    """
+    return np.column_stack([own[:, [start == name for start in starts]].mean(axis=1) for name in order])
+
+
 def paired_difference(own: Array, other: Array, *, patients: int) -> Difference:
-    """:func:`difference` where run k of both arms began from the same checkpoint, taught with seed k.
+    """:func:`difference` where column k of both arms is of the same checkpoint.
 
     How good the checkpoint was is then in both, and the differences within pairs are what varies: between checkpoints
     with their seeds, and between patients.
 
     Args:
-        own: ``(draws + 1, n)`` metrics of the runs of an arm, column k from checkpoint k.
+        own: ``(draws + 1, n)`` metrics of an arm :func:`by_checkpoint`.
         other: ``(draws + 1, n)`` of the reference, likewise.
         patients: how many were drawn from.
 

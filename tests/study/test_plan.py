@@ -28,22 +28,23 @@ def test_every_run_of_the_shipped_studies_has_legal_arguments(path):
     plan = read_plan(path, elsewhere=True)
     assert len({run.name for run in plan.runs}) == len(plan.runs)
     assert {run.role for run in plan.runs} == {"arm", "control"}
-    fewest = {"drawn": 3, "quick": 3, "placed_lungs": 3, "moonshot": 2, "moonshot_long": 2}.get(plan.name, 5)
+    fewest = {"drawn": 3, "quick": 3, "placed_lungs": 6, "moonshot": 2, "moonshot_long": 2}.get(plan.name, 5)
     assert len({run.seed for run in plan.runs}) >= fewest
     assert len({run.config["max_steps"] * run.equivalent for run in plan.runs}) == 1
 
 
-def test_each_seed_begins_from_a_checkpoint_that_was_taught_with_it(small):
+def test_seeds_take_turns_at_several_checkpoints(small):
+    small["seeds"] = [5, 7, 2, 3]
     small["starts"]["own"] = {
         "model": "assets/tiny_vlm",
         "sft": {"config": "configs/demo/sft.yaml"},
-        "checkpoints": "each_seed",
+        "checkpoints": 2,
     }
     plan = read_plan(small)
     begun = {run.seed: run.start for run in plan.runs if run.start.startswith("own")}
-    assert begun == {seed: f"own.{seed}" for seed in begun}
-    assert [plan.starts[name].sft["seed"] for name in begun.values()] == list(begun)
-    assert {plan.starts[name].kind for name in begun.values()} == {"own"}
+    assert begun == {5: "own.5", 7: "own.7", 2: "own.5", 3: "own.7"}
+    taught = {name: one.sft["seed"] for name, one in plan.starts.items() if one.kind == "own"}
+    assert taught == {"own.5": 5, "own.7": 7}
 
 
 def test_seeds_come_one_after_another(small):
@@ -159,6 +160,15 @@ def test_several_files_of_options(small, tmp_path):
         ("sets", {"split": "train"}, "Expected a split that no run is trained on for set bad, got 'train'"),
         ("sets", {"split": "all"}, "Expected a split that no run is trained on for set bad, got 'all'"),
         ("starts", {}, "start bad: .*'model'"),
+        ("starts", {"model": "m", "checkpoints": 2}, "Expected sft for start bad, got None"),
+        *(
+            (
+                "starts",
+                {"model": "m", "sft": {"config": "configs/demo/sft.yaml"}, "checkpoints": several},
+                "of start bad",
+            )
+            for several in (1, 3, "each")
+        ),
         (
             "starts",
             {"model": "m", "sft": {"config": "configs/demo/sft.yaml", "lerning_rate": 1}},

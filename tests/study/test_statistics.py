@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from grounding_rewards.study.statistics import (
+    by_checkpoint,
     difference,
     mean_of_runs,
     paired_difference,
@@ -120,3 +121,17 @@ def test_intervals_hold_as_often_as_they_say():
         found = difference(own, other, patients=60)
         held.append(found.low <= 0 <= found.high)
     assert 0.91 <= np.mean(held) <= 0.995
+
+
+def test_runs_from_one_checkpoint_are_no_independent_runs():
+    """An arm changes each checkpoint otherwise, and gains nothing on average: two runs from each of three."""
+    rng, starts = np.random.default_rng(0), list("abcabc")
+    weights = patient_weights(80, resamples=60) / 80
+    small = {"runs": 0, "checkpoints": 0}
+    for _ in range(300):
+        change = np.tile(rng.normal(0, 0.05, 3), 2) + rng.normal(0, 0.01, 6)
+        own, other = (weights @ (0.5 + gain[:, None] + rng.normal(0, 0.1, (6, 80))).T for gain in (change, np.zeros(6)))
+        small["runs"] += paired_difference(own, other, patients=80).p < 0.05
+        pairs = (by_checkpoint(table, starts, "abc") for table in (own, other))
+        small["checkpoints"] += paired_difference(*pairs, patients=80).p < 0.05
+    assert small["checkpoints"] <= 25 < small["runs"]
