@@ -65,7 +65,7 @@ from grounding_rewards.commands.options import (
 )
 from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.whole_files import begun_otherwise, whole_folder, write_whole
-from grounding_rewards.exchange.names import model_name
+from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS

@@ -56,7 +56,7 @@ from grounding_rewards.commands.options import (
     within,
 )
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.exchange.names import model_name
+from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.estimates import counted, percent
 from grounding_rewards.metrics.signal import ENOUGH, TRIED, SignalReport, measure_signal

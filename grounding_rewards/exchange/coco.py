@@ -2,6 +2,11 @@
 
 * Boxes are ``[x, y, width, height]`` in pixels of the image; images, annotations and categories are numbered from 1.
 * ``image_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
+* ``file_name`` is that of the image without its folders. Where two would share one, or an image has no file, all images
+  are called after their ids.
+* Categories are the labels of reference boxes in alphabetical order, then those that only predictions have. A predicted
+  box without a label is taken to have the only label that the references have; where they have several, its category is
+  `unlabelled`, the last.
 * A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file repeats the region
   for every category.
 * COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of an image then rank
@@ -16,15 +21,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.exchange.names import file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_image import AnsweredImage
+
+_UNLABELLED = "unlabelled"
 
 
 def coco_ground_truth(images: Sequence[AnsweredImage]) -> dict[str, Any]:
@@ -38,42 +44,43 @@ def coco_ground_truth(images: Sequence[AnsweredImage]) -> dict[str, Any]:
         >>> document["annotations"][0]["bbox"]
         [10.0, 20.0, 30.0, 30.0]
     """
-    number = _numbers(images)
-    annotations: list[dict[str, Any]] = []
-
-    def add(image: int, label: str, bbox: list[float], iscrowd: int) -> None:
-        annotations.append(
-            {
-                "id": len(annotations) + 1,
-                "image_id": image,
-                "category_id": number[label],
-                "bbox": bbox,
-                "area": bbox[2] * bbox[3],
-                "segmentation": [],
-                "iscrowd": iscrowd,
-            }
+    number = _categories(images)
+    drawn = [
+        (image, number[label], bbox, iscrowd)
+        for image, annotated in enumerate(images, start=1)
+        for boxes, of_boxes, iscrowd in (
+            (annotated.gt, [[label] for label in annotated.gt_labels], 0),
+            (annotated.ignore, [number] * len(annotated.ignore), 1),
         )
-
-    for image, annotated in enumerate(images, start=1):
-        for bbox, label in zip(from_xyxy(annotated.gt, "xywh").tolist(), annotated.gt_labels, strict=True):
-            add(image, label, bbox, 0)
-        for bbox in from_xyxy(annotated.ignore, "xywh").tolist():
-            for label in number:
-                add(image, label, bbox, 1)
+        for bbox, labels in zip(from_xyxy(boxes, "xywh").tolist(), of_boxes, strict=True)
+        for label in labels
+    ]
     return {
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
         "images": [
             {
                 "id": image,
                 "file_name": name,
-                "width": whole_number(annotated.width),
-                "height": whole_number(annotated.height),
+                # Other tools expect whole numbers where sides have whole pixels.
+                "width": int(annotated.width) if annotated.width % 1 == 0 else annotated.width,
+                "height": int(annotated.height) if annotated.height % 1 == 0 else annotated.height,
                 "image_id": annotated.id,
                 **({} if annotated.patient is None else {"patient_id": annotated.patient}),
             }
-            for image, (annotated, name) in enumerate(zip(images, file_names(images), strict=True), start=1)
+            for image, (annotated, name) in enumerate(zip(images, _file_names(images), strict=True), start=1)
         ],
-        "annotations": annotations,
+        "annotations": [
+            {
+                "id": k,
+                "image_id": image,
+                "category_id": category,
+                "bbox": bbox,
+                "area": bbox[2] * bbox[3],
+                "segmentation": [],
+                "iscrowd": iscrowd,
+            }
+            for k, (image, category, bbox, iscrowd) in enumerate(drawn, start=1)
+        ],
         "categories": [{"id": k, "name": name} for name, k in number.items()],
     }
 
@@ -86,11 +93,12 @@ def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
         >>> coco_results([image])
         [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
     """
-    number = _numbers(images)
+    number = _categories(images)
+    without = _UNLABELLED if _UNLABELLED in number else next(iter(number), _UNLABELLED)
     return [
         {
             "image_id": image,
-            "category_id": number[label],
+            "category_id": number[without if label is None else label],
             "bbox": bbox,
             "score": 1.0 if math.isnan(score) else float(score),
         }
@@ -98,7 +106,7 @@ def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
         for bbox, label, score in zip(
             # Every box, an invalid one without area.
             from_xyxy(np.where(valid_boxes(annotated.pred)[:, None], annotated.pred, 0.0), "xywh").tolist(),
-            pred_labels_of(annotated, list(number)),
+            annotated.pred_labels,
             annotated.pred_scores,
             strict=True,
         )
@@ -111,5 +119,24 @@ def write_coco(images: Sequence[AnsweredImage], out: Path) -> None:
         write_whole(out / f"{name}.json", json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _numbers(images: Sequence[AnsweredImage]) -> dict[str, int]:
-    return {name: number for number, name in enumerate(label_names(images), start=1)}
+def _categories(images: Sequence[AnsweredImage]) -> dict[str, int]:
+    """The number of every label, by the rule at the top of this module."""
+    gt = sorted({label for image in images for label in image.gt_labels})
+    pred = {label for image in images for label in image.pred_labels}
+    names = gt + sorted(label for label in pred if label is not None and label not in gt)
+    if None in pred and len(gt) != 1 and _UNLABELLED not in names:
+        names.append(_UNLABELLED)
+    return {name: number for number, name in enumerate(names, start=1)}
+
+
+def _file_names(images: Sequence[AnsweredImage]) -> list[str]:
+    """A different name for every image; never an absolute path, nor one that leads out of its folder."""
+    files = [PurePosixPath(Path(image.image or "").as_posix()) for image in images]
+    names = [file.name for file in files]
+    if all(names) and len(set(names)) == len(names):
+        return names
+    ids = [
+        "/".join(part for part in PurePosixPath(image.id).parts if part not in ("/", "//", "..")) for image in images
+    ]
+    names = [(name or "image").removesuffix(file.suffix) + file.suffix for name, file in zip(ids, files, strict=True)]
+    return names if len(set(names)) == len(names) else [f"{k:06d}_{name}" for k, name in enumerate(names, start=1)]

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes
+from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.sources.tables import image_finder
@@ -42,7 +43,7 @@ NOTICE = (
 SCHEME = "99GROUNDING"
 
 _VERSION = version("grounding_rewards")
-_NOTHING = "no finding"
+_NOTHING, _UNLABELLED = "no finding", "unlabelled"
 # Elements that anonymised images often lack; the standard allows them to be empty.
 _MAY_BE_EMPTY = (
     "PatientID", "PatientName", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate",
@@ -193,6 +194,28 @@ def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, di
     return Written(reports, tuple(without_file), tuple(without_answer))
 
 
+def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, NDArray[np.int64]]:
+    """The boxes that can be drawn on an image, clipped to its edges, and their indices.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy in pixels of the image; invalid ones, and those outside the image, are left out.
+        width: of the image in pixels.
+        height: of the image in pixels.
+
+    Returns:
+        ``(k, 4)`` xyxy inside the image, and the k indices into ``boxes``.
+
+    Example:
+        >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
+        (array([[0., 0., 5., 5.]]), array([0]))
+    """
+    # Check before clipping: clipping would make an infinite corner finite.
+    kept = valid_boxes(boxes)
+    inside = np.clip(boxes, 0, [width, height, width, height])
+    kept &= valid_boxes(inside)
+    return inside[kept], np.flatnonzero(kept)
+
+
 def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
@@ -230,7 +253,7 @@ def _groups(image: AnsweredImage, source: Dataset, model: str) -> list[Any]:
             sr.PlanarROIMeasurementsAndQualitativeEvaluations(
                 sr.TrackingIdentifier(UID(), f"box {i + 1}"),
                 referenced_region=region,
-                finding_type=_coded(image.pred_labels[i] or UNLABELLED),
+                finding_type=_coded(image.pred_labels[i] or _UNLABELLED),
                 algorithm_id=algorithm,
                 measurements=confidence,
             )
@@ -264,7 +287,7 @@ def _coded(label: str) -> CodedConcept:
 def _line(text: str) -> str:
     """At most 64 characters on one line, without control characters and without DICOM's own backslash."""
     words = "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in text).split()
-    return " ".join(words)[:_LONGEST].strip() or UNLABELLED
+    return " ".join(words)[:_LONGEST].strip() or _UNLABELLED
 
 
 def _completed(source: Dataset, image: str) -> Dataset:

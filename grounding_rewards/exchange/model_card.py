@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.estimates import NOTHING, Estimate, finite_or_none
 from grounding_rewards.metrics.evaluation import StoredEvaluation
 
@@ -31,6 +30,17 @@ _LABEL_RULES = {
 }
 
 
+def model_name(model: str) -> str:
+    """The name of a model without its folders: the last part of its path, for a checkpoint the run's name too.
+
+    Example:
+        >>> model_name("Qwen/Qwen2.5-VL-3B-Instruct"), model_name("/data/runs/r4/checkpoint-50/")
+        ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
+    """
+    path = Path(model)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
+
+
 def evaluated_model(evaluation: StoredEvaluation) -> str:
     """The name of the evaluated model without its folders, or that of the evaluated log.
 
@@ -41,7 +51,7 @@ def evaluated_model(evaluation: StoredEvaluation) -> str:
         'log'
     """
     model = evaluation.facts.get("model")
-    name: str = model_name(str(model)) if model else next(iter(evaluation.systems), "")
+    name = model_name(str(model)) if model else next(iter(evaluation.systems), "")
     return name or "model"
 
 

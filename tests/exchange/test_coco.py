@@ -87,6 +87,32 @@ def test_real_annotations_go_round(shared_dir, tmp_path):
     assert [image.labels for image in again] == [image.labels for image in read]
 
 
+def test_labels_of_references_come_first_and_a_box_without_one_has_the_only_one_there_is(images):
+    names = [category["name"] for category in coco_ground_truth(images)["categories"]]
+    assert names == ["effusion", "mass", "nodule", "unlabelled"]
+    assert [names[one["category_id"] - 1] for one in coco_results(images)][2:] == ["mass", "mass", "unlabelled"]
+    image = AnsweredImage("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+    # another answer names something else: the references still have one label
+    other = AnsweredImage("b", 9, 9, pred=[[0, 0, 4, 4]], pred_labels=["nodule"])
+    assert [one["category_id"] for one in coco_results([image, other])] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ([("a/1", "a/1.png"), ("b/1", "b/1.png")], ["a/1.png", "b/1.png"]),
+        # an id that would lead elsewhere, and then is that of another image
+        ([("../../etc/x", None), ("/y", None), ("..", None)], ["etc/x", "y", "image"]),
+        ([("../x", None), ("/x", None)], ["000001_x", "000002_x"]),
+        # one without a file: all are called after their ids
+        ([("x", None), ("a/1", "a/1.png")], ["x", "a/1.png"]),
+    ],
+)
+def test_no_two_images_share_a_file_name(given, names):
+    images = [AnsweredImage(one, 9, 9, image=file) for one, file in given]
+    assert [one["file_name"] for one in coco_ground_truth(images)["images"]] == names
+
+
 def _evaluated(images):
     evaluation = coco_eval(coco_ground_truth(images), coco_results(images))
     evaluation.summarize()

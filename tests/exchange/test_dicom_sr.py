@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, findings_report, write_dicom_sr
+from grounding_rewards.boxes import valid_boxes
+from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, drawable_boxes, findings_report, write_dicom_sr
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from tests.conftest import box_lists
 
 pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
 pytest.importorskip("highdicom", reason="needs the extra dicom")
@@ -177,3 +181,18 @@ def test_any_label_fits(label, meaning, dicom_image, tmp_path):
     (path,) = (tmp_path / "out").iterdir()
     (group,) = groups(srread(path))
     assert group.finding_type.meaning == meaning
+
+
+@given(box_lists(), st.integers(1, 12), st.integers(1, 12))
+def test_what_is_drawn_is_valid_inside_and_part_of_its_box(boxes, width, height):
+    given_boxes = np.array([*boxes, [np.nan, 0, 1, 1], [0, 0, np.inf, 1], [-1, -1, 99, 99]])
+    drawn, which = drawable_boxes(given_boxes, width, height)
+    assert valid_boxes(drawn).all()
+    assert (drawn >= 0).all()
+    assert (drawn <= [width, height, width, height]).all()
+    source = given_boxes[which]
+    assert (drawn[:, :2] >= source[:, :2]).all()
+    assert (drawn[:, 2:] <= source[:, 2:]).all()
+    # the last one covers the image, and only finite ones are drawn
+    assert drawn[-1].tolist() == [0, 0, width, height]
+    assert not {len(boxes), len(boxes) + 1} & set(which.tolist())
