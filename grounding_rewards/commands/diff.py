@@ -126,8 +126,7 @@ def _image_loader(
     A run from elsewhere may name any file of this machine: only those in its folder or its dataset's are opened.
     """
     from grounding_rewards.data.light_rows import load_dataset_image
-    from grounding_rewards.images.decoding import open_image
-    from grounding_rewards.images.image_paths import is_below
+    from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
     files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.legal import Interval
-from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
+from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 
 
 def option(help: str, name: str | None = None, repeated: bool = False) -> Parameter:

@@ -20,9 +20,9 @@ from grounding_rewards.common.whole_files import check_new, whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import conversation
+from grounding_rewards.exchange.trainer_sizes import ITS_OWN, PixelLimits, trainer_limits, trainer_size
 from grounding_rewards.images.decoding import open_image, plain_format, stored_images
 from grounding_rewards.images.resize import has_resized_size
-from grounding_rewards.images.trainer_sizes import ITS_OWN, PixelLimits, trainer_limits, trainer_size
 from grounding_rewards.parsing import box_formats_of, get_box_format
 from grounding_rewards.parsing.formats import box_format_from_option
 from grounding_rewards.rewards.grounding import get_reward

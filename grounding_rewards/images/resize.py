@@ -1,9 +1,12 @@
 """Image sizes as the model sees them.
 
 Models take images of any shape, but only after their image processor has resized them: Qwen's rounds both sides to
-whole patches and brings the area between two limits, others squeeze an image into one size or cut it into tiles
-(`grounding_rewards.images.resize_rules`). Boxes in resized pixels (Qwen2.5-VL) mean nothing without that size, it
-depends on how *this* processor is configured, and a finding that it makes a few pixels small cannot be found.
+whole patches and brings the area between two limits, others squeeze an image into one size or cut it into tiles. Boxes
+in resized pixels (Qwen2.5-VL) mean nothing without that size, it depends on how *this* processor is configured, and a
+finding that it makes a few pixels small cannot be found.
+
+Qwen's formula needs no `transformers` and no image. Any other processor of a known kind is called with a black image,
+once for each distinct size, and its outputs tell the size: each kind names it in another way.
 
 A limit that the user sets is kept in the processor, which is saved with the model, so that a warm start, GRPO and
 evaluations all feed images of the same size.
@@ -13,17 +16,23 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.images.decoding import shrunken_size, stored_sizes
-from grounding_rewards.images.resize_rules import is_known, limits_area, processor_size
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: The attribute of an image processor that holds the user's limit; it is saved with the processor.
-LIMIT = "max_image_pixels"
+Size = tuple[int, int]
+
+# The attribute of an image processor that holds the user's limit; it is saved with the processor.
+_LIMIT = "max_image_pixels"
+_MAX_ASPECT_RATIO = 200
 
 
 def load_processor(model: str) -> Any:
@@ -55,15 +64,19 @@ def has_resized_size(processor: Any) -> bool:
         >>> has_resized_size("a tokenizer")
         False
     """
-    return is_known(_image_processor(processor))
+    image_processor = _image_processor(processor)
+    kind, size = _kind(image_processor), getattr(image_processor, "size", None) or {}
+    cuts = getattr(image_processor, "do_center_crop", False) or getattr(image_processor, "do_pan_and_scan", False)
+    squeezes = not cuts and bool(size.get("width") and size.get("height"))
+    return kind in _QWEN or kind in _TOLD or (kind in _ONE_SIZE and squeezes)
 
 
-def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
+def resized_size(processor: Any, width: int, height: int) -> Size:
     """Width and height in pixels that the processor resizes an image to.
 
     Qwen's formula tells it; a processor of another known kind is called once for each size. Where it cuts an image into
     tiles it is the size before that, without the small copy of the whole. An image above the limit of
-    :func:`limit_image_pixels` is shrunk to it first, as :func:`fit_images` does.
+    :func:`set_image_size` is shrunk to it first, as :func:`fit_images` does.
 
     Args:
         processor: the processor, or image processor, of a model; its settings are read from it.
@@ -84,7 +97,7 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
         (896, 1092)
     """
     image_processor = _image_processor(processor)
-    if not is_known(image_processor):
+    if not has_resized_size(processor):
         raise ValueError(
             f"Expected a processor whose way to resize is known for processor, got {type(image_processor).__name__}. "
             "Measure it: call the processor with one image of each size and read what comes out (image_grid_thw times "
@@ -95,9 +108,50 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
             f"Expected at least one pixel for width and height, got {width} x {height}. "
             "Give the size of the image in pixels."
         )
-    if not limits_area(image_processor):
-        width, height = fitted_size(processor, width, height)
-    return processor_size(image_processor, width, height)
+    kind = _kind(image_processor)
+    if kind in _QWEN:
+        return _whole_patches(image_processor, width, height) if image_processor.do_resize else (width, height)
+    width, height = fitted_size(processor, width, height)
+    if kind in _ONE_SIZE:
+        size = image_processor.size
+        return (size["width"], size["height"]) if image_processor.do_resize else (width, height)
+    # The text of a processor holds all its settings, one of which may have changed since.
+    key = (str(image_processor), width, height)
+    if key not in _ASKED:
+        image = np.zeros((height, width, 3), dtype=np.uint8)
+        try:
+            _ASKED[key] = _TOLD[kind](image_processor, image)
+        # Some fail on images of a few pixels, each in its own way.
+        except (ValueError, RuntimeError, ZeroDivisionError) as error:
+            raise ValueError(
+                f"Expected an image that the processor can resize, got {width} x {height} ({error}). Crop or drop it."
+            ) from error
+    return _ASKED[key]
+
+
+def _whole_patches(image_processor: Any, width: int, height: int) -> Size:
+    """Qwen's formula: whole patches, with the area between two limits.
+
+    Source: `smart_resize` in transformers' image_processing_qwen2_vl.py.
+    """
+    if max(width, height) > _MAX_ASPECT_RATIO * min(width, height):
+        raise ValueError(
+            f"Expected sides within a ratio of {_MAX_ASPECT_RATIO} for width and height, "
+            f"got {width} x {height}. The processor refuses such images; crop or drop this one."
+        )
+    factor = image_processor.patch_size * image_processor.merge_size
+    least, most = image_processor.size["shortest_edge"], image_processor.size["longest_edge"]
+    rounded = round(width / factor) * factor, round(height / factor) * factor
+    if math.prod(rounded) > most:
+        # beta = sqrt(width * height / most);  side = max(factor, floor(side / beta / factor) * factor)
+        beta = math.sqrt(height * width / most)
+        floored = (math.floor(side / beta / factor) * factor for side in (width, height))
+        return max(factor, next(floored)), max(factor, next(floored))
+    if math.prod(rounded) < least:
+        # beta = sqrt(least / (width * height));  side = ceil(side * beta / factor) * factor
+        beta = math.sqrt(least / (height * width))
+        return math.ceil(width * beta / factor) * factor, math.ceil(height * beta / factor) * factor
+    return rounded
 
 
 def _image_processor(processor: Any) -> Any:
@@ -119,7 +173,22 @@ def _image_processor(processor: Any) -> Any:
     return image_processor
 
 
-def limit_image_pixels(processor: Any, max_pixels: int) -> None:
+def _kind(image_processor: Any) -> str:
+    """The name of an image processor's class without its endings.
+
+    The same rule holds for the implementations with Pillow, with torchvision, and that of earlier releases.
+    """
+    return type(image_processor).__name__.removesuffix("Pil").removesuffix("Fast").removesuffix("ImageProcessor")
+
+
+def _limits_area(image_processor: Any) -> bool:
+    """Whether `size` of the processor holds the smallest and the largest area of a resized image in pixels, as
+    `shortest_edge` and `longest_edge`, so that Qwen's formula tells its sizes.
+    """
+    return _kind(image_processor) in _QWEN
+
+
+def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
     """Let a processor, and every copy of it that is saved, see images of at most so many pixels.
 
     Processors whose settings have a largest area, as Qwen's, get the limit as their own, so that programs that know
@@ -127,59 +196,13 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
 
     Args:
         processor: a `transformers` processor or image processor; it is changed.
-        max_pixels: largest area of an image in pixels.
+        max_image_pixels: largest area of an image in pixels; None keeps what the processor says.
+
+    Returns:
+        What to say where the model was saved with another limit.
 
     Raises:
         ValueError: fewer pixels than one token of the model covers, or a processor without an image processor.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
-        >>> limit_image_pixels(processor, 1003520)
-        >>> image_pixel_limit(processor)
-        1003520
-    """
-    image_processor = getattr(processor, "image_processor", processor)
-    if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
-        raise ValueError(
-            f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
-        )
-    least = 1
-    if limits_area(image_processor):
-        least = (image_processor.patch_size * image_processor.merge_size) ** 2
-        # A copy, because the sizes may belong to the class.
-        size = copy.copy(image_processor.size)
-        size["longest_edge"] = max_pixels
-        size["shortest_edge"] = min(size["shortest_edge"], max_pixels)
-    if max_pixels < least:
-        raise ValueError(
-            f"Expected at least {least} for max_image_pixels, the pixels of one image token, got {max_pixels}. "
-            "An image needs some hundred tokens."
-        )
-    if limits_area(image_processor):
-        image_processor.size = size
-    setattr(image_processor, LIMIT, max_pixels)
-
-
-def image_pixel_limit(processor: Any) -> int | None:
-    """The limit that :func:`limit_image_pixels` gave this processor or image processor; None where it never did.
-
-    Example:
-        >>> image_pixel_limit("a processor as its makers left it") is None
-        True
-    """
-    return getattr(getattr(processor, "image_processor", processor), LIMIT, None)
-
-
-def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
-    """Apply the image size of a command to the processor that it loaded, and report where the model had another.
-
-    Args:
-        processor: as it was loaded; it is changed.
-        max_image_pixels: largest image in pixels; None keeps what the processor says.
-
-    Raises:
-        ValueError: the processor cannot be limited.
 
     Example:
         >>> from types import SimpleNamespace
@@ -189,13 +212,41 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
     saved = image_pixel_limit(processor)
     if max_image_pixels is None or max_image_pixels == saved:
         return []
-    limit_image_pixels(processor, max_image_pixels)
+    image_processor = getattr(processor, "image_processor", processor)
+    if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
+        raise ValueError(
+            f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
+        )
+    has_area = _limits_area(image_processor)
+    least = (image_processor.patch_size * image_processor.merge_size) ** 2 if has_area else 1
+    if max_image_pixels < least:
+        raise ValueError(
+            f"Expected at least {least} for max_image_pixels, the pixels of one image token, got {max_image_pixels}. "
+            "An image needs some hundred tokens."
+        )
+    if has_area:
+        # A copy, because the sizes may belong to the class.
+        size = copy.copy(image_processor.size)
+        size["longest_edge"] = max_image_pixels
+        size["shortest_edge"] = min(size["shortest_edge"], max_image_pixels)
+        image_processor.size = size
+    setattr(image_processor, _LIMIT, max_image_pixels)
     if saved is None:
         return []
     return [f"The model was saved with max_image_pixels {saved}; here the largest image has {max_image_pixels} pixels."]
 
 
-def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
+def image_pixel_limit(processor: Any) -> int | None:
+    """The limit that :func:`set_image_size` gave this processor or image processor; None where it never did.
+
+    Example:
+        >>> image_pixel_limit("a processor as its makers left it") is None
+        True
+    """
+    return getattr(getattr(processor, "image_processor", processor), _LIMIT, None)
+
+
+def fitted_size(processor: Any, width: int, height: int) -> Size:
     """Width and height in pixels that :func:`fit_images` brings an image of this width and height to.
 
     Example:
@@ -206,7 +257,7 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
         return width, height
-    if not limits_area(getattr(processor, "image_processor", processor)):
+    if not _limits_area(getattr(processor, "image_processor", processor)):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
     # Rounded to whole tokens, a narrow image may fall below the smallest area; the processor would enlarge it again.
@@ -255,7 +306,7 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     """
     limit = image_pixel_limit(processor)
     image_processor = getattr(processor, "image_processor", processor)
-    if limits_area(image_processor):
+    if _limits_area(image_processor):
         by = "the model's own limit" if limit is None else "max_image_pixels"
         line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
     elif limit is None:
@@ -272,7 +323,87 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     seen = [(resized_size(processor, *size), image) for size, image in zip(fed, own, strict=True) if size and image]
     (width, height), image = max(seen, key=lambda pair: math.prod(pair[0]))
     line += f"; the largest image, {image[0]} x {image[1]}, is seen as {width} x {height}"
-    if not limits_area(image_processor):
+    if not _limits_area(image_processor):
         return f"{line}."
     side = image_processor.patch_size * image_processor.merge_size
     return f"{line}, {width * height // side**2} image tokens."
+
+
+def _outputs(image_processor: Any, image: np.ndarray, **asked: Any) -> Any:
+    return image_processor(images=[image], return_tensors="pt", input_data_format="channels_last", **asked)
+
+
+def _by_grid(image_processor: Any, image: np.ndarray) -> Size:
+    """From the patches of each row and column; an image that is padded to whole patches counts with its padding."""
+    _, rows, columns = _outputs(image_processor, image)["image_grid_thw"][0].tolist()
+    return columns * image_processor.patch_size, rows * image_processor.patch_size
+
+
+def _by_positions(image_processor: Any, image: np.ndarray) -> Size:
+    """From the column and row of each patch, -1 for padding."""
+    columns, rows = _outputs(image_processor, image)["image_position_ids"][0].amax(0).tolist()
+    # The patches of the unified model hold the pixels of a whole token.
+    token = image_processor.pooling_kernel_size if _kind(image_processor) == "Gemma4Unified" else 1
+    side = image_processor.patch_size * token
+    return (columns + 1) * side, (rows + 1) * side
+
+
+def _by_sides(image_processor: Any, image: np.ndarray) -> Size:
+    rows, columns = _outputs(image_processor, image)["image_sizes"][0]
+    return int(columns), int(rows)
+
+
+def _by_width_and_height(image_processor: Any, image: np.ndarray) -> Size:
+    told = _outputs(image_processor, image)
+    return int(told["width"][0]), int(told["height"][0])
+
+
+def _by_rows_and_columns(image_processor: Any, image: np.ndarray) -> Size:
+    """From the number of tiles; 0 is an image in one piece."""
+    told = _outputs(image_processor, image, return_row_col_info=True)
+    side = image_processor.max_image_size["longest_edge"]
+    return max(told["cols"][0][0], 1) * side, max(told["rows"][0][0], 1) * side
+
+
+def _by_tiles_or_patches(image_processor: Any, image: np.ndarray) -> Size:
+    told = _outputs(image_processor, image, return_row_col_info=True)
+    rows, columns, side = int(told["image_rows"][0]), int(told["image_cols"][0]), image_processor.tile_size
+    if rows * columns <= 1:
+        (rows, columns), side = told["spatial_shapes"][0].tolist(), image_processor.encoder_patch_size
+    return columns * side, rows * side
+
+
+def _by_slices(image_processor: Any, image: np.ndarray) -> Size:
+    told = _outputs(image_processor, image)
+    (rows, columns), (slice_rows, slice_columns) = told["grids"][0], told["target_sizes"][-1].tolist()
+    side = image_processor.patch_size
+    return max(columns, 1) * slice_columns * side, max(rows, 1) * slice_rows * side
+
+
+def _by_canvas(image_processor: Any, image: np.ndarray) -> Size:
+    """InternVL's outputs tell the number of tiles, not their rows: its own function is asked."""
+    width, height = image_processor.size["width"], image_processor.size["height"]
+    if not image_processor.crop_to_patches:
+        return (width, height) if image_processor.do_resize else (image.shape[1], image.shape[0])
+    canvas = import_module(type(image_processor).__module__).get_optimal_tiled_canvas
+    limits = image_processor.min_patches, image_processor.max_patches
+    columns, rows = canvas(image.shape[:2], (height, width), *limits)
+    return columns * width, rows * height
+
+
+_ASKED: dict[tuple[str, int, int], Size] = {}
+
+#: And Qwen2.5-VL, Qwen3-VL, Qwen3.5, Qwen3-Omni, LFM3-VL.
+_QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "VideoLlama3"})
+#: Kinds that squeeze every image into one size, if their settings say so.
+_ONE_SIZE = frozenset({"Blip", "CLIP", "Gemma3", "Siglip"})
+_TOLD: Mapping[str, Callable[[Any, np.ndarray], Size]] = {
+    **dict.fromkeys(("Glm4v", "Glm46V", "Glmga", "Cosmos3Edge", "Kimi_K25"), _by_grid),
+    **dict.fromkeys(("Gemma4", "Gemma4Unified"), _by_positions),
+    **dict.fromkeys(("Idefics3", "SmolVLM"), _by_rows_and_columns),
+    "GotOcr2": _by_canvas,  # InternVL
+    "Kosmos2_5": _by_width_and_height,
+    "Lfm2Vl": _by_tiles_or_patches,
+    "MiniCPMV4_6": _by_slices,  # and MiniCPM-V 4.7
+    "Pixtral": _by_sides,  # and Mistral 3, LightOnOCR
+}

@@ -21,8 +21,7 @@ import numpy as np
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
-from grounding_rewards.images.decoding import open_image
-from grounding_rewards.images.image_paths import is_below
+from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of
 
 if TYPE_CHECKING:

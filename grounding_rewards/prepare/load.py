@@ -21,8 +21,7 @@ from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_spl
 from grounding_rewards.data.merging import image_readers
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
-from grounding_rewards.images.decoding import image_size
-from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
 from grounding_rewards.sources.base import split_name
 from grounding_rewards.sources.documents import json_lines

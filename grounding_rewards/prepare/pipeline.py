@@ -13,8 +13,7 @@ from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
 from grounding_rewards.data.held_out import in_usual_order
-from grounding_rewards.images.decoding import open_image
-from grounding_rewards.images.image_paths import image_path
+from grounding_rewards.images.decoding import image_path, open_image
 from grounding_rewards.images.resize import has_resized_size, load_processor
 from grounding_rewards.labels import SEVERAL, normalize_label
 from grounding_rewards.prepare.copied_images import join_copies

@@ -23,7 +23,7 @@ from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
 from grounding_rewards.common.legal import check_keys
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.images.image_paths import ALLOW_OUTSIDE_HELP
+from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards

@@ -48,7 +48,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
       * adds the columns `box_format`, `resized_width` and `resized_height`, the last two as the processor
         resizes images;
       * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are images for one step;
-      * shrinks images to the limit that the processor carries (`grounding_rewards.images.resize.limit_image_pixels`).
+      * shrinks images to the limit that the processor carries (`grounding_rewards.images.resize.set_image_size`).
 
     Before the first step it checks that the trainer sees what the model saw (`grounding_rewards.models.parity`).
 

@@ -247,7 +247,7 @@ def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
         "data.held_out",
         "common.texts",
         "data.copies",
-        "images.image_paths",
+        "images.decoding",
         "sources.base",
     ):
         subprocess.run([sys.executable, "-c", f"import grounding_rewards.{module}"], check=True)

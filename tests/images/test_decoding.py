@@ -1,14 +1,18 @@
-"""The one reader of images: modes, depth, alpha, orientation, broken and hostile files; and sizes."""
+"""The one reader of images: modes, depth, alpha, orientation, broken and hostile files; sizes; and images outside the
+folder that was named, refused by everything that opens images, unless it is allowed."""
 
-import io
+import json
 import struct
 import zlib
+from functools import partial
 
 import numpy as np
 import pytest
 
 from grounding_rewards.images.decoding import (
+    image_path,
     image_size,
+    is_below,
     load_image,
     open_image,
     shown_image,
@@ -17,7 +21,18 @@ from grounding_rewards.images.decoding import (
     spread,
 )
 
-Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from PIL import Image
+
+from grounding_rewards.commands.diff import _image_loader
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.logs.answer_logs import read_log
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.load import load_split
+from grounding_rewards.sources.jsonl import read_jsonl
 
 # A wrist image as detectors of 14 bits give it: no pixel below 255, which `convert("RGB")` would make white.
 DEEP = np.linspace(900, 16383, 30 * 20).astype(np.uint16).reshape(20, 30)
@@ -137,6 +152,8 @@ def test_images_are_turned_upright(tmp_path, name):
     exif[0x0112] = 6
     path = saved(tmp_path, Image.new("L", (30, 20)), name, exif=exif)
     assert open_image(path).size == image_size({"bytes": None, "path": path}) == (20, 30)
+    assert image_size({"bytes": path.read_bytes(), "path": None}) == (20, 30)
+    assert image_size(Image.new("L", (30, 20))) == (30, 20)
 
 
 def broken_files(folder):
@@ -181,26 +198,95 @@ def test_a_draft_is_a_smaller_copy_of_a_jpeg_file(tmp_path):
     assert load_image(path).size == (800, 400)
 
 
-def test_image_size_reads_the_header_upright():
-    image = Image.new("L", (30, 20))
-    upright, turned = io.BytesIO(), io.BytesIO()
-    image.save(upright, format="PNG")
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    image.save(turned, format="JPEG", exif=exif)
-    assert image_size(image) == (30, 20)
-    assert image_size({"bytes": upright.getvalue(), "path": None}) == (30, 20)
-    assert image_size({"bytes": turned.getvalue(), "path": None}) == (20, 30)
-
-
-def test_image_size_of_a_file(tmp_path):
-    Image.new("L", (30, 20)).save(tmp_path / "image.png")
-    assert image_size({"bytes": None, "path": str(tmp_path / "image.png")}) == (30, 20)
-
-
 def test_shrunken_size():
     assert shrunken_size(301, 97, 301 * 97) == (301, 97)
     width, height = shrunken_size(301, 97, 5000)
     assert width * height <= 5000
     assert abs(width / height - 301 / 97) < 0.1
     assert shrunken_size(5000, 1, 100) == (100, 1)  # the short side stays
+
+
+# How a table may name the image of somebody else; `link.png` and `linked/` are links that lead out.
+WAYS = ["../others/image.png", "{others}/image.png", "link.png", "linked/image.png", "images/../../others/image.png"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder of images beside another one, with links from the one to the other."""
+    for name in ("images", "others"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "images" / "images").mkdir()
+    Image.new("L", (40, 30), 7).save(tmp_path / "others" / "image.png")
+    Image.new("L", (40, 30), 9).save(tmp_path / "images" / "images" / "own.png")
+    (tmp_path / "images" / "link.png").symlink_to(tmp_path / "others" / "image.png")
+    (tmp_path / "images" / "linked").symlink_to(tmp_path / "others")
+    return tmp_path / "images"
+
+
+def write_rows(folder, way):
+    way = way.format(others=folder.parent / "others")
+    row = {"width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
+    rows = [{**row, "id": "own", "file": "images/own.png"}, {**row, "id": "other", "file": way}]
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return way
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_prepare_loader_and_doctor_refuse_an_image_of_somebody_else(folder, way):
+    way = write_rows(folder, way)
+    with pytest.raises(ValueError, match="leads out of it") as error:
+        load_split(str(folder), "train")
+    assert "line 2" in str(error.value)
+    assert repr(way) in str(error.value)
+    assert load_split(str(folder), "train", allow_outside=True).num_rows == 2
+
+    taken, settings = partial(read_jsonl, folder), PrepareSettings("jsonl", "qwen3-vl", bad_rows="drop")
+    ((_, name, why),) = prepare_images(taken, folder, folder.parent / "out", settings)["skipped"]
+    assert name == "other"
+    assert "--allow-outside" in why
+    assert not prepare_images(taken, folder, folder.parent / "all", settings, allow_outside=True)["skipped"]
+
+    found = {one.name: one for one in examine(open_rows(str(folder))).defects}
+    assert found["outside-image"].count == 1
+    assert "missing-image" not in found
+    allowed = examine(open_rows(str(folder), allow_outside=True)).defects
+    assert "outside-image" not in {one.name for one in allowed}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("column", ["image", "image_path", "file"])
+def test_a_log_opens_no_image_of_somebody_else(folder, way, column):
+    row = {"completion": "[]", "boxes": [], "width": 40, "height": 30, "id": "a"}
+    (folder / "log.jsonl").write_text(json.dumps({**row, column: way.format(others=folder.parent / "others")}))
+    answers = read_log([folder / "log.jsonl"])
+    assert answers.load_image(0) is None
+    assert answers.rows[0].get("image_path") is None
+    allowed = read_log([folder / "log.jsonl"], allow_outside=True)
+    assert allowed.load_image(0).size == (40, 30)
+
+
+def test_a_log_opens_its_own_images(folder):
+    (folder / "log.jsonl").write_text(json.dumps({"completion": "[]", "id": "a", "image": "images/own.png"}))
+    assert read_log([folder / "log.jsonl"]).load_image(0).size == (40, 30)
+
+
+def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):
+    def annotated(image):
+        return AnsweredImage("a", 40, 30, image=str(image))
+
+    other, own = annotated(folder.parent / "others" / "image.png"), annotated(folder / "images" / "own.png")
+    run = folder.parent / "run"
+    run.mkdir()
+    assert _image_loader([other], {"dataset": str(folder)}, run, False)(other) is None
+    assert "1 images are drawn without their images" in capsys.readouterr().err
+    assert _image_loader([other], {"dataset": str(folder)}, run, True)(other).size == (40, 30)
+    assert _image_loader([own], {"dataset": str(folder)}, run, False)(own).size == (40, 30)
+    assert _image_loader([own], {}, run, False)(own) is None
+
+
+def test_the_root_itself_may_be_a_link(folder):
+    (folder.parent / "alias").symlink_to(folder)
+    assert image_path(folder.parent / "alias", "images/own.png").is_file()
+    assert is_below([folder.parent / "alias"], folder / "images" / "own.png")
+    assert not is_below([folder], str(folder) + "-too/image.png")
+    assert not is_below([folder], "zero\0byte.png")

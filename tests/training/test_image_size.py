@@ -10,7 +10,7 @@ from PIL import Image
 from transformers import AutoProcessor
 
 from grounding_rewards.cli import main
-from grounding_rewards.images.resize import image_pixel_limit, limit_image_pixels, resized_size
+from grounding_rewards.images.resize import image_pixel_limit, resized_size, set_image_size
 from grounding_rewards.models.load import load_model
 from tests.training.runs import ASSET, COMMON, GRPO, LORA, words
 
@@ -86,7 +86,7 @@ def test_an_adapter_carries_it_too(large_images, tmp_path):
 
 def test_another_size_than_the_model_was_saved_with_is_said(large_images, tmp_path, capsys):
     processor = AutoProcessor.from_pretrained(ASSET)
-    limit_image_pixels(processor, 15000)
+    set_image_size(processor, 15000)
     model, _ = load_model(ASSET)
     model.save_pretrained(tmp_path / "model")
     processor.save_pretrained(tmp_path / "model")

@@ -9,7 +9,7 @@ from transformers import AutoProcessor
 
 import grounding_rewards as gr
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.images.resize import limit_image_pixels
+from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples
 from tests.training.runs import ASSET
@@ -103,7 +103,7 @@ def test_images_that_cannot_be_read_are_named_by_row(processor, tmp_path):
 
 def test_large_images_are_brought_to_the_size_of_the_processor(tmp_path):
     limited = AutoProcessor.from_pretrained(ASSET)
-    limit_image_pixels(limited, 40000)
+    set_image_size(limited, 40000)
     image = synthetic_dataset("train", 6, preset="mixed-512").select([5])
     prepared = prepare(image, limited)
     # By hand: 448 x 448 to at most 40000 pixels is 200 x 200, down to whole tokens of 28.

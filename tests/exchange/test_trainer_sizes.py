@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from grounding_rewards.images.trainer_sizes import (
+from grounding_rewards.exchange.trainer_sizes import (
     ITS_OWN,
     TRAINERS,
     PixelLimits,
