@@ -22,14 +22,14 @@ from page_parts import marks_of, replace_part
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, class_mean_iou_estimate, segmentation_areas
+from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (
     RankingMetrics,
     average_precision,
     jackknifed_mean_average_precision,
 )
 from grounding_rewards.metrics.comparison import swap_p_values
-from grounding_rewards.metrics.counts import BOUNDS, SHARES, image_metrics, image_sums
+from grounding_rewards.metrics.counts import BOUNDS, SHARES, MatchedImages
 from grounding_rewards.metrics.estimates import Estimate, format_value
 from grounding_rewards.metrics.intervals import ratio_estimates, ratios, sum_by_group
 from grounding_rewards.metrics.ranking import rank_boxes
@@ -123,8 +123,8 @@ class Population:
 
     def __init__(self, images: Sequence[AnsweredImage]) -> None:
         self.images = list(images)
-        self.sums = image_sums(images)
-        self.areas = segmentation_areas(images)
+        matched = MatchedImages(images)
+        self.metrics, self.sums, self.areas = matched.metrics, matched.sums(), matched.areas
         self.by_rank = RankingMetrics.of(images)
         self.patient = np.array([int(image.patient or 0) for image in images])
         self.of_patient = np.split(np.arange(len(images)), np.flatnonzero(np.diff(self.patient)) + 1)
@@ -162,7 +162,7 @@ def coverage_table(patients: Sequence[Patient], draws: int) -> str:
     rng = np.random.default_rng(1)
     usual, rare = (Population(answer(rng, patients, model)) for model in (Model(), RARE))
     columns = [held(which, n, draws) for which in (usual, rare) for n in SIZES[1:]]
-    known = {**usual.by_rank.metrics(), **image_metrics(usual.images), **SEGMENTATION_METRICS}
+    known = {**usual.by_rank.metrics(), **usual.metrics, **CLASS_MEAN_IOU}
     rows = [[known[key].heading, *(format_value(one[key]) for one in columns)] for key in _SHOWN]
     rows.append([f"lowest of all {len(known)}", *(format_value(min(one[key] for key in known)) for one in columns)])
     header = ["metric", *(f"{n} patients{rarely}" for rarely in ("", ", good") for n in SIZES[1:])]
@@ -172,7 +172,9 @@ def coverage_table(patients: Sequence[Patient], draws: int) -> str:
 def equal_f1(rng: np.random.Generator, patients: Sequence[Patient]) -> tuple[Model, Model]:
     """A careful and a careless model of the same F1: the careless one's false boxes are as many as that takes."""
     careful, skill = Model(skill=-0.2, junk=0.0), 2.2
-    sums = [image_sums(answer(rng, patients, model))["f1_50"] for model in (Model(skill, 0.0), careful)]
+    sums = [
+        MatchedImages(answer(rng, patients, model)).sums(["f1_50"])["f1_50"] for model in (Model(skill, 0.0), careful)
+    ]
     (twice_tp, boxes), (other, of) = (one.sum(axis=0) for one in sums)
     # F1 = 2 TP / (n + m): more false boxes until it is that of the other.
     false = twice_tp / (other / of) - boxes
@@ -231,12 +233,13 @@ def test_table(patients: Sequence[Patient], draws: int) -> str:
     for name, models in cases.items():
         runs = [answer(rng, patients, model) for model in models]
         groups = [image.patient for image in runs[0]]
-        a, b = ({key: sum_by_group(sums, groups) for key, sums in image_sums(run).items()} for run in runs)
+        matched = [MatchedImages(run) for run in runs]
+        a, b = ({key: sum_by_group(sums, groups) for key, sums in run.sums().items()} for run in matched)
         by_size = [rejected(a, b, n, draws, are_alike=name == "alike") for n in SIZES]
         for k, key in enumerate(_TESTED):
             values = (format_value(float(ratios(run[key].sum(axis=0)))) for run in (a, b))
             shares = (f"{one[k]:.3f}" for one in by_size)
-            rows.append([name, image_metrics(runs[0])[key].heading, *values, *shares])
+            rows.append([name, matched[0].metrics[key].heading, *values, *shares])
         if name != "other answers, the same F1":
             ranked = [rank_boxes(run, (0.5,)) for run in runs]
             values = (format_value(average_precision(one)) for one in ranked)

@@ -9,7 +9,7 @@ from typing import Any
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers
-from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.parsing import get_box_format
 
 REWARD = get_reward("R4")
@@ -67,7 +67,7 @@ def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[flo
     """Every metric of one answer as numerator and denominator."""
     row = {name: value for name, value in doc.items() if name not in ("prompt", "image")}
     annotated_images = read_answers([row], [[results[0] if results else ""]], REWARD)
-    sums = image_sums(annotated_images)
+    sums = MatchedImages(annotated_images).sums()
     return {
         **{name: (annotated_images[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},
         **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in METRICS},

@@ -26,7 +26,7 @@ Source: specification §3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -69,21 +69,12 @@ def class_mean_iou(areas: Array) -> Array:
     return ratio_or_nan(np.nansum(classes, axis=0), np.sum(~np.isnan(classes), axis=0))
 
 
-#: Metrics that are ratios of sums over images: from areas, ``(..., 4)``, to numerators and denominators.
-AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {
-    "pixel_accuracy": lambda areas: (areas[..., 0] + areas[..., 3], areas.sum(axis=-1)),
-    "dice": lambda areas: (2 * areas[..., 0], 2 * areas[..., 0] + areas[..., 1] + areas[..., 2]),
-}
-
-SEGMENTATION_METRICS: dict[str, Metric] = {
-    "pixel_accuracy": Metric(
-        "pixel accuracy", "part of the area of all images that is rightly inside or outside of boxes"
-    ),
+#: In the table of metrics.
+CLASS_MEAN_IOU = {
     "class_mean_iou": Metric(
         "mean IoU of foreground and background",
         "IoU of the areas inside boxes and of the areas outside, all images pooled; the mean of the two",
-    ),
-    "dice": Metric("Dice", "of the union of predicted and the union of reference boxes, all images pooled"),
+    )
 }
 
 

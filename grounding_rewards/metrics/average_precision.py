@@ -40,14 +40,13 @@ from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.curves import (
     FROC_RATES,
     Curve,
-    cumulated,
-    curve_points,
+    read_curve,
     sensitivity_at_false_positives,
     totals,
     with_band,
 )
 from grounding_rewards.metrics.estimates import Metric
-from grounding_rewards.metrics.intervals import Jackknifed, Parts, blocks
+from grounding_rewards.metrics.intervals import Jackknifed, Parts
 from grounding_rewards.metrics.ranking import (
     COCO_THRESHOLDS,
     RankedBoxes,
@@ -94,8 +93,7 @@ def average_precision(
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., The PASCAL VOC Challenge, IJCV 2010 and 2015.
     """
-    one_label = replace(ranked, by_label={"": ranked.of_label(label)})
-    return mean_average_precision(one_label, [iou_threshold], interpolation=interpolation)
+    return mean_average_precision(ranked.only(label), [iou_threshold], interpolation=interpolation)
 
 
 def mean_average_precision(
@@ -179,33 +177,6 @@ def jackknifed_mean_average_precision(
     # Too high by c m^-2/3, and on a half by 2^2/3 times that.
     bias = (float(measured.mean()) - value) / (2 ** (2 / 3) - 1) if len(measured) else 0.0
     return Jackknifed(value, left_out, parts.units, bias)
-
-
-def average_precision_by_label(
-    ranked: RankedImages,
-    iou_thresholds: Sequence[float] | None = None,
-    *,
-    interpolation: str = "101",
-    groups: Sequence[Any] | None = None,
-    seed: int = 0,
-) -> dict[str, Jackknifed]:
-    """:func:`jackknifed_mean_average_precision` of every label that some image has, in the order of the alphabet.
-
-    Example:
-        >>> from grounding_rewards.metrics.answered_image import AnsweredImage
-        >>> from grounding_rewards.metrics.ranking import rank_boxes
-        >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass", "effusion"],
-        ...                     pred=[[0, 0, 10, 9]], pred_labels=["Mass"], pred_scores=[0.8])
-        >>> found = average_precision_by_label(rank_boxes([image], [0.5], label_matching="exact"))
-        >>> {name: one.value for name, one in found.items()}
-        {'effusion': 0.0, 'mass': 1.0}
-    """
-    options: dict[str, Any] = {"interpolation": interpolation, "groups": groups, "seed": seed}
-    return {
-        name: jackknifed_mean_average_precision(replace(ranked, by_label={name: boxes}), iou_thresholds, **options)
-        for name, boxes in ranked.by_label.items()
-        if boxes.references.any()
-    }
 
 
 def precision_recall_curve(
@@ -312,11 +283,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
     Yields nothing where no box is right.
     """
-    points = curve_points(ranked, t, one_by_one=ranked.ranking == "score")
-    if not len(points.ends):
-        return
-    for block in blocks(weights, int(points.ends[-1])):
-        hits, boxes = cumulated(points, block)
+    for block, hits, boxes in read_curve(ranked, t, weights, one_by_one=ranked.ranking == "score"):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 
@@ -336,16 +303,6 @@ def _at_operating_point(ranked: RankedBoxes, t: int, weights: Array) -> Array:
     """Precision of all boxes, ``(rows, 1)``; NaN where it is undefined."""
     hits, boxes, references = (weights @ totals(ranked, t).T).T
     return np.where((boxes > 0) & (references > 0), ratio(hits, boxes), np.nan)[:, None]
-
-
-QUERY_AP = "query_ap_50"
-QUERY_METRICS: dict[str, Metric] = {
-    QUERY_AP: Metric(
-        "per-query AP@0.5 in writing order",
-        "AP at IoU 0.5 of the boxes that an answer gives one finding of one image, in the order of writing; mean over "
-        "findings that are present, normal images left out (RadVLM-GRPO, arXiv 2512.10691)",
-    )
-}
 
 
 def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:
@@ -373,9 +330,16 @@ def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ign
     ranked = rank_boxes(images if named else asked, (0.5,), ranking="emission", label_matching=compared)
     sums = np.zeros((len(images), 2))
     for boxes in ranked.by_label.values():
-        there = boxes.references > 0
-        sums[:, 0] += np.where(there, image_average_precisions(boxes), 0.0)
-        sums[:, 1] += there
+        order = np.lexsort((boxes.key, boxes.image))
+        image = boxes.image[order]
+        place = place_within(image)
+        hit, counts = np.zeros((2, len(images), int(place.max(initial=-1)) + 1))
+        hit[image, place], counts[image, place] = boxes.hit[0, order], boxes.counts[0, order]
+        # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
+        precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
+        # 0 where the image does not ask.
+        sums[:, 0] += ratio(row_sums(precision_envelope(precision) * hit), boxes.references)
+        sums[:, 1] += boxes.references > 0
     return sums
 
 
@@ -391,31 +355,6 @@ def _asked(image: AnsweredImage, compared: str) -> AnsweredImage:
     if all(image.pred_labels) or len({label_name(label, compared) for label in image.gt_labels}) != 1:
         return image
     return replace(image, pred_labels=tuple(label or image.gt_labels[0] for label in image.pred_labels))
-
-
-def image_average_precisions(boxes: RankedBoxes) -> Array:
-    """All-point AP of each image for itself.
-
-    Args:
-        boxes: of one label, ranked and matched at one IoU.
-
-    Returns:
-        ``(images,)``; 0 without a right box.
-
-    Example:
-        >>> image = AnsweredImage("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
-        ...                     pred=[[20, 20, 30, 30], [0, 0, 9, 8]])
-        >>> image_average_precisions(rank_boxes([image], (0.5,), ranking="emission").of_label(None))
-        array([0.5])
-    """
-    order = np.lexsort((boxes.key, boxes.image))
-    image = boxes.image[order]
-    place = place_within(image)
-    hit, counts = np.zeros((2, len(boxes.references), int(place.max(initial=-1)) + 1))
-    hit[image, place], counts[image, place] = boxes.hit[0, order], boxes.counts[0, order]
-    # P_k = Σ_{i ≤ k} hit_i / Σ_{i ≤ k} counts_i; AP = 1/m Σ_k P̃_k hit_k
-    precision = ratio(hit.cumsum(axis=1), counts.cumsum(axis=1))
-    return ratio(row_sums(precision_envelope(precision) * hit), boxes.references)
 
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.

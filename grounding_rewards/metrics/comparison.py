@@ -70,8 +70,6 @@ from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.counts import (
     BoxGroups,
     MatchedImages,
-    image_metrics,
-    image_sums,
     label_groups,
     reference_sums,
 )
@@ -391,8 +389,8 @@ def compare_runs(
     _check_references(pairs, len(own_a), len(own_b))
     runs = [MatchedImages([pair[k] for pair in pairs], label_matching) for k in (0, 1)]
     first, second = (run.images for run in runs)
-    in_b = image_metrics(second)
-    metrics = {key: metric for key, metric in image_metrics(first).items() if key in in_b} | IMAGE_DEPENDENCE
+    shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
+    metrics = shared | IMAGE_DEPENDENCE
     if main not in metrics:
         raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
     # An image of unknown patient is a unit of its own.
@@ -419,7 +417,7 @@ def compare_runs(
         metrics={
             **_changes(
                 metrics,
-                [image_sums(run) | dependence_sums(run.images, label_matching=label_matching) for run in runs],
+                [run.sums(shared) | dependence_sums(run.images, label_matching=label_matching) for run in runs],
                 units,
                 **drawn,
             ),

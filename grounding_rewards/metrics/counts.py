@@ -1,8 +1,8 @@
 """Metrics that are ratios of sums over images: what heads an evaluation, and what two runs are compared by.
 
 The metric of a run is ``Σ numerator / Σ denominator`` over its images, which
-:mod:`grounding_rewards.metrics.intervals` gives an interval. Most count boxes; rewards, and the ratios of
-:mod:`grounding_rewards.metrics.areas`, join them in :func:`image_metrics`.
+:mod:`grounding_rewards.metrics.intervals` gives an interval. They are one table, :data:`DETECTION_METRICS`, which
+rewards join in :attr:`MatchedImages.metrics`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
 boxes don't count and broken ones count as false. Who is paired with whom is another matter than in R1 … R5: the
@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.boxes import BoxBatch, box_area, pad
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch, is_read
-from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_METRICS, segmentation_areas
-from grounding_rewards.metrics.average_precision import QUERY_AP, QUERY_METRICS, query_ap_sums
+from grounding_rewards.metrics.areas import segmentation_areas
+from grounding_rewards.metrics.average_precision import query_ap_sums
 from grounding_rewards.metrics.estimates import COUNT, UNIT, Metric
 from grounding_rewards.metrics.ranking import Area, Mask, label_name
 from grounding_rewards.overlap import pairwise_iou
@@ -107,11 +107,37 @@ class MatchedImages:
         """:meth:`counts` at IoU 0.5."""
         return self.counts(0.5)
 
+    @cached_property
+    def metrics(self) -> dict[str, Metric]:
+        """The metrics that are ratios of sums, by key, in the order of tables: what two runs are compared by.
+
+        Before :data:`DETECTION_METRICS` stand rewards and metrics of sampled answers, where every image has them.
+
+        Example:
+            >>> list(MatchedImages([AnsweredImage("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]).metrics)[:3]
+            ['reward_R1', 'reward_R4', 'mean_iou']
+        """
+        names = [name for image in self.images[:1] for name in image.rewards]
+        rewards = {
+            f"reward_{name}": Metric(
+                f"reward {name}",
+                f"mean over images of what {name} gives the answer",
+                _over_images(lambda image, name=name: image.rewards[name]),
+            )
+            for name in names
+            if all(name in image.rewards for image in self.images)
+        }
+        sampled = bool(self.images) and all(image.sampled_read for image in self.images)
+        return {**rewards, **(_SAMPLED_METRICS if sampled else {}), **DETECTION_METRICS}
+
     def sums(self, keys: Iterable[str] | None = None) -> dict[str, Array]:
-        """Metrics of :data:`DETECTION_METRICS` as numerators and denominators of each image.
+        """The numerators and denominators of the metrics of each image.
+
+        Whatever a reward matches with, all boxes are matched in one way here, so that models trained with different
+        rewards are measured alike.
 
         Args:
-            keys: of the metrics; None takes all.
+            keys: of :attr:`metrics`; None takes all.
 
         Returns:
             By key ``(images, 2)``, for :func:`grounding_rewards.metrics.intervals.ratio_estimates`.
@@ -127,9 +153,14 @@ class MatchedImages:
             ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
         """
         return {
-            key: np.stack(DETECTION_METRICS[key].of(self), axis=1).astype(np.float64)
-            for key in (DETECTION_METRICS if keys is None else keys)
+            key: np.stack(self.metrics[key].of(self), axis=1).astype(np.float64)
+            for key in (self.metrics if keys is None else keys)
         }
+
+    @cached_property
+    def areas(self) -> Array:
+        """:func:`grounding_rewards.metrics.areas.segmentation_areas` of the images."""
+        return segmentation_areas(self.images)
 
     @cached_property
     def right_labels(self) -> Sums:
@@ -153,11 +184,8 @@ class MatchedImages:
     def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
         """Which reference boxes a box is right about, ``(images, boxes)``, and which there are."""
         outcomes = self._hits(iou_threshold)
-        _, there = self._chosen(outcomes)
-        found = np.zeros(there.shape, dtype=bool)
-        image, i = np.nonzero(outcomes.matched >= 0)
-        found[image, outcomes.matched[image, i]] = True
-        return found & there, there
+        found, there = self._by_reference(outcomes, np.ones_like(outcomes.iou))
+        return found > 0, there
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
@@ -167,11 +195,16 @@ class MatchedImages:
         Boxes are paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners.
         """
         pairs = self._outcomes(_ANY_OVERLAP, _FOR_IOU)
-        _, there = self._chosen(pairs)
-        ious = np.zeros(there.shape)
-        image, i = np.nonzero(pairs.matched >= 0)
-        ious[image, pairs.matched[image, i]] = pairs.iou[image, i]
-        return np.where(there, ious, 0.0), there
+        return self._by_reference(pairs, pairs.iou)
+
+    def _by_reference(self, outcomes: Outcomes, values: Array) -> tuple[Array, Mask]:
+        """Values of predicted boxes at the reference boxes that they are matched with, 0 elsewhere; and which there
+        are."""
+        _, there = self._chosen(outcomes)
+        found = np.zeros(there.shape)
+        image, i = np.nonzero(outcomes.matched >= 0)
+        found[image, outcomes.matched[image, i]] = values[image, i]
+        return np.where(there, found, 0.0), there
 
     @cached_property
     def panoptic_quality(self) -> Sums:
@@ -246,7 +279,9 @@ class MatchedImages:
         if self.area is not None:
             own, of_gt = (self._held(self.area, boxes) for boxes in (self.batch.pred, self.batch.gt))
             gt &= of_gt
-            pred &= np.where(matched >= 0, _take(of_gt, matched), own)
+            # An index of -1 takes what is added at the end.
+            of_partner = np.take_along_axis(np.pad(of_gt, ((0, 0), (0, 1))), matched, axis=1)
+            pred &= np.where(matched >= 0, of_partner, own)
         return pred, gt
 
     def _held(self, area: Area, boxes: BoxBatch) -> Mask:
@@ -256,13 +291,6 @@ class MatchedImages:
 
 def _there(boxes: BoxBatch) -> Mask:
     return np.arange(int(boxes.counts.max(initial=0))) < boxes.counts[:, None]
-
-
-def _take(values: Mask, index: NDArray[np.int64]) -> Mask:
-    """``values[image, index[image, i]]``; of an index of -1 anything."""
-    if not values.shape[1]:
-        return np.zeros(index.shape, dtype=bool)
-    return np.take_along_axis(values, np.maximum(index, 0), axis=1)
 
 
 def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
@@ -278,28 +306,28 @@ def _recall(iou_threshold: float) -> Callable[[MatchedImages], Sums]:
     return sums
 
 
-def _mean_iou(images: MatchedImages) -> Sums:
-    ious, there = images.best_ious
-    return ious.sum(axis=1), there.sum(axis=1)
-
-
-def _phrase_accuracy(images: MatchedImages) -> Sums:
-    ious, single = images.phrase_ious
-    return (ious >= 0.5).astype(np.float64), single
-
-
 def _specificity(images: MatchedImages) -> Sums:
     n, m, _ = images.counts_50
     return (m == 0) & (n == 0) & images.is_read, m == 0
 
 
-#: Metrics of boxes; `of` takes :class:`MatchedImages` to numerators and denominators, ``(images,)`` each.
+def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[MatchedImages], Sums]:
+    """A metric made of the hit, false, missed and remaining area of :mod:`grounding_rewards.metrics.areas`."""
+    return lambda images: sums(*images.areas.T)
+
+
+def _over_images(value: Callable[[AnsweredImage], float]) -> Callable[[MatchedImages], Sums]:
+    """The mean over images of a number that each has."""
+    return lambda images: (np.array([value(image) for image in images.images]), np.ones(len(images.images)))
+
+
+#: Metrics of every image; `of` takes :class:`MatchedImages` to numerators and denominators, ``(images,)`` each.
 DETECTION_METRICS: dict[str, Metric] = {
     "mean_iou": Metric(
         "mean IoU",
         "predicted and reference boxes are paired one to one for the largest sum of IoUs; mean over reference boxes, "
         "0 for one without a partner",
-        _mean_iou,
+        lambda images: tuple(one.sum(axis=1) for one in images.best_ious),
     ),
     "f1_50": Metric(
         "F1 at IoU 0.5",
@@ -324,7 +352,7 @@ DETECTION_METRICS: dict[str, Metric] = {
         "accuracy at IoU 0.5",
         "phrase grounding: share of the images with one reference box whose highest-scoring box reaches IoU 0.5; the "
         "first box where no confidence is stated",
-        _phrase_accuracy,
+        lambda images: (images.phrase_ious[0] >= 0.5, images.phrase_ious[1]),
         is_share=True,
     ),
     "phrase_mean_iou": Metric(
@@ -379,20 +407,36 @@ DETECTION_METRICS: dict[str, Metric] = {
         lower_is_better=True,
         is_share=True,
     ),
+    "query_ap_50": Metric(
+        "per-query AP@0.5 in writing order",
+        "AP at IoU 0.5 of the boxes that an answer gives one finding of one image, in the order of writing; mean over "
+        "findings that are present, normal images left out (RadVLM-GRPO, arXiv 2512.10691)",
+        lambda images: query_ap_sums(images.images, label_matching=images.label_matching).T,
+    ),
+    "pixel_accuracy": Metric(
+        "pixel accuracy",
+        "part of the area of all images that is rightly inside or outside of boxes",
+        _of_areas(lambda hit, false, missed, rest: (hit + rest, hit + false + missed + rest)),
+    ),
+    "dice": Metric(
+        "Dice",
+        "of the union of predicted and the union of reference boxes, all images pooled",
+        _of_areas(lambda hit, false, missed, rest: (2 * hit, 2 * hit + false + missed)),
+    ),
 }
 
-# Metrics of the sampled answers; `of` takes an image to their mean.
+# Metrics of the sampled answers.
 _SAMPLED_METRICS: dict[str, Metric] = {
     "sampled_reward": Metric(
         "sampled reward",
         "mean over the sampled answers to an image, then over images",
-        lambda image: sum(image.sampled_rewards) / len(image.sampled_rewards),
+        _over_images(lambda image: sum(image.sampled_rewards) / len(image.sampled_rewards)),
     ),
     "sampled_unparseable_share": Metric(
         "unparseable sampled answers",
         "share of the sampled answers to an image with neither a complete box nor a no-finding statement, mean "
         "over images",
-        lambda image: image.sampled_read.count(False) / len(image.sampled_read),
+        _over_images(lambda image: image.sampled_read.count(False) / len(image.sampled_read)),
         lower_is_better=True,
         is_share=True,
     ),
@@ -402,51 +446,6 @@ _SAMPLED_METRICS: dict[str, Metric] = {
 SHARES = frozenset(key for key, metric in {**DETECTION_METRICS, **_SAMPLED_METRICS}.items() if metric.is_share)
 #: The ends of the scale of those metrics that do not end at 0 and 1, for the same.
 BOUNDS = {key: metric.bounds for key, metric in DETECTION_METRICS.items() if metric.bounds != UNIT}
-
-
-def image_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
-    """The metrics that are ratios of sums, by key, in the order of tables: what two runs are compared by.
-
-    Rewards and metrics of sampled answers are among them where every image has them.
-
-    Example:
-        >>> list(image_metrics([AnsweredImage("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]))[:3]
-        ['reward_R1', 'reward_R4', 'mean_iou']
-    """
-    of_areas = {key: SEGMENTATION_METRICS[key] for key in AREA_RATIOS}
-    return {**_reward_metrics(images), **DETECTION_METRICS, **QUERY_METRICS, **of_areas}
-
-
-def image_sums(
-    images: Sequence[AnsweredImage] | MatchedImages, *, label_matching: str = "ignore", areas: Array | None = None
-) -> dict[str, Array]:
-    """The numerators and denominators of every metric of :func:`image_metrics`, ``(images, 2)`` each.
-
-    Whatever a reward matches with, all boxes are matched in one way here, so that models trained with different rewards
-    are measured alike.
-
-    Args:
-        images: answered images, or what was matched of them already.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
-            label.
-        areas: of :func:`grounding_rewards.metrics.areas.segmentation_areas`, where they are known already.
-
-    Example:
-        >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
-        >>> image_sums([image])["f1_50"]
-        array([[2., 3.]])
-    """
-    matched = images if isinstance(images, MatchedImages) else MatchedImages(images, label_matching)
-    areas = segmentation_areas(matched.images) if areas is None else areas
-    return {
-        **{
-            key: np.array([(metric.of(image), 1.0) for image in matched.images])
-            for key, metric in _reward_metrics(matched.images).items()
-        },
-        **matched.sums(),
-        QUERY_AP: query_ap_sums(matched.images, label_matching=matched.label_matching),
-        **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
-    }
 
 
 def label_groups(images: Sequence[AnsweredImage], label_matching: str = "exact") -> BoxGroups:
@@ -503,24 +502,6 @@ def reference_sums(matched: MatchedImages, groups: BoxGroups) -> dict[tuple[str,
         for name, members in groups.items()
         for key, values in earned.items()
     }
-
-
-def _reward_metrics(images: Sequence[AnsweredImage]) -> dict[str, Metric]:
-    """Rewards and metrics of sampled answers that every image has; `of` takes an image to a number."""
-    if not images:
-        return {}
-    names = [name for name in images[0].rewards if all(name in image.rewards for image in images)]
-    definition = "mean over images of what {} gives the answer"
-    rewards = {
-        f"reward_{name}": Metric(
-            f"reward {name}", definition.format(name), lambda image, name=name: image.rewards[name]
-        )
-        for name in names
-    }
-    # Files of older versions have the one without the other.
-    sampled = {"sampled_reward": "sampled_rewards", "sampled_unparseable_share": "sampled_read"}
-    every = [key for key, name in sampled.items() if all(getattr(image, name) for image in images)]
-    return {**rewards, **{key: _SAMPLED_METRICS[key] for key in every}}
 
 
 #: Sources, and labels, that have metrics of their own in the log of a training: more would bury the rest.

@@ -16,7 +16,7 @@ curve: the first box of every image, the first two, and so on. It is no trade-of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,10 +27,9 @@ from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
     Parts,
-    blocks,
-    drawn_groups,
     group_numbers,
     percentile_interval,
+    resampling_counts,
 )
 from grounding_rewards.metrics.ranking import (
     Indices,
@@ -52,74 +51,55 @@ class Curve(NamedTuple):
     high: Array | None = None
 
 
-class Points(NamedTuple):
-    """Boxes in the order of a ranking, and the points at which a curve is read.
-
-    ``image`` (n,), ``hit`` (n,) and ``counts`` (n,) are as in :class:`RankedBoxes`; ``ends`` (points,) says how many
-    boxes come before each point.
-    """
-
-    image: Indices
-    hit: Array
-    counts: Array
-    ends: Indices
+# Cells of the arrays of weights by boxes that are worked on at once.
+_WEIGHT_CELLS = 1 << 20
 
 
-def curve_points(ranked: RankedBoxes, threshold: int, *, one_by_one: bool) -> Points:
-    """Where a curve is read: at the end of each group of equal keys that has a right box.
+def read_curve(
+    ranked: RankedBoxes, threshold: int, weights: Array, *, one_by_one: bool = False
+) -> Iterator[tuple[Array, Array, Array]]:
+    """How many boxes are right, and how many count, up to each point of a curve, where each image has a weight.
 
-    After a group without one, recall is as before and more boxes are false, so no best value is found there.
+    The points are the ends of groups of equal keys that have a right box. After a group without one, recall is as
+    before and more boxes are false, so no best value is found there.
 
     Args:
         ranked: boxes of one label.
         threshold: index of the IoU threshold.
+        weights: ``(rows, images)``.
         one_by_one: whether boxes of equal stated confidence are groups of their own.
+
+    Yields:
+        Some rows of the weights, and of these the right boxes and those that count, ``(rows, points)``; nothing where
+        no box is right.
 
     Example:
         >>> hit = np.array([[True, False, True, False]])
         >>> ranked = RankedBoxes(np.zeros(4, int), np.array([-0.9, -0.8, -0.8, np.inf]), hit, hit | True, np.array([2]))
-        >>> curve_points(ranked, 0, one_by_one=False).ends
-        array([1, 3])
-    """
-    order = np.argsort(ranked.key, kind="stable")
-    key, hit = ranked.key[order], ranked.hit[threshold, order]
-    is_end = np.append(key[1:] != key[:-1], True)[: len(key)]
-    if one_by_one:
-        is_end |= np.isfinite(key)
-    ends = np.flatnonzero(is_end) + 1
-    if len(ends):
-        ends = ends[np.add.reduceat(hit.astype(np.int64), np.append(0, ends[:-1])) > 0]
-    counts = ranked.counts[threshold, order]
-    return Points(ranked.image[order], hit.astype(np.float64), counts.astype(np.float64), ends)
-
-
-def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
-    """The right boxes, and the boxes that count, up to each point, where each image has a weight.
-
-    Args:
-        points: at least one.
-        weights: ``(rows, images)``.
-
-    Returns:
-        ``(rows, points)`` both.
-
-    Example:
-        >>> points = Points(np.array([0, 1, 1]), np.array([1.0, 0.0, 1.0]), np.ones(3), np.array([1, 3]))
-        >>> cumulated(points, np.array([[1.0, 2.0]]))
-        (array([[1., 3.]]), array([[1., 5.]]))
+        >>> [(hits.tolist(), boxes.tolist()) for _, hits, boxes in read_curve(ranked, 0, np.ones((1, 1)))]
+        [([[1.0, 2.0]], [[1.0, 3.0]])]
     """
     from scipy.sparse import csr_array
 
-    last = int(points.ends[-1])
-    point = np.searchsorted(points.ends, np.arange(last), side="right")
-    shape = len(points.ends), weights.shape[1]
+    order = np.argsort(ranked.key, kind="stable")
+    key, image = ranked.key[order], ranked.image[order]
+    hit, counts = (mask[threshold, order].astype(np.float64) for mask in (ranked.hit, ranked.counts))
+    if not hit.any():
+        return
+    is_end = np.append(key[1:] != key[:-1], True)
+    if one_by_one:
+        is_end |= np.isfinite(key)
+    ends = np.flatnonzero(is_end) + 1
+    ends = ends[np.add.reduceat(hit, np.append(0, ends[:-1])) > 0]
+    last = int(ends[-1])
     # What each image adds at each point, which is mostly nothing, times how much it weighs.
-    hits, boxes = (
-        (csr_array((values[:last], (point, points.image[:last])), shape=shape) @ weights.T).cumsum(axis=0)
-        for values in (points.hit, points.counts)
-    )
-    # By rows, in which sums along a curve are as exact as they are fast.
-    return np.ascontiguousarray(hits.T), np.ascontiguousarray(boxes.T)
+    places = np.searchsorted(ends, np.arange(last), side="right"), image[:last]
+    added = [csr_array((values[:last], places), shape=(len(ends), weights.shape[1])) for values in (hit, counts)]
+    rows = max(1, _WEIGHT_CELLS // last)
+    for block in (weights[start : start + rows] for start in range(0, len(weights), rows)):
+        # By rows, in which sums along a curve are as exact as they are fast.
+        hits, boxes = (np.ascontiguousarray((one @ block.T).cumsum(axis=0).T) for one in added)
+        yield block, hits, boxes
 
 
 def totals(ranked: RankedBoxes, threshold: int) -> Indices:
@@ -156,7 +136,8 @@ def with_band(
     """
     if not resamples or not len(curve.x):
         return curve
-    units, weights = drawn_groups(groups, len(boxes.references), resamples, seed)
+    units = group_numbers(groups, len(boxes.references))
+    weights = resampling_counts(int(units.max()) + 1, resamples=resamples, seed=seed)
     values = read(boxes.by_group(units), weights, np.bincount(units))
     low, high = np.array([percentile_interval(column) for column in values.T]).T
     return curve._replace(low=low, high=high)
@@ -264,7 +245,12 @@ def froc_curve(
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
-    x, y = _staircase(boxes, t, ranked.images)
+    found, predicted, references = totals(boxes, t).sum(axis=1)
+    x = y = np.zeros(0)
+    for _, hits, counted in read_curve(boxes, t, np.ones((1, ranked.images))):
+        x, y = (counted[0] - hits[0]) / ranked.images, hits[0] / references
+    # And with all boxes.
+    x, y = np.append(x, (predicted - found) / ranked.images), np.append(y, found / references)
     if ranked.ranking == "tied":
         x, y = x[-1:], y[-1:]
     if len(x) > _MOST_POINTS:
@@ -280,17 +266,6 @@ def froc_curve(
     return with_band(Curve(name, x, y), boxes, read, groups, resamples, seed)
 
 
-def _staircase(ranked: RankedBoxes, t: int, images: int) -> tuple[Array, Array]:
-    """False boxes per image and sensitivity where it rises, and with all boxes."""
-    found, boxes, references = totals(ranked, t).sum(axis=1)
-    points = curve_points(ranked, t, one_by_one=False)
-    x, y = np.zeros((1, 0)), np.zeros((1, 0))
-    if len(points.ends):
-        hits, counted = cumulated(points, np.ones((1, images)))
-        x, y = (counted - hits) / images, hits / references
-    return np.append(x[0], (boxes - found) / images), np.append(y[0], found / references)
-
-
 def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array, rates: Array) -> Array:
     """The best sensitivity at each rate under each row of weights of the groups, ``(rows, rates)``.
 
@@ -301,16 +276,14 @@ def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array,
         weights: ``(rows, groups)``.
         rates: ``(rates,)``.
     """
-    points = curve_points(ranked, t, one_by_one=False)
-    best = np.zeros((len(weights), len(rates)))
-    row = 0
-    for block in blocks(weights, int(points.ends[-1])) if len(points.ends) else ():
-        hits, boxes = cumulated(points, block)
-        for false, found in zip(ratio(boxes - hits, (block @ images)[:, None]), hits, strict=True):
-            best[row] = np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
-            row += 1
+    best = [
+        np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
+        for block, hits, boxes in read_curve(ranked, t, weights)
+        for false, found in zip(ratio(boxes - hits, (block @ images)[:, None]), hits, strict=True)
+    ]
+    found = np.array(best) if best else np.zeros((len(weights), len(rates)))
     references = (weights @ ranked.references)[:, None]
-    return np.where(references > 0, ratio(best, references), np.nan)
+    return np.where(references > 0, ratio(found, references), np.nan)
 
 
 #: In the table of metrics.

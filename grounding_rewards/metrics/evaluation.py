@@ -22,11 +22,10 @@ from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
-from grounding_rewards.metrics.areas import SEGMENTATION_METRICS, class_mean_iou_estimate, segmentation_areas
+from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (
     AP_THRESHOLDS,
     RankingMetrics,
-    average_precision_by_label,
     can_compare_labels,
     jackknifed_mean_average_precision,
     precision_recall_curve,
@@ -36,8 +35,6 @@ from grounding_rewards.metrics.counts import (
     DETECTION_METRICS,
     SHARES,
     MatchedImages,
-    image_metrics,
-    image_sums,
     label_groups,
     reference_sums,
 )
@@ -60,9 +57,9 @@ from grounding_rewards.metrics.image_dependence import (
     dependence_sums,
     image_dependence,
 )
-from grounding_rewards.metrics.intervals import Jackknifed, group_numbers, ratio_estimates, resampling_counts
+from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates, resampling_counts
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
-from grounding_rewards.metrics.ranking import SIZES, RankedImages, label_name, rank_boxes
+from grounding_rewards.metrics.ranking import SIZES, RankedImages, rank_boxes
 from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: The row of the table that has the readers of the dataset.
@@ -290,8 +287,8 @@ def evaluate(
         **by_rank.metrics(),
         **IMAGE_AUROC,
         **DETECTION_METRICS,
-        **SEGMENTATION_METRICS,
-        **image_metrics(images),
+        **CLASS_MEAN_IOU,
+        **matched.metrics,
         **IMAGE_DEPENDENCE,
     }
     if not can_compare_labels(images):
@@ -423,8 +420,7 @@ def _estimates(
     groups: Any,
     dependence: ImageDependence | None = None,
 ) -> dict[str, Estimate]:
-    areas = segmentation_areas(matched.images)
-    sums = image_sums(matched, areas=areas)
+    sums = matched.sums()
     if dependence is None:
         sums |= dependence_sums(matched.images, label_matching=matched.label_matching)
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
@@ -434,7 +430,7 @@ def _estimates(
     if dependence is not None:
         found["image_dependence"] = dependence.dependence
     found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
-    return {**found, "class_mean_iou": class_mean_iou_estimate(areas, groups=groups)}
+    return {**found, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
 
 
 def _patient_numbers(images: Sequence[AnsweredImage]) -> Any:
@@ -457,24 +453,23 @@ def _by_label(
     boxes = dict(islice(label_groups(matched.images, compared).items(), _MOST_LABELS))
     if not boxes:
         return
-    precisions: Mapping[str, Jackknifed] = {}
     if ranked is None:
         sums = reference_sums(matched, boxes)
     else:
         every = replace(matched, label_matching=compared)
         by_label = {name: replace(every, label=name).sums(_BY_BOX) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-        precisions = average_precision_by_label(
-            ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
-        )
     found: dict[str, Metrics] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in SHARES]
     for (name, key), estimate in ratio_estimates(sums, shares=shares, groups=groups).items():
         found[name][key] = estimate
     for name, members in boxes.items():
-        precision = precisions.get(label_name(name, compared))
-        metrics = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
-        yield GroupMetrics(name or UNNAMED, int(members.sum()), metrics)
+        if ranked is not None:
+            ap = jackknifed_mean_average_precision(
+                ranked.only(name), (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
+            )
+            found[name]["ap_50"] = ap.estimate
+        yield GroupMetrics(name or UNNAMED, int(members.sum()), found[name])
 
 
 def _by_size(

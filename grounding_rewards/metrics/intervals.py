@@ -44,7 +44,7 @@ that. The metric itself is not changed.
 docs/metrics.md says how often the intervals hold the true metric. Two runs on the same units, with the same
 seed, leave out the same ones, so that their metrics can be subtracted one by one.
 
-**Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`drawn_groups`).
+**Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`resampling_counts`).
 
 Sources: Clopper and Pearson, The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial,
 Biometrika 1934; Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts
@@ -55,7 +55,7 @@ and §13; Fay and Feuer, Confidence Intervals for Directly Standardized Rates, S
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -372,10 +372,6 @@ def ratio_estimates(
     }
 
 
-# Cells of the arrays of weights by boxes that are worked on at once.
-_WEIGHT_CELLS = 1 << 20
-
-
 # All curves of an evaluation ask for the same resamplings.
 @lru_cache(maxsize=1)
 def resampling_counts(n: int, *, resamples: int, seed: int = 0) -> Array:
@@ -426,23 +422,6 @@ def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64
     return np.array([number.setdefault(name, len(number)) for name in groups], dtype=np.int64)
 
 
-def drawn_groups(
-    groups: Sequence[Any] | None, images: int, resamples: int, seed: int
-) -> tuple[NDArray[np.int64], Array]:
-    """Resample groups of images, for instance patients; without groups every image is its own.
-
-    Returns:
-        The numbers of :func:`group_numbers`, and ``(resamples, groups)`` how often each group was drawn.
-
-    Example:
-        >>> units, weights = drawn_groups(["b", "a", "b"], 3, resamples=4, seed=0)
-        >>> units, weights.shape
-        (array([0, 1, 0]), (4, 2))
-    """
-    units = group_numbers(groups, images)
-    return units, resampling_counts(int(units.max(initial=-1)) + 1, resamples=resamples, seed=seed)
-
-
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
     """Add up the rows that belong to one group, for instance the images of one patient.
 
@@ -489,15 +468,3 @@ def percentile_interval(values: Array) -> tuple[float, float]:
         return float("nan"), float("nan")
     low, high = np.quantile(measured, [0.025, 0.975])
     return float(low), float(high)
-
-
-def blocks(weights: Array, width: int) -> Iterator[Array]:
-    """Cut rows of weights into blocks that are small beside as many rows of ``width`` numbers.
-
-    Example:
-        >>> [block.shape for block in blocks(np.ones((3, 2)), width=1 << 20)]
-        [(1, 2), (1, 2), (1, 2)]
-    """
-    rows = max(1, _WEIGHT_CELLS // max(width, 1))
-    for start in range(0, len(weights), rows):
-        yield weights[start : start + rows]

@@ -179,6 +179,10 @@ class RankedImages:
             )
         return self.by_label[name]
 
+    def only(self, label: str | None) -> RankedImages:
+        """The boxes of one label alone, see :meth:`of_label`."""
+        return replace(self, by_label={"": self.of_label(label)})
+
     def threshold_index(self, iou_threshold: float) -> int:
         """Where an IoU threshold stands among those at which boxes were matched.
 

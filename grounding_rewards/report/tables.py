@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.areas import SEGMENTATION_METRICS
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
@@ -219,7 +218,7 @@ METRIC_GROUPS = (
     MetricGroup(
         "Areas",
         "The union of the predicted boxes against the union of the reference boxes, in pixels.",
-        tuple(SEGMENTATION_METRICS),
+        ("pixel_accuracy", "class_mean_iou", "dice"),
     ),
     MetricGroup(
         "Rewards",

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.image_dependence import dependence_sums
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
@@ -75,5 +75,5 @@ def ruler_sums(images: Sequence[AnsweredImage]) -> dict[str, Array]:
         >>> ruler_sums([image])["mean_iou"]
         array([[0.5, 1. ]])
     """
-    sums = {**image_sums(images), **dependence_sums(images)}
+    sums = {**MatchedImages(images).sums(), **dependence_sums(images)}
     return {key: sums[key] for key in RULERS if key in sums}

@@ -12,11 +12,11 @@ from hypothesis import given
 from grounding_rewards.common.arithmetic import ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import (
-    AREA_RATIOS,
     class_mean_iou,
     class_mean_iou_estimate,
     segmentation_areas,
 )
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group
 from tests.conftest import box_lists, valid_box_lists
 
@@ -24,13 +24,17 @@ from tests.conftest import box_lists, valid_box_lists
 FINE = 4
 
 
-def box_areas(pred: Any, gt: Any, *, width: int, height: int, ignore: Any = ()) -> np.ndarray:
+def one_image(pred: Any, gt: Any, *, width: int, height: int, ignore: Any = ()) -> MatchedImages:
     boxes = {"gt": gt, "gt_labels": ["x"] * len(gt), "pred": pred, "ignore": ignore}
-    return segmentation_areas([AnsweredImage("a", width, height, **boxes)])[0]
+    return MatchedImages([AnsweredImage("a", width, height, **boxes)])
 
 
-def ratio(key: str, areas: np.ndarray) -> float:
-    return float(ratio_or_nan(*AREA_RATIOS[key](areas)))
+def box_areas(*boxes: Any, **options: Any) -> np.ndarray:
+    return segmentation_areas(one_image(*boxes, **options).images)[0]
+
+
+def ratio(key: str, image: MatchedImages) -> float:
+    return float(ratio_or_nan(*image.sums([key])[key][0]))
 
 
 def raster(boxes: Any, width: int, height: int) -> np.ndarray:
@@ -90,7 +94,8 @@ def test_areas_are_those_of_pycocotools(seed: int) -> None:
 
 @given(valid_box_lists(max_size=5), valid_box_lists(max_size=5))
 def test_properties_of_areas(pred: Any, gt: Any) -> None:
-    areas = box_areas(pred, gt, width=18, height=18)
+    image = one_image(pred, gt, width=18, height=18)
+    areas = image.areas[0]
     assert areas.sum() == 18 * 18
     assert (areas >= 0).all()
     hit, false, missed, rest = areas.tolist()
@@ -99,7 +104,7 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
     # a box that is written twice, or as two halves, covers no more and no less
     halves = [half for x1, y1, x2, y2 in pred for half in ([x1, y1, x1 + 0.5, y2], [x1 + 0.5, y1, x2, y2])]
     assert box_areas(halves + pred, gt, width=18, height=18).tolist() == areas.tolist()
-    for value in (float(class_mean_iou(areas)), *(ratio(key, areas) for key in AREA_RATIOS)):
+    for value in (float(class_mean_iou(areas)), ratio("pixel_accuracy", image), ratio("dice", image)):
         assert math.isnan(value) or 0 <= value <= 1
 
 
@@ -124,10 +129,10 @@ def test_properties_of_areas(pred: Any, gt: Any) -> None:
     ],
 )
 def test_metrics_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, dice_value: float):
-    areas = box_areas(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
-    assert ratio("pixel_accuracy", areas) == accuracy
-    assert float(class_mean_iou(areas)) == pytest.approx(mean_iou)
-    assert ratio("dice", areas) == pytest.approx(dice_value, nan_ok=True)
+    image = one_image(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
+    assert ratio("pixel_accuracy", image) == accuracy
+    assert float(class_mean_iou(image.areas[0])) == pytest.approx(mean_iou)
+    assert ratio("dice", image) == pytest.approx(dice_value, nan_ok=True)
 
 
 def test_in_an_ignored_region_only_the_reference_counts() -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.average_precision import (
     average_precision,
-    average_precision_by_label,
     jackknifed_mean_average_precision,
     mean_average_precision,
     precision_recall_curve,
@@ -160,8 +159,8 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
     assert mean_average_precision(rank_boxes([image], [0.5], label_matching="exact")) == 0.0
     contradicted = replace(image, pred_labels=("right effusion", "enlarged heart"))
     ranked = rank_boxes([contradicted], [0.5], label_matching="synonyms")
-    found = average_precision_by_label(ranked)
-    assert {name: one.value for name, one in found.items()} == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
+    found = {name: average_precision(ranked, label=name) for name in ranked.by_label}
+    assert found == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
 
 
 @pytest.mark.parametrize("ranking", ["score", "emission", "tied"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.counts import MatchedImages, image_sums
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.image_dependence import baseline_systems, constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
@@ -58,7 +58,7 @@ def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
 
 
 def metrics_of(answers: dict[str, list[AnsweredImage]]) -> dict[str, Any]:
-    return {name: ratio_estimates(image_sums(images)) for name, images in answers.items()}
+    return {name: ratio_estimates(MatchedImages(images).sums()) for name, images in answers.items()}
 
 
 def test_baselines_of_a_run(images: Any) -> None:

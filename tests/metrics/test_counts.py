@@ -15,8 +15,6 @@ from grounding_rewards.metrics.counts import (
     MOST_GROUPS,
     ImageGroups,
     MatchedImages,
-    image_metrics,
-    image_sums,
     label_groups,
     reference_sums,
 )
@@ -73,6 +71,10 @@ def test_metrics_by_hand() -> None:
             "count_error": 1 / 5,
             "label_accuracy": 1 / 2,
             "unparseable_share": 1 / 5,
+            # of the mass of image one, and of the mass and the effusion of image two
+            "query_ap_50": 1 / 3,
+            "pixel_accuracy": 1 - (1250 + 2500 + 100 + 1250) / 50_000,
+            "dice": 2 * (1250 + 400) / (2 * (1250 + 400) + 100 + 1250 + 1250 + 2500),
         }
     )
 
@@ -226,21 +228,21 @@ TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50
     ],
 )
 def test_sums_by_hand(image: AnsweredImage, expected: dict[str, tuple[float, float]]) -> None:
-    sums = image_sums([image])
+    sums = MatchedImages([image]).sums()
     assert {key: tuple(sums[key][0]) for key in expected} == {key: pytest.approx(one) for key, one in expected.items()}
 
 
 def test_sampled_answers_that_cannot_be_read() -> None:
     images = [
-        AnsweredImage("1", 9, 9, sampled_read=(True, False, False, True)),
-        AnsweredImage("2", 9, 9, sampled_read=(True, True)),
-        AnsweredImage("3", 9, 9, sampled_read=(False,)),
+        AnsweredImage("1", 9, 9, sampled_read=(True, False, False, True), sampled_rewards=(0.5,) * 4),
+        AnsweredImage("2", 9, 9, sampled_read=(True, True), sampled_rewards=(0.5,) * 2),
+        AnsweredImage("3", 9, 9, sampled_read=(False,), sampled_rewards=(0.5,)),
     ]
     # first the share on each image, then the mean over images: (1/2 + 0 + 1) / 3, not 3 of 7
-    assert ratio_estimates(image_sums(images))["sampled_unparseable_share"].value == 0.5
-    metric = image_metrics(images)["sampled_unparseable_share"]
+    assert ratio_estimates(MatchedImages(images).sums())["sampled_unparseable_share"].value == 0.5
+    metric = MatchedImages(images).metrics["sampled_unparseable_share"]
     assert (metric.heading, metric.lower_is_better) == ("unparseable sampled answers", True)
-    assert "sampled_unparseable_share" not in image_sums([*images, AnsweredImage("4", 9, 9)])
+    assert "sampled_unparseable_share" not in MatchedImages([*images, AnsweredImage("4", 9, 9)]).sums()
 
 
 def test_ious_of_all_references_come_in_the_order_of_images() -> None:

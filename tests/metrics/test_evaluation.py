@@ -12,7 +12,7 @@ import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
-from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.metrics.intervals import jackknifed_ratio, resampling_counts, sum_by_group
 from grounding_rewards.metrics.ranking import COCO_AREAS, rank_boxes
@@ -60,7 +60,7 @@ def unsure(one: AnsweredImage) -> AnsweredImage:
 def test_intervals_are_over_patients() -> None:
     images = [image(str(i), patient="p" if i < 6 else None, pred=[[0, 0, 40, 8 + 4 * i]]) for i in range(8)]
     found = evaluate({"model": images}, Measures("R3")).systems["model"]
-    sums = sum_by_group(image_sums(images)["mean_iou"], patients_of(images))
+    sums = sum_by_group(MatchedImages(images).sums()["mean_iou"], patients_of(images))
     assert len(sums) == 3
     assert found["mean_iou"] == pytest.approx(jackknifed_ratio(sums).estimate)
 
