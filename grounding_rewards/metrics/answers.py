@@ -67,7 +67,7 @@ def read_answers(
         ([[0.0, 0.0, 50.0, 40.0]], ('mass',), 0.8)
     """
     images = reference_images(rows)
-    columns = _columns(rows)
+    columns = row_columns(rows)
     others = [
         replace(
             get_reward(name, box_format=reward.box_format, on_truncated=reward.on_truncated),
@@ -120,7 +120,7 @@ def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: G
         >>> [image.status for image in images], images[1].pred.tolist()
         (['empty', 'boxes'], [[0.0, 0.0, 50.0, 40.0]])
     """
-    scored = reward.details(texts, **_columns(rows))
+    scored = reward.details(texts, **row_columns(rows))
     return [
         replace(image, **_prediction(one.parsed, one.reason), text=completion_text(text))
         for image, one, text in zip(_references(rows), scored, texts, strict=True)
@@ -218,7 +218,7 @@ def _prediction(parsed: ParsedBoxes, reason: str) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+def row_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns that every row has, and optional ones, such as ignored regions, with None where a row has none."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
     return {
@@ -290,20 +290,20 @@ def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0
         >>> without_duplicates([image])[0].pred.tolist()
         [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
     """
-    return [_without_duplicates(image, iou_threshold) for image in images]
-
-
-def _without_duplicates(image: AnsweredImage, iou_threshold: float) -> AnsweredImage:
-    names = np.array([label_name(label, "exact") for label in image.pred_labels])
-    kept: list[int] = []
-    for name in dict.fromkeys(names.tolist()):
-        same = np.flatnonzero(names == name)
-        kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
-    kept.sort()
-    return replace(
-        image,
-        pred=image.pred[kept],
-        pred_labels=tuple(image.pred_labels[i] for i in kept),
-        pred_scores=image.pred_scores[kept],
-        broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
-    )
+    kept_alone = []
+    for image in images:
+        names = np.array([label_name(label, "exact") for label in image.pred_labels])
+        kept: list[int] = []
+        for name in dict.fromkeys(names.tolist()):
+            same = np.flatnonzero(names == name)
+            kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
+        kept.sort()
+        left = replace(
+            image,
+            pred=image.pred[kept],
+            pred_labels=tuple(image.pred_labels[i] for i in kept),
+            pred_scores=image.pred_scores[kept],
+            broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
+        )
+        kept_alone.append(left)
+    return kept_alone

@@ -65,7 +65,7 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import box_area
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.counts import (
     BoxGroups,
@@ -393,10 +393,8 @@ def compare_runs(
     metrics = shared | IMAGE_DEPENDENCE
     if main not in metrics:
         raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
-    # An image of unknown patient is a unit of its own.
-    patients = [one.patient if other.patient is None else other.patient for one, other in pairs]
-    names = [("image", k) if patient is None else ("patient", patient) for k, patient in enumerate(patients)]
-    units: Any = group_numbers(names, len(names))
+    patients = patients_of([other if one.patient is None else one for one, other in pairs])
+    units: Any = group_numbers(patients, len(pairs))
     drawn = {"resamples": resamples, "seed": seed}
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
@@ -411,8 +409,8 @@ def compare_runs(
         images=len(pairs),
         only_a=len(own_a) - len(pairs),
         only_b=len(own_b) - len(pairs),
-        units="images" if all(patient is None for patient in patients) else "patients",
-        n=len(set(names)),
+        units="images" if patients is None else "patients",
+        n=int(units.max()) + 1,
         main=main,
         metrics={
             **_changes(
@@ -504,9 +502,9 @@ def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float
 
 
 def _size_groups(images: Sequence[AnsweredImage], sizes: str) -> BoxGroups:
-    areas = np.concatenate([np.zeros(0), *(box_area(image.gt) for image in images)])
-    image_areas = np.repeat([image.width * image.height for image in images], [len(image.gt) for image in images])
-    groups = {name: size.holds(areas, image_areas) for name, size in SIZES[sizes].items()}
+    batch = ImageBatch.of(images)
+    image_areas = np.repeat(batch.sizes.prod(axis=1), batch.gt.counts)
+    groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in SIZES[sizes].items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 
@@ -537,16 +535,18 @@ def _check_references(pairs: Sequence[tuple[AnsweredImage, AnsweredImage]], in_a
 
 
 def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
-    # Lists of a few numbers are compared faster than arrays of them.
-    if a.gt.tolist() != b.gt.tolist():
-        return "the reference boxes"
-    if a.gt_labels != b.gt_labels:
-        return "the labels"
-    if a.ignore.tolist() != b.ignore.tolist():
-        return "the ignored regions"
-    if (a.width, a.height) != (b.width, b.height):
-        return "width and height"
-    return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
+    one, other = (
+        {
+            # Lists of a few numbers are compared faster than arrays of them.
+            "the reference boxes": image.gt.tolist(),
+            "the labels": image.gt_labels,
+            "the ignored regions": image.ignore.tolist(),
+            "width and height": (image.width, image.height),
+            "the patients": None if None in (a.patient, b.patient) else image.patient,
+        }
+        for image in (a, b)
+    )
+    return next((what for what in one if one[what] != other[what]), "")
 
 
 def _judged(main: Change, units: str, n: int, a: str, b: str) -> str:
@@ -556,7 +556,8 @@ def _judged(main: Change, units: str, n: int, a: str, b: str) -> str:
         f"{main.metric.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
         f"{format_estimate(main.difference, signed=True)}, "
     )
-    counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
+    p = "no p" if math.isnan(main.p) else f"p {'' if main.p < _SMALLEST_P else '= '}{p_cell(main.p)}"
+    counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({p})"
     word = {1: "better", -1: "worse"}
     if direction := main.direction():
         return f"{b} is {word[direction]} than {a}: {metrics}{counts}"
@@ -565,18 +566,6 @@ def _judged(main: Change, units: str, n: int, a: str, b: str) -> str:
             f"{b} is {word[shown]} than {a} on average, which the permutation test does not confirm: {metrics}{counts}"
         )
     return f"No difference between {a} and {b} can be shown: {metrics}{counts}"
-
-
-def format_p(p: float) -> str:
-    """A p value for a sentence.
-
-    Example:
-        >>> format_p(0.03125), format_p(1e-9), format_p(float("nan"))
-        ('p = 0.031', 'p < 0.001', 'no p')
-    """
-    if math.isnan(p):
-        return "no p"
-    return f"p {p_cell(p)}" if p < _SMALLEST_P else f"p = {p_cell(p)}"
 
 
 def p_cell(p: float) -> str:

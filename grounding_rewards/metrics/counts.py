@@ -316,7 +316,7 @@ def _of_areas(sums: Callable[[Array, Array, Array, Array], Sums]) -> Callable[[M
     return lambda images: sums(*images.areas.T)
 
 
-def _over_images(value: Callable[[AnsweredImage], float]) -> Callable[[MatchedImages], Sums]:
+def _over_images(value: Callable[..., float]) -> Callable[[MatchedImages], Sums]:
     """The mean over images of a number that each has."""
     return lambda images: (np.array([value(image) for image in images.images]), np.ones(len(images.images)))
 

@@ -181,17 +181,17 @@ def image_dependence(
         check_word("metric", metric, _METRICS)
         counts = MatchedImages(images, label_matching).counts_50
         earned, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
-    dealt = _deal(images, earned, within, label_matching, seed, _DEALINGS)
-    sums = np.column_stack([dealt.contributed, divisor])
+    own, contributed, p = _deal(images, earned, within, label_matching, seed, _DEALINGS)
+    sums = np.column_stack([contributed, divisor])
     found = ratio_estimates({"": sums}, bounds={"": SIGNED}, groups=patients_of(images))[""]
     total = float(divisor.sum())
-    value = float(dealt.own.sum()) / total if total else float("nan")
+    value = float(own.sum()) / total if total else float("nan")
     return ImageDependence(
         metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
         value=value,
         dealt=value - found.value,
         dependence=found,
-        p=dealt.p,
+        p=p,
         distinct=len({image.text or image.pred.tobytes() for image in images}),
         images=len(images),
         within=within,
@@ -206,28 +206,20 @@ def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "i
         >>> dependence_sums([image])
         {'image_dependence': array([[0., 1.]])}
     """
-    dealt = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
-    return {"image_dependence": np.column_stack([dealt.contributed, [len(image.gt) for image in images]])}
-
-
-@dataclass(frozen=True, eq=False)
-class _Dealt:
-    """``(images,)`` what each answer earns where it is, and what image and answer contribute; p of the test."""
-
-    own: Array
-    contributed: Array
-    p: float
+    _, contributed, _ = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
+    return {"image_dependence": np.column_stack([contributed, [len(image.gt) for image in images]])}
 
 
 def _deal(
     images: Sequence[AnsweredImage], earned: Earned, within: str, label_matching: str, seed: int, dealings: int
-) -> _Dealt:
+) -> tuple[Array, Array, float]:
+    """``(images,)`` what each answer earns where it is, and what image and answer contribute; p of the test."""
     table = _Boxes.of(images, label_matching)
     # Partners are drawn apart from the dealings of the test, so that a number is the same wherever it stands.
     partners, dealer = np.random.default_rng(0), np.random.default_rng(seed)
     own, contributed = table.earn(earned, np.arange(len(images)), np.arange(len(images))), np.zeros(len(images))
     if table.answers_alike:
-        return _Dealt(own, contributed, 1.0)
+        return own, contributed, 1.0
     groups: dict[Any, list[int]] = defaultdict(list)
     # Sorted, so that neither partners nor dealings depend on the order of the images.
     for k in sorted(range(len(images)), key=lambda k: images[k].id):
@@ -257,7 +249,7 @@ def _deal(
     # One answer to all images owes them nothing, not a rounding error.
     contributed[np.abs(contributed) < 1e-12] = 0.0
     as_good = int((totals >= own.sum() - 1e-9).sum())
-    return _Dealt(own, contributed, (1 + as_good) / (1 + dealings))
+    return own, contributed, (1 + as_good) / (1 + dealings)
 
 
 @dataclass(frozen=True, eq=False)

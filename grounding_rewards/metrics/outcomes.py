@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -127,29 +127,22 @@ def _renamed(image: AnsweredImage, i: int, place: int) -> str | None:
     return name if label_name(stated, "exact") != label_name(name, "exact") else None
 
 
-#: IoUs that decide whether a box is right in some metric.
-THRESHOLDS = (0.3, 0.5, 0.75)
 #: Boxes of an answer that are drawn.
 MOST_BOXES = 50
-_NEAR = 0.01
-_MOST_DIGITS = 6
 
 _FRONTAL = re.compile(r"\b(pa|ap|frontal|(postero|antero)[ -]?(anterior|posterior))\b", re.IGNORECASE)
 _SIDE = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 def format_iou(iou: float) -> str:
-    """Two digits, three near a threshold, and more where fewer would put the value on the wrong side of it.
+    """Two digits, cut and not rounded: no IoU below a threshold reads as if it reached it.
 
     Example:
         >>> [format_iou(iou) for iou in (0.8, 0.503, 0.497, 0.49996, 0.5)]
-        ['0.80', '0.503', '0.497', '0.49996', '0.500']
+        ['0.80', '0.50', '0.49', '0.49', '0.50']
     """
-    near = next((at for at in THRESHOLDS if abs(iou - at) < _NEAR), None)
-    if near is None:
-        return f"{iou:.2f}"
-    digits = range(3, _MOST_DIGITS)
-    return next((f"{iou:.{n}f}" for n in digits if (float(f"{iou:.{n}f}") >= near) == (iou >= near)), repr(iou))
+    # 0.29 is stored as a little less than that.
+    return f"{math.floor(100 * iou + 1e-9) / 100:.2f}"
 
 
 def has_sides(image: AnsweredImage) -> bool:
@@ -178,19 +171,12 @@ def image_summary(image: AnsweredImage, outcomes: BoxOutcomes) -> str:
         >>> image_summary(image, box_outcomes(image))
         '1 of 1 found, 1 in the wrong place'
     """
-    return ", ".join(_parts(image, outcomes))
-
-
-def _parts(image: AnsweredImage, outcomes: BoxOutcomes) -> Iterator[str]:
     broken = len(image.broken)
-    if image.status == "unparseable":
-        yield "unparseable"
+    said = ["unparseable"] if image.status == "unparseable" else []
     if image.is_normal:
-        yield "normal image"
         counted = len(image.pred) - outcomes.pred.count(IGNORED) + broken
-        yield f"{counted} hallucinated" if counted else "no box"
-        return
-    yield f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found"
+        return ", ".join([*said, "normal image", f"{counted} hallucinated" if counted else "no box"])
+    said.append(f"{outcomes.pred.count(RIGHT)} of {len(image.gt)} found")
     for count, what in (
         (sum(name is not None for name in outcomes.renamed), "of them under another label"),
         (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
@@ -199,7 +185,8 @@ def _parts(image: AnsweredImage, outcomes: BoxOutcomes) -> Iterator[str]:
         (broken, "broken"),
     ):
         if count:
-            yield f"{count} {what}"
+            said.append(f"{count} {what}")
+    return ", ".join(said)
 
 
 def drawn_answer(image: AnsweredImage, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
@@ -364,10 +351,13 @@ def calibration(matched: MatchedImages) -> Calibration | None:
 
     Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
     """
-    if not any(((image.pred_scores >= 0) & (image.pred_scores <= 1)).any() for image in matched.images):
-        return None
-    images = [_with_confidence(image) for image in matched.images]
-    most = max(len(image.pred) for image in images)
+    images = []
+    for image in matched.images:
+        kept = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
+        labels = tuple(image.pred_labels[k] for k in kept)
+        scores = image.pred_scores[kept]
+        images.append(replace(image, pred=image.pred[kept], pred_labels=labels, pred_scores=scores, broken=()))
+    most = max((len(image.pred) for image in images), default=0)
     # As in average precision: of several boxes for one finding the surest is right.
     ranked = rank_boxes(
         images, [IOU_THRESHOLD], label_matching=matched.label_matching, together=True, max_detections=most
@@ -385,15 +375,3 @@ def calibration(matched: MatchedImages) -> Calibration | None:
     precision = np.bincount(bins, is_right, _BINS)[used] / counts[used]
     error = float(np.abs(precision - confidence) @ counts[used] / score.size)
     return Calibration(confidence, precision, counts[used], error)
-
-
-def _with_confidence(image: AnsweredImage) -> AnsweredImage:
-    """The image with those boxes alone that state a confidence in [0, 1]."""
-    kept = np.flatnonzero((image.pred_scores >= 0) & (image.pred_scores <= 1))
-    return replace(
-        image,
-        pred=image.pred[kept],
-        pred_labels=tuple(image.pred_labels[k] for k in kept),
-        pred_scores=image.pred_scores[kept],
-        broken=(),
-    )

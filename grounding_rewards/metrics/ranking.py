@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, Boxes, box_area, positions
+from grounding_rewards.boxes import BoxBatch, box_area, positions
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
@@ -272,18 +272,13 @@ def rank_boxes(
     of_size = area.holds(box_area(pred.flat), image_areas[pred_image])[order]
     wanted = area.holds(box_area(gt.flat), image_areas[gt_image])[gt_order]
     matched = _match_entries(
-        _Entries(
-            pred=pred.flat[order],
-            n=_counts(pred_entry, entries),
-            gt=gt.flat[gt_order],
-            m=_counts(gt_entry, entries),
-            wanted=wanted,
-            ignore=batch.ignore,
-            images=entries // len(names),
-            agree=None
-            if codes is None
-            else lambda rows, columns: codes.agree(codes.pred[order][rows], codes.gt[gt_order][columns]),
-        ),
+        BoxBatch(pred.flat[order], _counts(pred_entry, entries)),
+        BoxBatch(gt.flat[gt_order], _counts(gt_entry, entries)),
+        batch.ignore.take(entries // len(names)),
+        wanted,
+        None
+        if codes is None
+        else lambda rows, columns: codes.agree(codes.pred[order][rows], codes.gt[gt_order][columns]),
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
@@ -383,44 +378,46 @@ def _counts(ordered: Indices, entries: Indices) -> Indices:
     return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
 
 
-class _Entries(NamedTuple):
-    """The boxes of all entries one after the other, predicted ones in the order of the ranking.
+def _match_entries(
+    preds: BoxBatch,
+    gts: BoxBatch,
+    ignore: BoxBatch,
+    wanted: Mask,
+    agree: Callable[[Indices, Indices], Mask] | None,
+    thresholds: Array,
+    *,
+    most_overlap_first: bool,
+) -> NDArray[np.int8]:
+    """What each predicted box is matched with at each threshold, ``(thresholds, n)``.
 
-    ``n`` and ``m`` are numbers of predicted and of reference boxes, ``ignore`` has the regions of every image, and
-    ``agree`` says whose labels agree, by the places of predicted and of reference boxes; None where any do.
+    Args:
+        preds: the predicted boxes of all entries, in the order of the ranking.
+        gts: the reference boxes of all entries.
+        ignore: the regions of their images.
+        wanted: which reference boxes count.
+        agree: whose labels agree, by the places of predicted and of reference boxes; None where any do.
+        thresholds: ``(t,)``.
+        most_overlap_first: whether the boxes that overlap a reference box most choose first.
     """
-
-    pred: Boxes
-    n: Indices
-    gt: Boxes
-    m: Indices
-    wanted: Mask
-    ignore: BoxBatch
-    images: Indices
-    agree: Callable[[Indices, Indices], Mask] | None
-
-
-def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: bool) -> NDArray[np.int8]:
-    """What each predicted box is matched with at each threshold, ``(thresholds, n)``."""
-    result = np.full((len(thresholds), len(entries.pred)), _NOTHING, dtype=np.int8)
-    shapes = np.column_stack([entries.n, entries.m, entries.ignore.counts[entries.images]])
+    result = np.full((len(thresholds), len(preds.flat)), _NOTHING, dtype=np.int8)
+    shapes = np.column_stack([preds.counts, gts.counts, ignore.counts])
     for rows in rows_of_one_shape(shapes, lambda n, m, k: n * (m + k)):
         b, (n, m, k) = len(rows), shapes[rows[0]].tolist()
         if not n or not m + k:
             continue
-        pred, gt = positions(entries.n, rows), positions(entries.m, rows)
-        boxes = entries.pred[pred].reshape(b, n, 4)
-        iou = pairwise_iou(boxes, entries.gt[gt].reshape(b, m, 4))
-        if entries.agree is not None:
-            iou = np.where(entries.agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
-        regions = entries.ignore.take(entries.images[rows]).flat.reshape(b, k, 4)
+        pred, gt = positions(preds.counts, rows), positions(gts.counts, rows)
+        boxes = preds.flat[pred].reshape(b, n, 4)
+        iou = pairwise_iou(boxes, gts.flat[gt].reshape(b, m, 4))
+        if agree is not None:
+            iou = np.where(agree(pred.reshape(b, n, 1), gt.reshape(b, 1, m)), iou, 0.0)
+        regions = ignore.take(rows).flat.reshape(b, k, 4)
         order = np.tile(np.arange(n), (b, 1))
         if most_overlap_first:
             order = np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
         matched = _match(
             np.take_along_axis(iou, order[..., None], axis=1),
             np.take_along_axis(covered_share(boxes, regions), order, axis=1),
-            entries.wanted[gt].reshape(b, m),
+            wanted[gt].reshape(b, m),
             thresholds,
         )
         back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)

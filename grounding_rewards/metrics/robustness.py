@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
-from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Estimate
@@ -142,32 +141,6 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     return explained.fp == explained.fn == 0
 
 
-def robustness_sums(
-    pairs: Sequence[AnswerPair], reward: GroundingReward, *, label_matching: str = "ignore"
-) -> dict[str, Array]:
-    """Every metric of :data:`ROBUSTNESS_METRICS` as numerators and denominators per image.
-
-    Args:
-        pairs: one per image.
-        reward: whose threshold, matcher and comparison of labels decide.
-        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
-
-    Returns:
-        For each key a ``(images, 2)`` array, for :mod:`grounding_rewards.metrics.intervals`.
-    """
-    ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
-    was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
-    right = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
-    changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
-    parts = {
-        "accuracy": (right, np.ones(len(pairs))),
-        "attack_success_rate": (changed, np.ones(len(pairs))),
-        "broken_share": (was_right & ~right, was_right),
-        "mean_iou": (ious.sum(axis=1), there.sum(axis=1)),
-    }
-    return {key: np.column_stack(sums).astype(np.float64) for key, sums in parts.items()}
-
-
 def robustness_estimates(
     pairs: Sequence[AnswerPair],
     reward: GroundingReward,
@@ -180,7 +153,7 @@ def robustness_estimates(
     Args:
         pairs: one per image.
         reward: whose threshold, matcher and comparison of labels decide.
-        label_matching: as for :func:`robustness_sums`.
+        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
         groups: the patient of each image, where known; the images of one patient are then drawn together.
 
     Example:
@@ -192,7 +165,17 @@ def robustness_estimates(
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
         {'accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
-    sums = robustness_sums(pairs, reward, label_matching=label_matching)
+    ious, there = MatchedImages([pair.after for pair in pairs], label_matching).best_ious
+    was_right = np.array([is_right(pair.before, reward) for pair in pairs], dtype=bool)
+    right = np.array([is_right(pair.after, reward) for pair in pairs], dtype=bool)
+    changed = np.array([not is_same_answer(pair, reward) for pair in pairs], dtype=bool)
+    parts = {
+        "accuracy": (right, np.ones(len(pairs))),
+        "attack_success_rate": (changed, np.ones(len(pairs))),
+        "broken_share": (was_right & ~right, was_right),
+        "mean_iou": (ious.sum(axis=1), there.sum(axis=1)),
+    }
+    sums = {key: np.column_stack(pair).astype(np.float64) for key, pair in parts.items()}
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 

@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array, ratio
-from grounding_rewards.metrics.answers import read_each
+from grounding_rewards.metrics.answers import read_each, row_columns
 from grounding_rewards.metrics.estimates import Estimate, percent
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
@@ -138,19 +138,17 @@ class Groups:
         return np.cumsum(self.sizes) - self.sizes
 
     def _all(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        return np.logical_and.reduceat(holds, self._starts) if len(self.sizes) else np.zeros(0, dtype=bool)
+        return np.logical_and.reduceat(holds, self._starts)
 
     def _any(self, holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return ~self._all(~holds)
 
     def _sum(self, values: Array) -> Array:
-        return np.add.reduceat(values, self._starts) if len(self.sizes) else np.zeros(0)
+        return np.add.reduceat(values, self._starts)
 
     @cached_property
     def has_spread(self) -> NDArray[np.bool_]:
         """``(g,)`` whether two completions of the group earn different rewards."""
-        if not len(self.sizes):
-            return np.zeros(0, dtype=bool)
         low, high = (one.reduceat(self.rewards, self._starts) for one in (np.minimum, np.maximum))
         return np.asarray(high - low > SAME)
 
@@ -240,8 +238,6 @@ _GRADED = 0.5
 _MOST = 0.5
 # Groups that are scored together.
 _CHUNK = 64
-# Columns that play no part in scoring.
-_PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
 
 
 @dataclass(frozen=True)
@@ -505,7 +501,7 @@ def _judge(
     track: Callable[[Iterable[Any]], Iterable[Any]],
 ) -> dict[str, Groups]:
     """The groups under each reward, by its name; some groups at a time, so that a bar moves."""
-    names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
+    names = list(row_columns(rows))
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
         chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)
