@@ -184,7 +184,6 @@ def run(
                         max_new_tokens=max_new_tokens,
                         batch_size=batch_size,
                         seed=seed,
-                        with_temperature=True,
                         on_progress=on_progress,
                     )
                 rows += [{**row, "temperature": temperature} for row in asked.rows]

@@ -61,7 +61,6 @@ class AskedModel:
         batch_size: int = 32,
         seed: int = 0,
         overwrite: bool = False,
-        with_temperature: bool = False,
         on_progress: Callable[[int, int, int], None] | None = None,
     ) -> list[list[str]]:
         """The answers to each image, which go on in the file where they were stopped.
@@ -69,19 +68,18 @@ class AskedModel:
         Args:
             file: ends in .jsonl.
             samples: answers to each image.
-            temperature: of the samples; 0 is greedy.
+            temperature: of the samples, which their file says, so that it is a log of groups by itself; 0 is greedy.
             max_new_tokens: of an answer.
             batch_size: answers at the same time.
             seed: of the samples.
             overwrite: whether answers of other settings are dropped; they are refused otherwise.
-            with_temperature: whether the file says the temperature, so that it is a log of groups by itself.
             on_progress: called with images, their total and tokens, in the first process alone.
         """
         from grounding_rewards.models.generate import Sampling
         from grounding_rewards.models.resumable import generate_to_file
 
         shown = self.shown
-        if with_temperature:
+        if temperature:
             shown = shown.add_column("temperature", [temperature] * shown.num_rows)
         return generate_to_file(
             self.model,

@@ -1,15 +1,16 @@
-"""Let a vision-language model answer the prompts of a dataset, in batches."""
+"""Let a vision-language model answer the prompts of a dataset, in batches, with transformers or vLLM."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from transformers import GenerationConfig
+from transformers import AutoConfig, GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.common.legal import Interval, check_number
@@ -54,6 +55,9 @@ class Sampling:
 
 #: One greedy answer per image.
 GREEDY = Sampling()
+
+# Added by vLLM to the logit of a token that must not be generated; the lowest value that it takes.
+_NEVER = -100.0
 
 
 class Generated(NamedTuple):
@@ -121,29 +125,93 @@ def generate_batch(
         return _answer_batch(model, processor, rows, sampling)
 
 
-def conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+@dataclass(frozen=True)
+class VllmModel:
+    """A model in vLLM, with the same configurations as a transformers model.
+
+    Attributes:
+        llm: the ``vllm.LLM``.
+        config: the model's configuration.
+        generation_config: which tokens end an answer.
+    """
+
+    llm: Any
+    config: Any
+    generation_config: Any
+
+
+def load_vllm(path: str) -> VllmModel:
+    """Start vLLM with a checkpoint."""
+    from vllm import LLM
+
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
+    try:
+        generation = GenerationConfig.from_pretrained(path)
+    except OSError:
+        generation = GenerationConfig.from_model_config(config)
+    return VllmModel(LLM(model=path, limit_mm_per_prompt={"image": 1}), config, generation)
+
+
+def generate_with_vllm(
+    model: VllmModel, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
+) -> Generated:
+    """As :func:`generate_batch`, from the same prompts and with the same settings.
+
+    Args:
+        model: what :func:`load_vllm` gave.
+        processor: the model's processor, which writes the prompt and decodes the answer.
+        rows: with ``prompt`` (conversational) and ``image``.
+        sampling: how the answers are decoded.
+        seed: of the sampling; every image has a seed of its own, derived from it: images with the same prompt would
+            get the same draws.
+    """
+    from vllm import SamplingParams
+
+    ends, forbidden = _end_tokens(model, processor.tokenizer)
+    prompts = []
+    for row, conversation in zip(rows, _conversations(rows), strict=True):
+        text = processor.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
+        # The template has already added the special tokens, one placeholder for the image among them.
+        ids = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        prompts.append({"prompt_token_ids": ids, "multi_modal_data": {"image": row["image"]}})
+    parameters = [
+        SamplingParams(
+            n=sampling.samples,
+            temperature=sampling.temperature,
+            top_p=1.0,
+            top_k=-1,
+            max_tokens=sampling.max_new_tokens,
+            stop_token_ids=ends,
+            logit_bias=dict.fromkeys(forbidden, _NEVER) or None,
+            detokenize=False,
+            seed=int(own),
+        )
+        for own in np.random.SeedSequence(seed).generate_state(len(rows), np.uint32)
+    ]
+    outputs = model.llm.generate(prompts, parameters, use_tqdm=False)
+    return _decoded(processor, (answer.token_ids for output in outputs for answer in output.outputs), ends, sampling)
+
+
+def _conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
     """The prompts with their images in place, as chat templates expect them."""
     return [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in rows]
 
 
-def end_tokens(model_config: Any, generation_config: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
+def _end_tokens(model: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
     """The tokens that end an answer, and those that must not be generated.
 
     There is no image for a generated image token; TRL forbids it as well.
     """
-    ends = getattr(generation_config, "eos_token_id", None) or tokenizer.eos_token_id
-    image = getattr(model_config, "image_token_id", None)
+    ends = getattr(model.generation_config, "eos_token_id", None) or tokenizer.eos_token_id
+    image = getattr(model.config, "image_token_id", None)
     return list(ends) if isinstance(ends, list | tuple) else [ends], [] if image is None else [image]
 
 
-def until_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
-    """Drop the token that ends an answer and the padding after it.
-
-    Example:
-        >>> until_end([5, 6, 2, 0, 0], {2})
-        [5, 6]
-    """
-    return list(takewhile(lambda token: token not in ends, ids))
+def _decoded(processor: Any, answers: Iterable[Sequence[int]], ends: Collection[int], sampling: Sampling) -> Generated:
+    """Answers in words, without the token that ends one and the padding behind it."""
+    ids = [list(takewhile(lambda token: token not in ends, answer)) for answer in answers]
+    texts = processor.batch_decode(ids, skip_special_tokens=sampling.skip_special_tokens)
+    return Generated(texts, sum(map(len, ids)))
 
 
 def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) -> bool:
@@ -177,7 +245,7 @@ def _evaluating(model: Any, seed: int) -> Iterator[None]:
 @torch.no_grad()
 def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> Generated:
     tokenizer = getattr(processor, "tokenizer", processor)
-    ends, forbidden = end_tokens(model.config, model.generation_config, tokenizer)
+    ends, forbidden = _end_tokens(model, tokenizer)
     drawn = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
     config = GenerationConfig(
         max_new_tokens=sampling.max_new_tokens,
@@ -189,7 +257,7 @@ def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]],
         **(drawn if sampling.temperature > 0 else {"do_sample": False}),
     )
     inputs = processor.apply_chat_template(
-        conversations(rows),
+        _conversations(rows),
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,
@@ -198,6 +266,4 @@ def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]],
     ).to(model.device)
     prompt_length = inputs["input_ids"].shape[1]
     generated = model.generate(**inputs, generation_config=config)
-    answers = [until_end(ids, set(ends)) for ids in generated[:, prompt_length:].tolist()]
-    texts = processor.batch_decode(answers, skip_special_tokens=sampling.skip_special_tokens)
-    return Generated(texts, sum(map(len, answers)))
+    return _decoded(processor, generated[:, prompt_length:].tolist(), ends, sampling)

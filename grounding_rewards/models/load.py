@@ -60,7 +60,7 @@ class UnloadedModel:
             adapter = adapter_config(self.path)
             with _in_plain_words(self.path, adapter):
                 if self.backend == "vllm":
-                    from grounding_rewards.models.vllm_backend import load_vllm
+                    from grounding_rewards.models.generate import load_vllm
 
                     self._loaded = load_vllm(self.path)
                 else:
@@ -197,7 +197,7 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
 
     Args:
         path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
-        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm_backend.py``.
+        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``generate.py``.
 
     Raises:
         ValueError: there is no such folder or no model in it, the base model of an adapter is not where the adapter
@@ -334,12 +334,4 @@ def _load_with_transformers(path: str, adapter: dict[str, Any] | None) -> Any:
 
 def _under(path: str | Path, adapter: dict[str, Any] | None) -> str:
     """Where the weights lie: at the path itself, or where its adapter says."""
-    if adapter is None:
-        return str(path)
-    base = adapter.get("base_model_name_or_path")
-    if not base:
-        raise ValueError(
-            f"Expected `base_model_name_or_path` in {ADAPTER} of {str(path)!r}, got {base!r}. "
-            "Write the folder or name of the model that the adapter was trained on."
-        )
-    return str(base)
+    return str(path if adapter is None else adapter.get("base_model_name_or_path"))

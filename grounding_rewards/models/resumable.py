@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from grounding_rewards.common.legal import Interval, check_number
 from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, whole_file, write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
-from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
+from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch, generate_with_vllm
 from grounding_rewards.models.load import UnloadedModel, digest_of_weights, process_state
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
@@ -100,9 +99,8 @@ def generate_to_file(
     state.wait_for_everyone()
     done = files.read()
     size = max(1, batch_size // samples)
-    starts = enumerate(range(0, len(rows), size))
-    batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
-    left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
+    batches = enumerate(range(start, min(start + size, len(rows))) for start in range(0, len(rows), size))
+    left = [(number, batch) for number, batch in batches if any(key not in done for key in files.keys_of(batch))]
     mine = left[state.process_index :: state.num_processes]
     # Before anything is written: a model that cannot be loaded has begun nothing.
     loaded: Any = model.load() if mine else None
@@ -112,17 +110,18 @@ def generate_to_file(
         if state.is_main_process:
             write_whole(files.settings_path, json.dumps(settings, indent=2) + "\n")
         state.wait_for_everyone()
-        images, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        ask = vllm_backend.generate_with_vllm if model.backend == "vllm" else generate_batch
+        images, tokens, total = 0, 0, sum(len(batch) for _, batch in mine)
+        ask = generate_with_vllm if model.backend == "vllm" else generate_batch
         with files.part(state.process_index) as part:
-            for batch in mine:
-                asked = [dataset[i] for i in batch.rows]
-                answers = ask(loaded, processor, asked, sampling, seed=batch.seed(seed))
-                owners = [rows[i] for i in batch.rows for _ in range(samples)]
-                written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
+            for number, batch in mine:
+                # So that its answers do not depend on what was generated before.
+                own = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint32)[0])
+                answers = ask(loaded, processor, [dataset[i] for i in batch], sampling, seed=own)
+                owners = [rows[i] for i in batch for _ in range(samples)]
+                written = zip(owners, files.keys_of(batch), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
                 part.flush()
-                images, tokens = images + len(batch.rows), tokens + answers.tokens
+                images, tokens = images + len(batch), tokens + answers.tokens
                 if on_progress is not None:
                     on_progress(images, total, tokens)
         state.wait_for_everyone()
@@ -131,17 +130,6 @@ def generate_to_file(
         state.wait_for_everyone()
         done = files.read()
     return [[json.loads(done[key])["completion"] for key in files.keys_of([i])] for i in range(len(rows))]
-
-
-class _Batch(NamedTuple):
-    """Rows that are answered together."""
-
-    number: int
-    rows: range
-
-    def seed(self, seed: int) -> int:
-        """The seed of this batch, so that its answers do not depend on what was generated before."""
-        return int(np.random.SeedSequence([seed, self.number]).generate_state(1, np.uint32)[0])
 
 
 _Key = tuple[str, int]

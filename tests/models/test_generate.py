@@ -1,14 +1,21 @@
-"""Generation with an untrained model: what it says is noise, but the same noise every time."""
+"""Generation with an untrained model, whose noise is the same every time; and what vLLM is asked, with a stand-in.
+
+vLLM itself needs a GPU, and is not run here.
+"""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
-from typing import Any
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
-from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models import load
+from grounding_rewards.models.generate import Sampling, VllmModel, generate, generate_with_vllm
+from grounding_rewards.models.load import load_later, load_model
+from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.synthetic import synthetic_dataset
 
 SHORT = Sampling(max_new_tokens=6)
@@ -16,7 +23,7 @@ SAMPLED = Sampling(samples=3, temperature=1.0, max_new_tokens=6)
 
 
 @pytest.fixture(scope="module")
-def images() -> Any:
+def images():
     """Six images, with a longer prompt on every other one so that batches are padded."""
     dataset = synthetic_dataset("test", 6)
     longer = [{"type": "image"}, {"type": "text", "text": "Find every mass, please, and say where it is."}]
@@ -24,14 +31,14 @@ def images() -> Any:
     return [{"prompt": prompts[i], "image": dataset[i]["image"]} for i in range(6)]
 
 
-def test_greedy_answers_do_not_depend_on_the_batch(tiny_model: tuple[Any, Any], images: Any) -> None:
+def test_greedy_answers_do_not_depend_on_the_batch(tiny_model, images):
     together = generate(*tiny_model, images, SHORT)
     alone = generate(*tiny_model, images, SHORT, batch_size=1)
     assert together == alone
     assert [len(answers) for answers in together] == [1] * 6
 
 
-def test_samples_repeat_with_their_seed_and_leave_the_generator_alone(tiny_model: tuple[Any, Any], images: Any) -> None:
+def test_samples_repeat_with_their_seed_and_leave_the_generator_alone(tiny_model, images):
     state = torch.random.get_rng_state()
     first = generate(*tiny_model, images, SAMPLED, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
@@ -41,14 +48,14 @@ def test_samples_repeat_with_their_seed_and_leave_the_generator_alone(tiny_model
     assert any(len(set(answers)) > 1 for answers in first)
 
 
-def test_answers_end_before_the_end_token(tiny_model: tuple[Any, Any], images: Any) -> None:
+def test_answers_end_before_the_end_token(tiny_model, images):
     model, processor = tiny_model
     end = processor.tokenizer.eos_token
     # Force the end as the second token of every answer.
     stop = model.generation_config.eos_token_id
     calls: list[int] = []
 
-    def forced(module: Any, args: Any, output: Any) -> Any:
+    def forced(module, args, output):
         calls.append(1)
         if len(calls) % 6 != 1:
             output.logits[:, :, stop] = 1e4
@@ -63,7 +70,7 @@ def test_answers_end_before_the_end_token(tiny_model: tuple[Any, Any], images: A
     assert len(processor.tokenizer(answers[0][0])["input_ids"]) == 1
 
 
-def test_the_model_is_left_in_its_mode(tiny_model: tuple[Any, Any], images: Any) -> None:
+def test_the_model_is_left_in_its_mode(tiny_model, images):
     model, processor = tiny_model
     model.train()
     generate(model, processor, images[:1], SHORT)
@@ -80,6 +87,73 @@ def test_the_model_is_left_in_its_mode(tiny_model: tuple[Any, Any], images: Any)
         ({"temperature": 0, "samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
     ],
 )
-def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_refused(settings, message):
     with pytest.raises(ValueError, match=message):
         Sampling(**settings)
+
+
+class LLM:
+    """In the place of vLLM's: answers every prompt with `n` answers of tokens of its own choice."""
+
+    def __init__(self, model, limit_mm_per_prompt):
+        self.model, self.limit, self.calls = model, limit_mm_per_prompt, []
+
+    def generate(self, prompts, parameters, use_tqdm):
+        self.calls.append((prompts, parameters))
+        answers = [SimpleNamespace(token_ids=(40, 41, one["stop_token_ids"][0])) for one in parameters]
+        return [SimpleNamespace(outputs=[a] * one["n"]) for a, one in zip(answers, parameters, strict=True)]
+
+
+@pytest.fixture
+def vllm(monkeypatch):
+    module = ModuleType("vllm")
+    module.LLM, module.SamplingParams = LLM, dict
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    monkeypatch.setattr(load, "find_spec", lambda name: SimpleNamespace())
+
+
+class TestVllm:
+    def test_answers_go_to_the_file(self, vllm, tiny_model, tmp_path):
+        checkpoint, path = tmp_path / "checkpoint", tmp_path / "completions.jsonl"
+        for part in tiny_model:
+            part.save_pretrained(checkpoint)
+        later, processor = load_later(checkpoint, backend="vllm")
+        model = later.load()
+        assert (model.llm.model, model.llm.limit) == (str(checkpoint), {"image": 1})
+        assert model.config.model_type == "qwen2_5_vl"
+        given = later, processor, synthetic_dataset("test", 3), path, Sampling(2, 0.7, 9)
+        answers = generate_to_file(*given, batch_size=4)
+        # The token that ends an answer is no part of it.
+        assert answers == [[processor.tokenizer.decode([40, 41])] * 2] * 3
+        assert [len(prompts) for prompts, _ in model.llm.calls] == [2, 1]
+        # Written anew it is the same model, and with other weights another one.
+        weights = checkpoint / "model.safetensors"
+        weights.write_bytes(content := weights.read_bytes())
+        assert generate_to_file(*given, batch_size=4) == answers
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(ValueError, match="got another model"):
+            generate_to_file(*given, batch_size=4)
+
+    def test_is_asked_the_same_with_the_same_settings(self, vllm, tiny_model, images):
+        model, processor = tiny_model
+        asked = VllmModel(LLM("", {}), model.config, SimpleNamespace(eos_token_id=[2, 7]))
+        for _ in range(2):
+            generate_with_vllm(asked, processor, images[:2], Sampling(3, 0.5, 11), seed=5)
+        (prompts, parameters), (_, again) = asked.llm.calls
+        assert parameters == again
+        assert parameters[0].pop("seed") != parameters[1].pop("seed")
+        common = {"n": 3, "temperature": 0.5, "top_p": 1.0, "top_k": -1, "max_tokens": 11, "detokenize": False}
+        image = processor.image_token_id
+        assert parameters == [{**common, "stop_token_ids": [2, 7], "logit_bias": {image: -100.0}}] * 2
+        assert prompts[0]["prompt_token_ids"].count(image) == 1
+        assert prompts[0]["multi_modal_data"]["image"].size == images[0]["image"].size
+        assert processor.tokenizer.decode(prompts[0]["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
+
+    def test_what_it_cannot_do_is_refused(self, vllm, tmp_path, monkeypatch):
+        (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "base"}', encoding="utf-8")
+        with pytest.raises(ValueError, match="Expected a whole checkpoint for the vllm backend, got the adapter"):
+            load_model(tmp_path, backend="vllm")
+        monkeypatch.setenv("WORLD_SIZE", "2")
+        (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+        with pytest.raises(ValueError, match="Expected one process for the vllm backend, got 2"):
+            load_model(tmp_path, backend="vllm")

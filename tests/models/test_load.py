@@ -5,9 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import types
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -27,14 +24,14 @@ from grounding_rewards.synthetic import synthetic_dataset
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tiny_model, tmp_path_factory):
     folder = tmp_path_factory.mktemp("checkpoint")
     for part in tiny_model:
         part.save_pretrained(folder)
     return folder
 
 
-def adapted(checkpoint: Path, folder: Path, config: Any) -> Any:
+def adapted(checkpoint, folder, config):
     """Save an adapter with weights that change the answers, and give the adapted model."""
     from peft import get_peft_model
 
@@ -49,13 +46,13 @@ def adapted(checkpoint: Path, folder: Path, config: Any) -> Any:
     return model.eval()
 
 
-def logits(model: Any, processor: Any) -> torch.Tensor:
+def logits(model, processor):
     inputs = processor.tokenizer("where is the mass", return_tensors="pt")
     with torch.no_grad():
         return model(**inputs).logits
 
 
-def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -> None:
+def test_a_checkpoint_is_loaded(checkpoint, tiny_model):
     model, processor = load_model(checkpoint)
     images = synthetic_dataset("test", 2)
     short = Sampling(max_new_tokens=4)
@@ -64,9 +61,7 @@ def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -
 
 
 @pytest.mark.parametrize("ask", [load_model, model_type_of])
-def test_a_model_that_brings_its_own_code_is_refused_and_nobody_is_asked(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Path], Any]
-) -> None:
+def test_a_model_that_brings_its_own_code_is_refused_and_nobody_is_asked(checkpoint, tmp_path, monkeypatch, ask):
     settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
     settings |= {"model_type": "its-own", "auto_map": {"AutoConfig": "own.Config", "AutoProcessor": "own.Processor"}}
     (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -78,9 +73,7 @@ def test_a_model_that_brings_its_own_code_is_refused_and_nobody_is_asked(
 
 
 @pytest.mark.parametrize("own_processor", [True, False])
-def test_a_low_rank_adapter_is_merged(
-    checkpoint: Path, tiny_model: tuple[Any, Any], tmp_path: Path, own_processor: bool
-) -> None:
+def test_a_low_rank_adapter_is_merged(checkpoint, tiny_model, tmp_path, own_processor):
     from peft import LoraConfig, PeftModel
 
     expected = adapted(checkpoint, tmp_path, LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
@@ -97,7 +90,7 @@ def test_a_low_rank_adapter_is_merged(
 
 
 @pytest.mark.filterwarnings("ignore:Position ids are not supported")
-def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint: Path, tmp_path: Path) -> None:
+def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint, tmp_path):
     from peft import PeftModel, PromptTuningConfig
 
     # Its vectors stand before the prompt: there is no weight to add them to.
@@ -111,24 +104,24 @@ def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint: Path,
     ("base", "message"),
     [
         ("/nowhere/at/all", r"Expected the model under the adapter '.*' at '/nowhere/at/all', got none"),
-        (None, "Expected `base_model_name_or_path` in adapter_config.json of '.*', got None"),
+        (None, "Expected the model under the adapter '.*' at 'None', got none.* correct `base_model_name_or_path`"),
     ],
 )
-def test_an_adapter_without_its_model_is_refused(tmp_path: Path, base: str | None, message: str) -> None:
+def test_an_adapter_without_its_model_is_refused(tmp_path, base, message):
     config = {"base_model_name_or_path": base, "peft_type": "LORA"}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
     with pytest.raises(ValueError, match=message):
         load_model(tmp_path)
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_model_is_refused(tmp_path):
     """Such as the folder of a run, in which the checkpoint has one of its own."""
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(ValueError, match=r"Expected config.json or adapter_config.json .*, got neither in '.*'\. Give"):
         load_model(tmp_path)
 
 
-def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(OSError, match="couldn't connect"):
         load_model("nobody/nothing")
@@ -145,13 +138,13 @@ def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch: pytest.Mon
         ("auto", False, True, "transformers"),
     ],
 )
-def test_the_backend(monkeypatch: pytest.MonkeyPatch, backend: str, installed: bool, gpu: bool, chosen: str) -> None:
+def test_the_backend(monkeypatch, backend, installed, gpu, chosen):
     monkeypatch.setattr(models, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
     assert choose_backend(backend) == chosen
 
 
-def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch):
     assert process_state().num_processes == 1
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(RuntimeError, match="Expected 2 processes, as the launcher started, got 1"):
@@ -159,15 +152,16 @@ def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch: pytes
 
 
 @pytest.mark.parametrize(
-    ("weights", "instead"),
+    ("weights", "instead", "beside"),
     [
-        ("pytorch_model.bin", "model.safetensors"),
-        ("pytorch_model-00001-of-00002.bin", "model-00001-of-00002.safetensors"),
-        ("adapter_model.bin", "adapter_model.safetensors"),
+        ("pytorch_model.bin", "model.safetensors", "config.json"),
+        ("pytorch_model-00001-of-00002.bin", "model-00001-of-00002.safetensors", "config.json"),
+        # the weights of a model do not stand for those of an adapter
+        ("adapter_model.bin", "adapter_model.safetensors", "model.safetensors"),
     ],
 )
-def test_pickled_weights_are_refused(tmp_path: Path, weights: str, instead: str) -> None:
-    for name in ("config.json", weights):
+def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
+    for name in ("config.json", weights, beside):
         (tmp_path / name).write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=f"got {weights}, which may hold a program"):
         check_place(tmp_path)
@@ -176,15 +170,8 @@ def test_pickled_weights_are_refused(tmp_path: Path, weights: str, instead: str)
     check_place(tmp_path)
 
 
-def test_the_weights_of_a_model_do_not_stand_for_those_of_an_adapter(tmp_path: Path) -> None:
-    for name in ("adapter_config.json", "adapter_model.bin", "model.safetensors"):
-        (tmp_path / name).write_text("{}", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"got adapter_model\.bin, which may hold a program"):
-        check_place(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b", "no/such/folder"])
-def test_names_that_are_none(name: str) -> None:
+def test_names_that_are_none(name):
     with pytest.raises(ValueError, match="for `model_name_or_path`, got"):
         check_place(name, "model_name_or_path")
 
@@ -192,7 +179,7 @@ def test_names_that_are_none(name: str) -> None:
 WEIGHTS = {"first": torch.zeros(1000), "second": torch.ones(3, 7), "none": torch.zeros(0), "one": torch.tensor(2.0)}
 
 
-def saved(folder: Path, weights: dict[str, torch.Tensor], **adapter: Any) -> Path:
+def saved(folder, weights, **adapter):
     folder.mkdir()
     save_file(weights, folder / ("adapter_model.safetensors" if adapter else "model.safetensors"))
     name = "adapter_config.json" if adapter else "config.json"
@@ -200,7 +187,7 @@ def saved(folder: Path, weights: dict[str, torch.Tensor], **adapter: Any) -> Pat
     return folder
 
 
-def test_a_model_is_known_by_its_weights(tmp_path: Path) -> None:
+def test_a_model_is_known_by_its_weights(tmp_path):
     known = digest_of_weights(saved(tmp_path / "a", WEIGHTS))
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert digest_of_weights(tmp_path / "b") == known
@@ -215,7 +202,7 @@ def test_a_model_is_known_by_its_weights(tmp_path: Path) -> None:
     assert len(digests - {known}) == len(others)
 
 
-def test_an_adapter_is_known_by_itself_and_by_the_model_under_it(tmp_path: Path) -> None:
+def test_an_adapter_is_known_by_itself_and_by_the_model_under_it(tmp_path):
     base, other = (str(saved(tmp_path / str(k), {"w": torch.full((9,), float(k))})) for k in range(2))
     given = [(1.0, base, 8), (2.0, base, 8), (1.0, other, 8), (1.0, base, 16)]
     adapters = [

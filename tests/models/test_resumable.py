@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +27,12 @@ SAMPLED: dict[str, Any] = {"sampling": TWO, "batch_size": 4, "seed": 3}
 
 
 @pytest.fixture(scope="module")
-def dataset() -> Any:
+def dataset():
     return synthetic_dataset("test", 7)
 
 
 @pytest.fixture(scope="module")
-def tiny_model(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any]:
+def tiny_model(tiny_model, tmp_path_factory):
     """In a folder, and loaded when it is asked."""
     folder = tmp_path_factory.mktemp("tiny")
     for part in tiny_model:
@@ -42,15 +41,15 @@ def tiny_model(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(tmp_path):
     return tmp_path / FILE
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def in_a_process_that_is_killed(function: Callable[[], object]) -> None:
+def in_a_process_that_is_killed(function):
     """Run a function that kills itself; a fork, so that torch is not loaded again."""
     child = os.fork()
     if child == 0:
@@ -64,12 +63,12 @@ def in_a_process_that_is_killed(function: Callable[[], object]) -> None:
     assert os.WTERMSIG(status) == signal.SIGKILL
 
 
-def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half: str = "") -> None:
+def dies_at_batch(number, monkeypatch, path, half=""):
     """Kill the process as it is about to generate that batch, in the middle of a line where one is given."""
     original = resumable.generate_batch
     calls: list[int] = []
 
-    def dying(*arguments: Any, **settings: Any) -> Any:
+    def dying(*arguments, **settings):
         calls.append(1)
         if len(calls) == number:
             if half:
@@ -81,7 +80,7 @@ def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half
     monkeypatch.setattr(resumable, "generate_batch", dying)
 
 
-def test_greedy_answers_are_those_of_generate(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_greedy_answers_are_those_of_generate(tiny_model, dataset, path):
     # So that an evaluation of the file draws patients, as one of the model does.
     dataset = dataset.add_column("patient_id", [f"patient {k // 2}" for k in range(dataset.num_rows)])
     answers = generate_to_file(*tiny_model, dataset, path, **GREEDY)
@@ -108,14 +107,7 @@ def test_greedy_answers_are_those_of_generate(tiny_model: tuple[Any, Any], datas
     ids=["between batches", "half a line", "without its end", "zeros"],
 )
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_run_goes_on(
-    tiny_model: tuple[Any, Any],
-    dataset: Any,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings: dict[str, Any],
-    half: str,
-) -> None:
+def test_a_killed_run_goes_on(tiny_model, dataset, path, monkeypatch, settings, half):
     expected = generate_to_file(*tiny_model, dataset, path.parent / "whole" / path.name, **settings)
     with monkeypatch.context() as patch:
         dies_at_batch(3, patch, path, half)
@@ -126,7 +118,7 @@ def test_a_killed_run_goes_on(
     asked: list[int] = []
     original = resumable.generate_batch
 
-    def counting(model: Any, processor: Any, rows: Any, *arguments: Any, **more: Any) -> Any:
+    def counting(model, processor, rows, *arguments, **more):
         asked.append(len(rows))
         return original(model, processor, rows, *arguments, **more)
 
@@ -137,7 +129,7 @@ def test_a_killed_run_goes_on(
     assert path.read_bytes() == (path.parent / "whole" / path.name).read_bytes()
 
 
-def test_a_part_of_a_batch_is_completed(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_a_part_of_a_batch_is_completed(tiny_model, dataset, path):
     expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
     written = path.read_text(encoding="utf-8").splitlines(keepends=True)
     # The second sample of the first image, and all of the last one, out of two processes.
@@ -146,16 +138,6 @@ def test_a_part_of_a_batch_is_completed(tiny_model: tuple[Any, Any], dataset: An
     path.unlink()
     assert generate_to_file(*tiny_model, dataset, path, **SAMPLED) == expected
     assert path.read_text(encoding="utf-8").splitlines(keepends=True) == written
-
-
-def test_a_finished_run_is_only_read(
-    tiny_model: tuple[Any, Any], dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
-    before = path.stat()
-    monkeypatch.setattr(resumable, "generate_batch", None)
-    assert generate_to_file(*tiny_model, dataset, path, **SAMPLED) == expected
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
 
 
 @pytest.mark.parametrize(
@@ -172,14 +154,7 @@ def test_a_finished_run_is_only_read(
         (SAMPLED, {"batch_size": 2}, "batch_size 2 instead of 4"),
     ],
 )
-def test_other_settings_are_refused(
-    tiny_model: tuple[Any, Any],
-    dataset: Any,
-    path: Path,
-    begun: dict[str, Any],
-    changed: dict[str, Any],
-    difference: str,
-) -> None:
+def test_other_settings_are_refused(tiny_model, dataset, path, begun, changed, difference):
     images = dataset.select(range(2))
     generate_to_file(*tiny_model, images, path, **begun)
     with pytest.raises(ValueError, match=f"was begun with, got {difference}"):
@@ -193,7 +168,7 @@ def test_other_settings_are_refused(
     assert generate_to_file(*tiny_model, images, path, **given) == [[f"kept {one}" for one in of] for of in answers]
 
 
-def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model, dataset, path):
     expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:3]
     path.unlink()
@@ -202,7 +177,7 @@ def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, 
     assert generate_to_file(*tiny_model, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
 
 
-def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_another_model_or_dataset_is_refused(tiny_model, dataset, path):
     model, processor = tiny_model
     images = dataset.select(range(2))
     generate_to_file(model, processor, images, path, **GREEDY)
@@ -213,22 +188,22 @@ def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], datase
         generate_to_file(other, processor, images, path, **GREEDY)
 
 
-def test_a_model_is_loaded_where_answers_are_missing(dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_is_loaded_where_answers_are_missing(dataset, path, monkeypatch):
     model, processor = load_later(ASSET)
     expected = generate_to_file(model, processor, dataset, path, **GREEDY)
-    kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:4]
+    kept, before = path.read_text(encoding="utf-8").splitlines(keepends=True)[:4], path.stat()
     monkeypatch.setattr(load, "_load_with_transformers", lambda *_: pytest.fail("the model was loaded"))
     assert model.load() is model.load()
     assert generate_to_file(model, processor, dataset, path, **GREEDY) == expected
+    # A finished run is only read.
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
     path.unlink()
     path.with_suffix(".part-0.jsonl").write_text("".join(kept), encoding="utf-8")
     assert generate_to_file(model, processor, dataset, path, **GREEDY) == expected
 
 
-def test_a_model_that_cannot_be_loaded_has_begun_nothing(
-    dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any) -> None:
+def test_a_model_that_cannot_be_loaded_has_begun_nothing(dataset, path, monkeypatch):
+    def broken(*_):
         raise OSError("no weights")
 
     monkeypatch.setattr(load, "_load_with_transformers", broken)
@@ -239,14 +214,14 @@ def test_a_model_that_cannot_be_loaded_has_begun_nothing(
 
 
 @pytest.mark.parametrize("name", ["completions.jsonl", "completions.part-0.jsonl"])
-def test_a_file_of_somebody_else_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path, name: str) -> None:
+def test_a_file_of_somebody_else_is_refused(tiny_model, dataset, path, name):
     path.parent.mkdir()
     path.with_name(name).write_text("{}\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected '.*completions.settings.json' beside"):
         generate_to_file(*tiny_model, dataset, path, **GREEDY)
 
 
-def test_a_broken_line_in_the_middle_is_named(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_a_broken_line_in_the_middle_is_named(tiny_model, dataset, path):
     generate_to_file(*tiny_model, dataset, path, **GREEDY)
     path.write_text("{}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
     with pytest.raises(ValueError, match=r"Expected an answer in line 1 of '.*completions.jsonl', got '\{\}"):
@@ -260,12 +235,12 @@ def test_a_broken_line_in_the_middle_is_named(tiny_model: tuple[Any, Any], datas
         (["a"], {"batch_size": 0}, "Expected a number from 1 up for `batch_size`, got 0"),
     ],
 )
-def test_wrong_arguments_are_refused(path: Path, rows: list[str], settings: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(path, rows, settings, message):
     with pytest.raises(ValueError, match=message):
         generate_to_file(None, None, [{"id": name} for name in rows], path, **settings)
 
 
-def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+def test_progress_counts_what_is_generated_now(tiny_model, dataset, path):
     seen: list[tuple[int, int, int]] = []
     generate_to_file(
         *tiny_model, dataset, path, on_progress=lambda *counts: seen.append(counts), **{**GREEDY, "batch_size": 3}
@@ -275,7 +250,7 @@ def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], data
     generate_to_file(*tiny_model, dataset, path, on_progress=lambda *_: pytest.fail("nothing is left"), **GREEDY)
 
 
-def answer_in_two_processes(folder: Path) -> None:
+def answer_in_two_processes(folder):
     from grounding_rewards.models.load import process_state
 
     model, processor = load_later(ASSET)
@@ -286,7 +261,7 @@ def answer_in_two_processes(folder: Path) -> None:
 
 
 @pytest.mark.training
-def test_two_processes_share_the_images(dataset: Any, path: Path, tmp_path: Path) -> None:
+def test_two_processes_share_the_images(dataset, path, tmp_path):
     """Also where a run of three processes was stopped before."""
     whole = tmp_path / "whole" / "completions.jsonl"
     generate_to_file(*load_later(ASSET), dataset, whole, **SAMPLED)

@@ -1,22 +1,36 @@
-"""The tiny model is a Qwen2.5-VL like any other, and writes boxes in few tokens."""
+"""The tiny model is a Qwen2.5-VL like any other and writes boxes in few tokens; the shipped one is worth training."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 from PIL import Image
-from transformers import AutoModelForImageTextToText, AutoProcessor, Qwen2_5_VLForConditionalGeneration
+from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer, Qwen2_5_VLForConditionalGeneration
 
-from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.light_rows import light_rows
+from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.prompts import gold_answer, prompt_messages
+from grounding_rewards.images.resize import fit_images
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.image_dependence import baseline_systems
+from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models.load import load_model
 from grounding_rewards.models.tiny_vlm import (
     BOX_FORMAT,
     IMAGE_SIZE,
+    VOCABULARIES,
     build_model,
-    build_processor,
     build_tokenizer,
-    save_tiny_vlm,
+    save_untrained,
 )
+from grounding_rewards.prepare.load import load_split
+from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.synthetic import LABELS
+from tests.conftest import REPOSITORY
+
+ASSET = REPOSITORY / "assets" / "tiny_vlm"
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +40,9 @@ def tokenizer():
 
 
 @pytest.fixture(scope="module")
-def folder(tokenizer, tmp_path_factory):
+def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
-    save_tiny_vlm(build_model(tokenizer), build_processor(tokenizer), path)
+    save_untrained(path)
     return path
 
 
@@ -103,3 +117,31 @@ def test_chat_markup_takes_text_and_blocks(folder):
     assert processor.apply_chat_template(messages, tokenize=False) == (
         "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Where?<|im_end|>\n<|im_start|>assistant\n[]<|im_end|>\n"
     )
+
+
+class TestShipped:
+    def test_is_small_enough(self):
+        assert sum(path.stat().st_size for path in ASSET.iterdir()) <= 4_000_000
+
+    def test_its_tokenizer_writes_as_briefly_as_the_one_that_is_built(self):
+        built, shipped = build_tokenizer(VOCABULARIES), AutoTokenizer.from_pretrained(ASSET)
+        texts = [prompt_messages(labels)[0]["content"][1]["text"] for labels in (LABELS, ["mass"], ["left lung"])]
+        texts += ['[{"bbox_2d": [8, 16, 104, 96], "label": "mass"}]', "[]"]
+        assert [len(shipped.encode(text)) for text in texts] == [len(built.encode(text)) for text in texts]
+        assert [shipped.decode(shipped.encode(text)) for text in texts] == texts
+
+    def test_finds_findings_loosely_and_leaves_something_to_learn(self):
+        model, processor = load_model(ASSET)
+        reward = get_reward("R4")
+        images = add_columns(load_split("synthetic", "test", max_images=40), processor, "qwen2.5-vl")
+        shown = fit_images(images, processor)
+        greedy = generate(model, processor, shown, Sampling(max_new_tokens=24))
+        sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))
+        texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
+        rows = light_rows(images)
+        shipped = ratio_estimates(image_sums(read_answers(rows, texts, reward)))
+        nothing = ratio_estimates(image_sums(baseline_systems(rows, None, reward)["nothing found"]))
+        # Far better than knowing nothing, and far from done: wide limits around the demo's first evaluation.
+        assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
+        assert 0.35 < shipped["mean_iou"].value < 0.6
+        assert shipped["sampled_unparseable_share"].value < 0.1

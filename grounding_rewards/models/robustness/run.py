@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,12 +52,8 @@ class Changes:
     def __post_init__(self) -> None:
         for family in self.families:
             check_word("families", family, FAMILIES)
-        for name in self.corruptions:
-            check_word("corruptions", name, CORRUPTIONS)
-        for strength in self.strengths:
-            if strength not in STRENGTHS:
-                legal = ", ".join(map(str, STRENGTHS))
-                raise ValueError(f"Expected some of {legal} for `strengths`, got {strength!r}. Choose among these.")
+        for name, strength in product(self.corruptions, self.strengths):
+            corrupt_boxes([], name, strength, width=1, height=1)
         self.attacks()
 
     def __str__(self) -> str:
@@ -111,8 +108,7 @@ def robustness(
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
-    from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
-    from grounding_rewards.models.vllm_backend import VllmModel
+    from grounding_rewards.models.generate import Sampling, VllmModel, generate, reads_special_tokens
 
     if isinstance(model, VllmModel):
         raise ValueError(

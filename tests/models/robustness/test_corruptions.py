@@ -17,16 +17,16 @@ STILL = [name for name in CORRUPTIONS if name not in MOVING]
 EVERY = [(name, strength) for name in CORRUPTIONS for strength in STRENGTHS]
 
 
-def pixels(image: Image.Image) -> np.ndarray:
+def pixels(image):
     return np.asarray(image, dtype=np.float64)
 
 
-def grey(value: int, width: int = 60, height: int = 40) -> Image.Image:
+def grey(value, width=60, height=40):
     return Image.new("L", (width, height), value)
 
 
 @pytest.mark.parametrize(("name", "strength"), EVERY)
-def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_image(name: str, strength: int) -> None:
+def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_image(name, strength):
     for mode in ("L", "RGB"):
         image = draw_radiograph(1, "pa-112").image.convert(mode)
         before = image.tobytes()
@@ -37,7 +37,7 @@ def test_the_image_keeps_its_size_and_mode_and_the_same_seed_gives_the_same_imag
 
 
 @pytest.mark.parametrize("name", STILL)
-def test_a_still_change_leaves_boxes_and_grows_with_its_strength(name: str) -> None:
+def test_a_still_change_leaves_boxes_and_grows_with_its_strength(name):
     annotated = draw_radiograph(1, "pa-112")
     changes = []
     for strength in STRENGTHS:
@@ -58,9 +58,7 @@ def test_a_still_change_leaves_boxes_and_grows_with_its_strength(name: str) -> N
     width=st.integers(20, 60),
     height=st.integers(20, 60),
 )
-def test_a_moved_box_is_where_its_pixels_are(
-    name: str, strength: int, seed: int, x: int, y: int, width: int, height: int
-) -> None:
+def test_a_moved_box_is_where_its_pixels_are(name, strength, seed, x, y, width, height):
     # A bright rectangle on black: the pixels that are at least half bright end where the moved box ends. The tip of a
     # turned corner is thin, so that up to a pixel of it may be too dark.
     painted = np.zeros((240, 300), dtype=np.uint8)
@@ -77,9 +75,7 @@ def test_a_moved_box_is_where_its_pixels_are(
     strength=st.sampled_from(STRENGTHS),
     seed=st.integers(0, 2**32),
 )
-def test_moved_boxes_lie_on_the_image_and_scale_with_it(
-    boxes: list[list[float]], name: str, strength: int, seed: int
-) -> None:
+def test_moved_boxes_lie_on_the_image_and_scale_with_it(boxes, name, strength, seed):
     small, kept = corrupt_boxes(boxes, name, strength, width=20, height=18, seed=seed)
     large, kept_large = corrupt_boxes(10 * np.reshape(boxes, (-1, 4)), name, strength, width=200, height=180, seed=seed)
     assert np.allclose(10 * small, large)
@@ -88,14 +84,14 @@ def test_moved_boxes_lie_on_the_image_and_scale_with_it(
     assert (small <= [20, 18, 20, 18]).all()
 
 
-def test_rotation_by_hand() -> None:
+def test_rotation_by_hand():
     # A square of side 20 in the middle, turned by 5°: its upright rectangle has the side 20·(cos 5° + sin 5°) = 21.667.
     (box,), _ = corrupt_boxes([[40, 40, 60, 60]], "rotation", 5, width=100, height=100)
     assert box == pytest.approx([50 - 10.83350, 50 - 10.83350, 50 + 10.83350, 50 + 10.83350], abs=1e-4)
 
 
-def test_rotation_goes_both_ways_and_each_strength_the_same_way() -> None:
-    def drop(strength: int, seed: int) -> float:
+def test_rotation_goes_both_ways_and_each_strength_the_same_way():
+    def drop(strength, seed):
         (box,), _ = corrupt_boxes([[80, 49, 82, 51]], "rotation", strength, width=100, height=100, seed=seed)
         return float(box[1] + box[3]) / 2 - 50
 
@@ -104,7 +100,7 @@ def test_rotation_goes_both_ways_and_each_strength_the_same_way() -> None:
     assert {one for found in signs.values() for one in found} == {-1.0, 1.0}
 
 
-def test_two_flips_give_the_image_back() -> None:
+def test_two_flips_give_the_image_back():
     image = draw_radiograph(1, "pa-112")
     once = corrupt(image.image, image.boxes, "laterality_flip", 5)
     twice = corrupt(once.image, once.boxes, "laterality_flip", 5)
@@ -113,7 +109,7 @@ def test_two_flips_give_the_image_back() -> None:
     assert twice.boxes.tolist() == [list(map(float, box)) for box in image.boxes]
 
 
-def test_the_strength_of_the_flip_is_the_share_of_images() -> None:
+def test_the_strength_of_the_flip_is_the_share_of_images():
     box = [[0.0, 0.0, 10.0, 10.0]]
     flipped = np.array(
         [
@@ -141,7 +137,7 @@ def test_the_strength_of_the_flip_is_the_share_of_images() -> None:
         ([np.nan, 0, 1, 1], True),
     ],
 )
-def test_a_box_is_gone_when_less_than_half_is_left(box: list[float], kept: bool) -> None:
+def test_a_box_is_gone_when_less_than_half_is_left(box, kept):
     # by hand: default_rng(0).uniform(0, 0.2, 2) = 0.1274, 0.0540
     moved, stays = corrupt_boxes([box], "crop", 5, width=100, height=100, seed=0)
     assert stays.tolist() == [kept]
@@ -149,33 +145,33 @@ def test_a_box_is_gone_when_less_than_half_is_left(box: list[float], kept: bool)
         assert np.array_equal(moved[0], box, equal_nan=True)
 
 
-def test_what_stuck_out_before_does_not_count_as_lost() -> None:
+def test_what_stuck_out_before_does_not_count_as_lost():
     # Two thirds lie outside the image, and all that is inside stays inside.
     moved, kept = corrupt_boxes([[40, 40, 160, 60]], "rotation", 1, width=80, height=100)
     assert kept.tolist() == [True]
     assert moved[0, 2] == 80
 
 
-def test_window_and_level_by_hand() -> None:
+def test_window_and_level_by_hand():
     # amount 0.12: width 0.7, level 0.38 or 0.62; 102 / 255 = 0.4 becomes (0.4 - 0.38) / 0.7 + 0.5 = 0.5286, or 0.1857
     seen = {int(pixels(corrupt(grey(102), [], "window_level", 3, seed=seed).image).max()) for seed in range(20)}
     assert seen == {135, 47}
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_noise_has_the_standard_deviation_that_is_stated(strength: int) -> None:
+def test_noise_has_the_standard_deviation_that_is_stated(strength):
     noisy = pixels(corrupt(grey(128, 300, 300), [], "noise", strength).image) / 255
     # 90,000 pixels, rounded to 1/255
     assert noisy.std() == pytest.approx(CORRUPTIONS["noise"].amounts[strength - 1], rel=0.02)
 
 
-def test_noise_of_a_colour_copy_is_grey() -> None:
+def test_noise_of_a_colour_copy_is_grey():
     noisy = pixels(corrupt(grey(128).convert("RGB"), [], "noise", 4).image)
     assert (noisy == noisy[..., :1]).all()
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_blur_has_the_standard_deviation_that_is_stated(strength: int) -> None:
+def test_blur_has_the_standard_deviation_that_is_stated(strength):
     # The step from black to white becomes the normal distribution function, whose derivative has that deviation.
     step = np.zeros((20, 1000), dtype=np.uint8)
     step[:, 500:] = 255
@@ -188,7 +184,7 @@ def test_blur_has_the_standard_deviation_that_is_stated(strength: int) -> None:
 
 
 @pytest.mark.parametrize("strength", STRENGTHS)
-def test_the_marker_is_white_in_a_corner_and_as_high_as_stated(strength: int) -> None:
+def test_the_marker_is_white_in_a_corner_and_as_high_as_stated(strength):
     heights, corners = set(), set()
     for seed in range(20):
         rows, columns = np.nonzero(
@@ -214,6 +210,6 @@ def test_the_marker_is_white_in_a_corner_and_as_high_as_stated(strength: int) ->
         ((grey(0), [[1, 2, 3]], "noise", 1), "Expected an array of shape"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: tuple, message: str) -> None:
+def test_wrong_arguments_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         corrupt(*arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,20 +27,20 @@ MEAN, STD = [0.48, 0.45, 0.40], [0.26, 0.25, 0.28]
 class ImageProcessor:
     """What the attack reads from an image processor; other values in place of CLIP's, other for each channel."""
 
-    def __init__(self, **others: Any) -> None:
+    def __init__(self, **others):
         self.image_mean, self.image_std, self.do_normalize = MEAN, STD, True
         self.do_rescale, self.rescale_factor = True, 1 / 255
         vars(self).update(others)
 
 
-def normalised(intensities: torch.Tensor) -> torch.Tensor:
+def normalised(intensities):
     """`(b, 3, h, w)` intensities as an image processor hands them to the model."""
     mean, std = torch.tensor(MEAN).reshape(3, 1, 1), torch.tensor(STD).reshape(3, 1, 1)
     return (intensities - mean) / std
 
 
 @pytest.mark.parametrize("wanted", [0.0, 0.45, 0.52, 1.0])
-def test_it_finds_the_best_point_of_the_ball(wanted: float) -> None:
+def test_it_finds_the_best_point_of_the_ball(wanted):
     # The loss is greatest where every intensity is `wanted`: in reach of ε = 0.1 around 0.5, or at the ball's edge.
     image = torch.full((1, 3, 2, 2), 0.5)
     values = normalised(image)
@@ -61,7 +60,7 @@ def test_it_finds_the_best_point_of_the_ball(wanted: float) -> None:
     steps=st.integers(1, 4),
     seed=st.integers(0, 2**32),
 )
-def test_no_intensity_leaves_the_ball_or_its_range(epsilon: float, steps: int, seed: int) -> None:
+def test_no_intensity_leaves_the_ball_or_its_range(epsilon, steps, seed):
     generator = torch.Generator().manual_seed(seed)
     image = torch.rand((2, 3, 4, 5), generator=generator)
     slope = torch.randn((2, 3, 4, 5), generator=generator)
@@ -80,7 +79,7 @@ def test_no_intensity_leaves_the_ball_or_its_range(epsilon: float, steps: int, s
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("epsilon", [1 / 255, 4 / 255])
-def test_the_ball_is_not_left_by_rounding(dtype: torch.dtype, epsilon: float) -> None:
+def test_the_ball_is_not_left_by_rounding(dtype, epsilon):
     # bfloat16 has steps of 1/128 near 2, where 1/255 of the intensities are 1/65
     values = normalised(torch.rand((2, 3, 16, 16), generator=torch.Generator().manual_seed(0))).to(dtype)
     slope = torch.randn(values.shape, generator=torch.Generator().manual_seed(1))
@@ -94,18 +93,18 @@ def test_the_ball_is_not_left_by_rounding(dtype: torch.dtype, epsilon: float) ->
     assert change.mean() > (0.4 if dtype == torch.bfloat16 else 0.9) * epsilon
 
 
-def test_a_value_outside_the_range_stays_where_it_is() -> None:
+def test_a_value_outside_the_range_stays_where_it_is():
     # Resizing overshoots at sharp edges.
     values = torch.tensor([[[[1.02]], [[-0.01]], [[0.5]]]])
     scale = PixelScale((1, 3, 1, 1), torch.zeros(1), torch.ones(1))
     assert project_gradient(torch.sum, values, scale, PGD(0.1)).flatten().tolist() == pytest.approx([1.02, 0.09, 0.6])
 
 
-def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset() -> None:
+def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset():
     images = torch.rand(6, 3, 5, 5)
     attack = PGD(0.1, steps=1, seed=4)
 
-    def run(parts: tuple[torch.Tensor, ...], seed: int) -> torch.Tensor:
+    def run(parts, seed):
         rng = np.random.default_rng(seed)
         scales = [pixel_scale(part, ImageProcessor(do_normalize=False)) for part in parts]
         pairs = zip(parts, scales, strict=True)
@@ -118,7 +117,7 @@ def test_the_start_is_that_of_the_seed_and_of_the_place_in_the_dataset() -> None
     assert not torch.equal(whole, run((images,), 5))
 
 
-def test_pixel_values_of_every_layout_are_read_as_intensities() -> None:
+def test_pixel_values_of_every_layout_are_read_as_intensities():
     rgb = torch.tensor([0.2, 0.5, 0.9])
     for shape in [(2, 3, 4, 4), (2, 5, 3, 4, 4), (1, 2, 4, 3, 4, 4)]:
         image = rgb.reshape(3, 1, 1).expand(shape)
@@ -135,7 +134,7 @@ def test_pixel_values_of_every_layout_are_read_as_intensities() -> None:
         assert scale.span.flatten().tolist() == pytest.approx([white] * 3)
 
 
-def test_patches_of_the_qwen_kind_are_read_as_intensities(tiny_model: tuple[Any, Any]) -> None:
+def test_patches_of_the_qwen_kind_are_read_as_intensities(tiny_model):
     # An image of one colour, through the real processor: every patch holds red, green and blue in this order.
     processor = tiny_model[1]
     values = processor.image_processor(images=[Image.new("RGB", (112, 112), (51, 102, 204))], return_tensors="pt")
@@ -147,7 +146,7 @@ def test_patches_of_the_qwen_kind_are_read_as_intensities(tiny_model: tuple[Any,
         assert torch.allclose(intensities[:, channel], torch.tensor(value), atol=1e-5)
 
 
-def test_copies_of_a_still_image_are_changed_alike(tiny_model: tuple[Any, Any]) -> None:
+def test_copies_of_a_still_image_are_changed_alike(tiny_model):
     noise = np.random.default_rng(0).integers(0, 256, (112, 112), dtype=np.uint8)
     processor = tiny_model[1]
     image = Image.fromarray(noise).convert("RGB")
@@ -161,7 +160,7 @@ def test_copies_of_a_still_image_are_changed_alike(tiny_model: tuple[Any, Any]) 
     assert not torch.equal(attacked.reshape(values.shape), values)
 
 
-def test_another_layout_is_attacked_where_channels_are_alike_and_refused_elsewhere() -> None:
+def test_another_layout_is_attacked_where_channels_are_alike_and_refused_elsewhere():
     # Patches of three axes, channels last, as SigLIP 2 takes them.
     values = torch.zeros(2, 16, 48)
     alike = ImageProcessor(image_mean=[0.5] * 3, image_std=[0.5] * 3, patch_size=4)
@@ -182,7 +181,7 @@ def test_another_layout_is_attacked_where_channels_are_alike_and_refused_elsewhe
         (lambda x: (x - x).sqrt().sum(), "Expected finite gradients"),
     ],
 )
-def test_a_model_without_usable_gradients_is_refused(loss: Callable, message: str) -> None:
+def test_a_model_without_usable_gradients_is_refused(loss, message):
     values = torch.rand(1, 3, 4, 4)
     with pytest.raises(ValueError, match=message):
         project_gradient(loss, values, pixel_scale(values, ImageProcessor()), PGD(0.1))
@@ -196,7 +195,7 @@ def test_a_model_without_usable_gradients_is_refused(loss: Callable, message: st
         ({"epsilon": 0.1, "steps": 0}, "Expected a number from 1 up for `steps`, got 0"),
     ],
 )
-def test_wrong_attacks_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_attacks_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         PGD(**arguments)
 
@@ -223,13 +222,13 @@ VISION = {
 }
 
 
-def _prompts(image_tokens: int, **others: Any) -> dict[str, Any]:
+def _prompts(image_tokens, **others):
     """Two prompts, the first of which is two tokens shorter and padded on the left."""
     ids = torch.tensor([[0, 0, *[99] * image_tokens, 5, 6], [3, 4, *[99] * image_tokens, 7, 6]])
     return {"input_ids": ids, "attention_mask": (ids != 0).long(), **others}
 
 
-def llava() -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+def llava():
     from transformers import LlavaConfig, LlavaForConditionalGeneration
 
     config = LlavaConfig(
@@ -241,7 +240,7 @@ def llava() -> tuple[Any, dict[str, Any], tuple[int, ...]]:
     return LlavaForConditionalGeneration(config), _prompts(4), (2, 3, 28, 28)
 
 
-def idefics3() -> tuple[Any, dict[str, Any], tuple[int, ...]]:
+def idefics3():
     from transformers import Idefics3Config, Idefics3ForConditionalGeneration
 
     config = Idefics3Config(
@@ -252,7 +251,7 @@ def idefics3() -> tuple[Any, dict[str, Any], tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("build", [llava, idefics3], ids=lambda build: build.__name__)
-def test_the_gold_answer_becomes_less_likely(build: Callable) -> None:
+def test_the_gold_answer_becomes_less_likely(build):
     torch.manual_seed(0)
     model, prompts, shape = build()
     model.eval()
@@ -265,7 +264,7 @@ def test_the_gold_answer_becomes_less_likely(build: Callable) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_the_loss_is_the_models_own_and_images_do_not_mix() -> None:
+def test_the_loss_is_the_models_own_and_images_do_not_mix():
     torch.manual_seed(0)
     model, prompts, shape = llava()
     model.eval()
@@ -285,7 +284,7 @@ def test_the_loss_is_the_models_own_and_images_do_not_mix() -> None:
         assert float(answer_loss(model, prompts, answers, 0)(values)) == pytest.approx(sum(single), rel=1e-5)
 
 
-def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_model: tuple[Any, Any]) -> None:
+def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_model):
     model, processor = tiny_model
     model.eval()
     rng = np.random.default_rng(0)
@@ -304,7 +303,7 @@ def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_mode
         "processor_kwargs": {"padding": True, "padding_side": "left"},
     }
 
-    def attacked(size: int) -> torch.Tensor:
+    def attacked(size):
         processing = AttackingProcessor(processor, model, answers, PGD(8 / 255, steps=2))
         batches = [conversations[i : i + size] for i in range(0, 3, size)]
         return torch.cat([processing.apply_chat_template(batch, **settings)["pixel_values"] for batch in batches])
@@ -316,14 +315,14 @@ def test_each_image_is_attacked_with_its_own_answer_whatever_the_batch(tiny_mode
     assert (together == plain).float().mean() < 0.1
 
 
-def test_what_is_no_array_of_numbers_is_refused(tiny_model: tuple[Any, Any]) -> None:
+def test_what_is_no_array_of_numbers_is_refused(tiny_model):
     class Listing:
         tokenizer = tiny_model[1].tokenizer
 
-        def apply_chat_template(self, conversations: Any, **kwargs: Any) -> Any:
+        def apply_chat_template(self, conversations, **kwargs):
             return self
 
-        def to(self, device: Any) -> dict[str, Any]:
+        def to(self, device):
             return {"pixel_values": [torch.zeros(3, 4, 4)]}
 
     with pytest.raises(ValueError, match="Expected one array of numbers for the processor's `pixel_values`, got list"):
