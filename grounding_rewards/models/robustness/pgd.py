@@ -1,9 +1,9 @@
 """Projected gradient descent on the pixels of an image: small changes that make the right answer unlikely.
 
 The attack changes ``pixel_values``, which a processor makes of an image, by at most ε in every pixel to lower the
-likelihood of the gold answer. ε is a fraction of the range of intensities, such as 8/255; each channel's mean and
-standard deviation convert it to the processor's units. No intensity leaves its range. Processors of the Qwen2-VL kind
-repeat a still image in time; all copies are changed alike.
+likelihood of the gold answer. ε is a fraction of the range of intensities, such as 8/255; what the processor makes of a
+black and of a white image of the same size converts it to the processor's units, whatever its layout. No intensity
+leaves its range. Processors of the Qwen2-VL kind repeat a still image in time; all copies are changed alike.
 
 The pixels are those that the model is fed, after resizing, not rounded to 8 bits, and in its own floating-point type: a
 coarse one has few values within ε, and all that are used lie within it. Steps follow the sign of the
@@ -65,84 +65,14 @@ class PixelScale(NamedTuple):
     """How ``pixel_values`` hold intensities: ``value = low + span · intensity``, for intensities in [0, 1].
 
     Attributes:
-        shape: of a view of the values with separate axes for channels and for repetitions in time.
-        low: value of black; broadcasts to ``shape``.
-        span: value of white minus that of black; broadcasts to ``shape``.
-        repeated: the axis of ``shape`` along which a still image is repeated, None without such an axis.
+        low: value of black; broadcasts to the pixel values.
+        span: value of white minus that of black, likewise; 0 where there is no pixel of the image, as in padding.
+        copies: how often a still image is repeated in time, in patches whose axes are channel, copy and pixel.
     """
 
-    shape: tuple[int, ...]
     low: Tensor
     span: Tensor
-    repeated: int | None = None
-
-
-def pixel_scale(pixel_values: Tensor, processor: Any) -> PixelScale:
-    """The scale of a processor's pixel values.
-
-    Args:
-        pixel_values: of still images: ``(…, channels, height, width)``, or ``(patches, channels · repetitions ·
-            patch_size²)`` as processors of the Qwen2-VL kind give; any other layout if channels are normalised
-            alike.
-        processor: a ``transformers`` processor or image processor.
-
-    Raises:
-        ValueError: the layout is not known, and channels are not normalised alike.
-
-    Example:
-        >>> import torch
-        >>> class ImageProcessor:
-        ...     image_mean, image_std = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
-        ...     do_rescale, rescale_factor, do_normalize = True, 1 / 255, True
-        >>> scale = pixel_scale(torch.zeros(2, 3, 8, 8), ImageProcessor())
-        >>> scale.low.flatten(), scale.span.flatten()
-        (tensor([-2., -2., -2.]), tensor([4., 4., 4.]))
-    """
-    import torch
-
-    image_processor = getattr(processor, "image_processor", processor)
-    normalised = getattr(image_processor, "do_normalize", True)
-    mean, std = (
-        np.broadcast_to(np.float64(getattr(image_processor, name, default) if normalised else default), _CHANNELS)
-        for name, default in (("image_mean", 0.0), ("image_std", 1.0))
-    )
-    # value = (intensity · 255 · rescale_factor - mean) / std
-    rescaled = getattr(image_processor, "do_rescale", True)
-    white = 255 * (getattr(image_processor, "rescale_factor", 1 / 255) if rescaled else 1.0)
-    shape, channel, repeated = _layout(pixel_values, image_processor, alike=bool(np.ptp(mean) == np.ptp(std) == 0))
-    kept = [1] * len(shape)
-    if channel is None:
-        mean, std = mean[:1], std[:1]
-    else:
-        kept[channel] = _CHANNELS
-    low, span = (
-        torch.tensor(values, dtype=torch.float32, device=pixel_values.device).reshape(kept)
-        for values in (-mean / std, white / std)
-    )
-    return PixelScale(shape, low, span, repeated)
-
-
-def _layout(
-    pixel_values: Tensor, image_processor: Any, *, alike: bool
-) -> tuple[tuple[int, ...], int | None, int | None]:
-    """The shape of :class:`PixelScale`, its axis of channels, and its axis of repetitions."""
-    shape = tuple(pixel_values.shape)
-    if len(shape) >= 4 and shape[-3] == _CHANNELS:
-        return shape, len(shape) - 3, None
-    side = getattr(image_processor, "patch_size", None)
-    if len(shape) == 2 and isinstance(side, int) and shape[1] % (_CHANNELS * side**2) == 0:
-        # The axes of a patch: channel, repetition, pixel.
-        view = (shape[0], _CHANNELS, shape[1] // (_CHANNELS * side**2), side**2)
-        images = pixel_values.reshape(view)
-        if (images == images[:, :, :1]).all():
-            return view, 1, 2
-    if alike:
-        return shape, None, None
-    raise ValueError(
-        "Expected pixel values of shape (…, 3, height, width) or (patches, 3 · repetitions · patch_size²) for "
-        f"`pixel_values`, got {shape}, with channels that are not normalised alike. The attack does not know this "
-        "processor: it would change one channel by the measure of another."
-    )
+    copies: int = 1
 
 
 def project_gradient(
@@ -159,7 +89,7 @@ def project_gradient(
     Args:
         loss: ``pixel_values → ()``, differentiable.
         pixel_values: of any shape, floating point; left as they are.
-        scale: from :func:`pixel_scale`.
+        scale: how they hold intensities.
         attack: its strength.
         rng: of the random start; by default from the attack's seed. With one generator for all batches, images start as
             they would in a single batch.
@@ -175,7 +105,7 @@ def project_gradient(
 
         >>> import torch
         >>> values = torch.tensor([[[[0.2]], [[0.5]], [[0.99]]]])
-        >>> scale = PixelScale((1, 3, 1, 1), torch.zeros(1), torch.ones(1))
+        >>> scale = PixelScale(torch.zeros(1), torch.ones(1))
         >>> project_gradient(torch.sum, values, scale, PGD(0.1)).flatten()
         tensor([0.3000, 0.6000, 1.0000])
     """
@@ -184,21 +114,26 @@ def project_gradient(
     if attack.epsilon == 0:
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
-    image = pixel_values.detach().float().reshape(scale.shape)
-    # Attack one of the equal copies.
-    still = image if scale.repeated is None else image.narrow(scale.repeated, 0, 1)
-    radius, step = attack.epsilon * scale.span, attack.step * scale.span
+    view = pixel_values.shape if scale.copies == 1 else (len(pixel_values), _CHANNELS, scale.copies, -1)
+    image, low, span = (
+        one.float().expand(pixel_values.shape).reshape(view) for one in (pixel_values.detach(), *scale[:2])
+    )
+    whole = image.shape
+    if scale.copies > 1:
+        # Attack one of the equal copies.
+        image, low, span = (one[:, :, :1] for one in (image, low, span))
+    radius, step = attack.epsilon * span, attack.step * span
     # Resizing with negative weights can leave a value just outside the range; it may stay there.
-    lowest = torch.minimum(torch.maximum(still - radius, scale.low), still)
-    highest = torch.maximum(torch.minimum(still + radius, scale.low + scale.span), still)
+    lowest = torch.minimum(torch.maximum(image - radius, low), image)
+    highest = torch.maximum(torch.minimum(image + radius, low + span), image)
     # Values of the given type: rounded to it, nothing leaves the ball.
     lowest, highest = _rounded_up(lowest, pixel_values.dtype), -_rounded_up(-highest, pixel_values.dtype)
-    start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(image.device)
-    x = torch.clamp(still + radius * start, lowest, highest)
+    start = torch.from_numpy(rng.uniform(-1.0, 1.0, image.shape).astype(np.float32)).to(image.device)
+    x = torch.clamp(image + radius * start, lowest, highest)
     for _ in range(attack.steps):
         with torch.enable_grad():
             x.requires_grad_(True)
-            values = x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+            values = x.expand(whole).reshape(pixel_values.shape).to(pixel_values.dtype)
             value = loss(values)
             gradient = torch.autograd.grad(value, x, allow_unused=True)[0] if value.requires_grad else None
         if gradient is None:
@@ -212,7 +147,7 @@ def project_gradient(
                 "Load the model in float32 or bfloat16."
             )
         x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
-    return x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+    return x.expand(whole).reshape(pixel_values.shape).to(pixel_values.dtype)
 
 
 def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
@@ -305,6 +240,8 @@ class AttackingProcessor:
 
     def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
         """The inputs for the model, with attacked pixel values."""
+        import torch
+
         inputs = self._processor.apply_chat_template(conversations, **kwargs).to(self._model.device)
         pixel_values = inputs.get("pixel_values")
         if getattr(pixel_values, "dtype", None) is None or not pixel_values.is_floating_point():
@@ -314,6 +251,14 @@ class AttackingProcessor:
             )
         # The bound holds for what the model sees.
         pixel_values = pixel_values.to(self._model.dtype)
+        black, white = (
+            self._processor.apply_chat_template(_of_one_colour(conversations, colour), **kwargs)["pixel_values"]
+            for colour in ("black", "white")
+        )
+        low, high = (one.to(pixel_values.device, torch.float32) for one in (black, white))
+        # Patches of the Qwen2-VL kind have two axes.
+        image_processor = getattr(self._processor, "image_processor", self._processor)
+        copies = getattr(image_processor, "temporal_patch_size", 1) if pixel_values.dim() == 2 else 1
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         answers = [
@@ -322,8 +267,19 @@ class AttackingProcessor:
         inputs["pixel_values"] = project_gradient(
             answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
             pixel_values,
-            pixel_scale(pixel_values, self._processor),
+            PixelScale(low, high - low, copies),
             self._attack,
             self._rng,
         )
         return inputs
+
+
+def _of_one_colour(conversations: Sequence[Any], colour: str) -> list[Any]:
+    """The same conversations about images of the same sizes in one colour."""
+    from PIL.Image import new
+
+    def part_of(part: dict[str, Any]) -> dict[str, Any]:
+        image = part.get("image")
+        return part if image is None else {**part, "image": new(image.mode, image.size, colour)}
+
+    return [[{**turn, "content": list(map(part_of, turn["content"]))} for turn in turns] for turns in conversations]
