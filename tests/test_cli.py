@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -148,3 +149,21 @@ def test_what_the_terminal_cannot_write_is_spelled_out(tmp_path):
     )
     assert run.returncode == 0, run.stderr
     assert rb"\u80ba" in run.stdout
+
+
+def test_an_error_of_a_later_process_alone_is_printed(monkeypatch, capsys):
+    monkeypatch.setattr("grounding_rewards.cli._PATIENCE", 0.0)
+    monkeypatch.setenv("RANK", "1")
+    assert main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"]) == 2
+    assert capsys.readouterr().err.startswith("grounding-rewards: process 1: Expected")
+
+
+@pytest.mark.parametrize(("given", "used"), [(None, "passive"), ("active", "active")])
+def test_threads_do_not_spin_beside_other_processes_unless_the_user_says_so(monkeypatch, given, used):
+    """libgomp reads it when torch is loaded, which no command does before."""
+    if given is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    else:
+        monkeypatch.setenv("OMP_WAIT_POLICY", given)
+    main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
+    assert os.environ["OMP_WAIT_POLICY"] == used

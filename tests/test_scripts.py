@@ -394,3 +394,26 @@ class TestQuestionsAboutFindings:
             assert "0000" not in line["file"] + line["id"]
         assert len(splits) == 12
         assert all(len(one) == 1 for one in splits.values())
+
+
+@pytest.mark.training
+def test_a_measured_training_has_random_weights_of_the_size_that_was_asked_for(tmp_path):
+    """scripts/check_gpu.py, at the size of the shipped model; what adds up to a step is less than it."""
+    import torch
+    from safetensors.torch import load_file
+
+    check = script("check_gpu")
+    torch.set_num_threads(1)
+    weights = check.make_model(str(check.TINY), tmp_path / "model")
+    made, shipped = (load_file(folder / "model.safetensors") for folder in (tmp_path / "model", check.TINY))
+    assert weights == sum(weight.numel() for weight in shipped.values())
+    assert not any(torch.equal(made[name], shipped[name]) for name in made if made[name].dim() > 1)
+    values = {**check._TINY, "max_steps": 3, "model_name_or_path": tmp_path / "model", "output_dir": tmp_path / "run"}
+    found = check.measured([word for name, value in values.items() for word in (f"--{name}", str(value))])
+    assert (found["steps"], found["completions"], found["finite"]) == (2, 4, True)
+    assert 0 < found["reward"] < found["generation"] + found["reward"] < found["seconds"]
+    assert found["generated_per_second"] > 0
+    assert found["peak"] > 1e8
+    text = check.table({"transformers": found}, "tiny", weights, "2026-01-02")
+    assert "| model, random weights | tiny, 1 million |" in text
+    assert "torch " in text.splitlines()[-1]

@@ -197,14 +197,6 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0) -> Qwen2_5
     return model
 
 
-def save_tiny_vlm(
-    model: Qwen2_5_VLForConditionalGeneration, processor: Qwen2_5_VLProcessor, folder: str | Path
-) -> None:
-    """Write model and processor to a folder that `AutoModelForImageTextToText` and `AutoProcessor` read."""
-    processor.save_pretrained(folder)
-    model.save_pretrained(folder)
-
-
 def save_untrained(folder: str | Path, *, seed: int = 0) -> None:
     """Build the small model with random weights, and write it with its processor.
 
@@ -213,4 +205,5 @@ def save_untrained(folder: str | Path, *, seed: int = 0) -> None:
         seed: of the weights.
     """
     tokenizer = build_tokenizer(VOCABULARIES)
-    save_tiny_vlm(build_model(tokenizer, seed=seed), build_processor(tokenizer), folder)
+    build_processor(tokenizer).save_pretrained(folder)
+    build_model(tokenizer, seed=seed).save_pretrained(folder)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -77,12 +76,6 @@ BOX_FORMAT_HELP = (
     "the column box_format of the dataset, or else derived from the model."
 )
 
-# What switches an option off that a file has on.
-_OFF = (["false"], ["null"])
-
-# The one key of a file that is no option: as in TRL's own files it names environment variables.
-_ENVIRONMENT = "env"
-
 _SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -106,7 +99,7 @@ class _Parser(TrlParser):
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         # All words that stand behind one option; argparse would turn each of them into a number, or keep it as text.
-        if action.dest in self.with_an_off and [word.lower() for word in arg_strings] in _OFF:
+        if action.dest in self.with_an_off and " ".join(arg_strings).lower() in ("false", "null"):
             return None
         return super()._get_values(action, arg_strings)
 
@@ -289,11 +282,7 @@ class SupervisedConfig(SFTConfig):
         _check_training(self)
         for name, legal, why in (
             ("remove_unused_columns", False, "The answers are written from boxes and labels."),
-            (
-                "max_length",
-                None,
-                "TRL would cut answers: lower max_image_pixels, or shorten prompts.",
-            ),
+            ("max_length", None, "TRL would cut answers: lower max_image_pixels, or shorten prompts."),
         ):
             if (given := getattr(self, name)) is not legal:
                 raise ValueError(f"Expected {json.dumps(legal)} for {name}, got {given!r}. {why}")
@@ -319,15 +308,11 @@ class ModelArguments(ModelConfig):
                 "Name the model to start from."
             )
         self.model_name_or_path: str = find_shipped(self.model_name_or_path)
-        if not self.use_peft and self.lora_target_modules is not None:
-            raise ValueError(
-                f"Expected use_peft: true beside lora_target_modules, got {self.lora_target_modules!r} alone, which "
-                "would train all weights. Set use_peft, or leave lora_target_modules out."
-            )
-        for name in ("load_in_4bit", "load_in_8bit"):
-            if getattr(self, name) and not self.use_peft:
+        for name in ("lora_target_modules", "load_in_4bit", "load_in_8bit"):
+            if (given := getattr(self, name)) and not self.use_peft:
                 raise ValueError(
-                    f"Expected use_peft: true beside {name}, got false. Quantised weights are not trained."
+                    f"Expected use_peft: true beside {name}, got {given!r} alone, which would train all weights, and "
+                    f"quantised ones cannot be. Set use_peft, or leave {name} out."
                 )
         super().__post_init__()
         # TRL makes the only one of a list a pattern for whole paths, which a plain name never matches.
@@ -381,34 +366,25 @@ def _parse(
         formatter_class=_HelpFormatter,
     )
     parser.command = command
-    files, words = _split_config(sys.argv[1:] if args is None else args)
-    known = {_ENVIRONMENT, *(action.dest for action in parser._actions)}
+    files_alone = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    files_alone.add_argument("--config", action="append", default=[])
+    try:
+        files, words = files_alone.parse_known_args(args)
+    except argparse.ArgumentError as error:
+        raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.") from error
+    # `env` is no option: as in TRL's own files it names environment variables.
+    known = {"env", *(action.dest for action in parser._actions)}
     check_known(options or {}, known, command)
-    given = {**(options or {}), **read_config(files, known=known, command=command)}
-    environment = given.pop(_ENVIRONMENT, {})
+    given = {**(options or {}), **read_config(files.config, known=known, command=command)}
+    environment = given.pop("env", {})
     if not isinstance(environment, Mapping):
-        raise ValueError(f"Expected a mapping for {_ENVIRONMENT}, got {environment!r}. Write NAME: value below it.")
+        raise ValueError(f"Expected a mapping for env, got {environment!r}. Write NAME: value below it.")
     os.environ.update({name: str(value) for name, value in environment.items()})
     off = parser.with_an_off
     parser.set_defaults_with_config(
         **{name: None if value is False and name in off else value for name, value in given.items()}
     )
     return parser.parse_args_into_dataclasses(args=words)
-
-
-def _split_config(args: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The files of `--config FILE` or `--config=FILE`, and the other words."""
-    files, words, rest = [], [], iter(args)
-    for word in rest:
-        name, equals, value = word.partition("=")
-        if name != "--config":
-            words.append(word)
-            continue
-        file = value if equals else next(rest, "")
-        if not file or file.startswith("--"):
-            raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
-        files.append(file)
-    return files, words
 
 
 def _check_training(config: Any) -> None:
@@ -428,13 +404,8 @@ def _check_training(config: Any) -> None:
             "Set eval_strategy: steps, and eval_steps."
         )
     _check_precision(config)
-    reporters = config.report_to
-    for name in [reporters] if isinstance(reporters, str) else reporters or ():
-        if name not in ("none", "all", *INTEGRATION_TO_CALLBACK):
-            raise ValueError(
-                f"Expected some of none, {', '.join(sorted(INTEGRATION_TO_CALLBACK))} for report_to, got {name!r}. "
-                "Choose among these."
-            )
+    reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
+    check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
 
 
 def _check_precision(config: Any) -> None:

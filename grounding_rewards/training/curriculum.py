@@ -7,6 +7,7 @@ draws from all images, as a training without a curriculum does.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from grounding_rewards.data.checks import bad_rows_error, rows_with_sizes
 from grounding_rewards.logs.completion_logs import read_blocks
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.option_values import check_options
-from grounding_rewards.training.training_images import batches_of_draw, draws_of_training, images_of_draw
+from grounding_rewards.training.training_images import batches_of_draw, images_of_draw
 
 _BY = ("boxes", "area", "pass_rate")
 _PASS_RATE = "pass_rate"
@@ -48,7 +49,7 @@ class Curriculum(Extra):
     name = "curriculum"
     example = "{by: boxes, stages: 3}"
 
-    by: str
+    by: str = "boxes"
     stages: int = 3
     column: str = _PASS_RATE
     file: str | None = None
@@ -69,13 +70,14 @@ class Curriculum(Extra):
         images, args = setup.train_dataset, setup.args
         if images is None:
             return
-        stages = Stages(
-            entering_stages(images, self, args.seed),
-            self.stages,
-            images_of_draw(args),
-            draws_of_training(args, images.num_rows),
-            args.seed if args.shuffle_dataset else None,
-        )
+        of_draw = images_of_draw(args)
+        # How often the training generates completions.
+        draws = args.num_train_epochs * (images.num_rows // of_draw)
+        if args.max_steps > 0:
+            draws = args.max_steps * args.gradient_accumulation_steps / batches_of_draw(args)
+        seed = args.seed if args.shuffle_dataset else None
+        entering = entering_stages(images, self, args.seed)
+        stages = Stages(entering, self.stages, of_draw, max(math.ceil(draws), 1), seed)
         setup.drawn = stages.drawn
         setup.afterwards.append(lambda trainer: trainer.add_callback(_LogsStage(trainer, stages)))
 

@@ -61,7 +61,7 @@ def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
     """The extra that an option describes: a mapping of its settings, or true for its defaults; None and false are none.
 
     Raises:
-        ValueError: it is no mapping, has an unknown key or lacks one, or a value is not legal.
+        ValueError: it is no mapping, has an unknown key, or a value is not legal.
 
     Example:
         >>> from grounding_rewards.training.curriculum import Curriculum
@@ -74,8 +74,5 @@ def read_extra(kind: type[_Kind], given: Any) -> _Kind | None:
     remedy = f"Write it like {kind.name}: {kind.example}."
     if not isinstance(given, Mapping):
         raise ValueError(f"Expected a mapping for {kind.name}, got {given!r:.200}. {remedy}")
-    settings = dataclasses.fields(kind)  # type: ignore[arg-type]
-    check_keys(kind.name, given, [one.name for one in settings], remedy)
-    if missing := [one.name for one in settings if one.default is dataclasses.MISSING and one.name not in given]:
-        raise ValueError(f"Expected {', '.join(missing)} in {kind.name}, got {dict(given)!r:.200}. {remedy}")
+    check_keys(kind.name, given, [one.name for one in dataclasses.fields(kind)], remedy)  # type: ignore[arg-type]
     return kind(**given)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,24 +114,24 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             )
         # What is wrong with the images is said before the model is loaded.
         full_images = any(one.full_images for one in extras)
-
-        def prepare(dataset: Dataset, name: str) -> Dataset:
-            return prepare_examples(
-                dataset,
-                rewards,
-                processing_class,
-                box_format=box_format,
-                model_format=lambda: model_format(model, loading),
-                name=name,
-                bad_rows=bad_rows,
-                image_columns=("image",) if full_images else ("image", "images"),
-                keep_full=full_images,
-            )
-
+        prepare = partial(
+            prepare_examples,
+            rewards=rewards,
+            processor=processing_class,
+            box_format=box_format,
+            model_format=lambda: model_format(model, loading),
+            bad_rows=bad_rows,
+            image_columns=("image",) if full_images else ("image", "images"),
+            keep_full=full_images,
+        )
         with args.main_process_first(desc="checking images"):
             if train_dataset is not None:
-                train_dataset = prepare(train_dataset, "train_dataset")
-            eval_dataset = _each(eval_dataset, prepare)
+                train_dataset = prepare(train_dataset, name="train_dataset")
+            if isinstance(eval_dataset, Mapping):
+                several = eval_dataset.items()
+                eval_dataset = {key: prepare(one, name=f"eval_dataset[{key!r}]") for key, one in several}
+            elif eval_dataset is not None:
+                eval_dataset = prepare(eval_dataset, name="eval_dataset")
         if train_dataset is not None:
             refuse_no_step(train_dataset, args)
             if args.process_index == 0:
@@ -168,7 +169,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 prompt_opens_thinking=opened or one.reward.prompt_opens_thinking,
             )
         self.paces = {one.__name__: one.pace for one in self.step_rewards if one.pace is not None}
-        self.image_groups = _image_groups(train_dataset)
+        named = () if train_dataset is None else train_dataset.column_names
+        sources, labels = (train_dataset[name] if name in named else () for name in ("source", "labels"))  # type: ignore[index]
+        self.image_groups = ImageGroups.of(sources, labels)
         self._evaluated: list[AnsweredImage] = []
         stated = self.step_rewards[0].reward.box_format if self.step_rewards else None
         self.add_callback(SignalWatch(self, [one.__name__ for one in self.step_rewards], self.reward_func_names))
@@ -284,13 +287,6 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             pandas.read_parquet(table).assign(**{name: list(rows[name]) for name in rows}).to_parquet(table)
 
 
-def _image_groups(images: Dataset | None) -> ImageGroups:
-    if images is None:
-        return ImageGroups((), ())
-    sources, labels = (images[name] if name in images.column_names else () for name in ("source", "labels"))
-    return ImageGroups.of(sources, labels)
-
-
 def _of_one_type(completion: Any) -> Any:
     """A logged completion whose messages fit one column of a table, whatever its tools were called with and told."""
     if not isinstance(completion, list):
@@ -307,11 +303,3 @@ def _call_of_text(function: Mapping[str, Any]) -> dict[str, Any]:
     name, arguments = function.get("name"), function.get("arguments")
     arguments = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {"type": "function", "function": {"name": str(name), "arguments": arguments}}
-
-
-def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:
-    if datasets is None:
-        return None
-    if isinstance(datasets, Mapping):
-        return {name: prepare(dataset, f"eval_dataset[{name!r}]") for name, dataset in datasets.items()}
-    return prepare(datasets, "eval_dataset")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -74,13 +73,8 @@ class LookCloser(Extra):
     bonus: float = 0.0
 
     def __post_init__(self) -> None:
-        counts = dict.fromkeys(("looks", "min_side", "max_pixels"), Interval(1))
+        counts = {"looks": Interval(1), "min_side": Interval(1), "max_pixels": Interval(LookCloser.min_side**2)}
         check_options(self, {**counts, "cost": Interval(), "bonus": Interval()}, where=self.name)
-        if self.max_pixels < self.min_side**2:
-            raise ValueError(
-                f"Expected at least {self.min_side**2} for max_pixels of look_closer, the smallest part that is "
-                f"shown, got {self.max_pixels}. Raise it, or lower min_side."
-            )
 
     def begin(self, setup: Setup) -> None:
         """Give the model its tools, and pay for looking.
@@ -424,7 +418,6 @@ class LookReward:
         *,
         environments: Sequence[LookEnvironment],
         log_metric: Callable[[str, float], None] | None = None,
-        log_extra: Callable[[str, list[Any]], None] | None = None,
         **columns: Any,
     ) -> list[float]:
         """Score one batch: TRL's protocol for reward functions, with the environments of the answers.
@@ -434,7 +427,6 @@ class LookReward:
             environments: n environments after their answers.
             log_metric: called with the mean number of pictures of each tool, that of refused calls, and the share of
                 answers before which the model looked.
-            log_extra: called with what each model has looked at, boxes in pixels of the image, as JSON.
             **columns: the dataset's, see :class:`GroundingReward`.
 
         Returns:
@@ -456,9 +448,4 @@ class LookReward:
                 log_metric(f"looks/{name}", sum(one.called[name] for one in environments) / n)
             log_metric("looks/refused", sum(one.refused for one in environments) / n)
             log_metric("looks/looked", int((shown > 0).sum()) / n)
-        if log_extra is not None:
-            seen = (
-                [[one.x, one.y, one.x + one.width, one.y + one.height] for one in of.views[1:]] for of in environments
-            )
-            log_extra("looks/at", [json.dumps(parts) for parts in seen])
         return values.tolist()

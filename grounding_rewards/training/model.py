@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import Any
 
@@ -23,6 +22,7 @@ from transformers import (
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
+from grounding_rewards.common.legal import check_keys
 from grounding_rewards.models.load import adapter_config, check_place
 from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -89,15 +89,14 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
             f"{config.model_type!r}. Name a model that transformers loads as image-text-to-text."
         )
     try:
-        empty = _without_weights(config, None, trust_remote_code)
-    except (ImportError, ValueError) as error:
-        raise _not_loaded("all that is needed", model, error) from error
-    try:
-        _without_weights(config, model.attn_implementation, trust_remote_code)
+        with torch.device("meta"):
+            empty = AutoModelForImageTextToText.from_config(
+                config, attn_implementation=model.attn_implementation, trust_remote_code=trust_remote_code
+            )
     except (ImportError, ValueError) as error:
         raise ValueError(
-            f"Expected an attention of this model for attn_implementation, got {model.attn_implementation!r} "
-            f"({_short(error)}). Use sdpa or eager, or install what it needs."
+            f"Expected all that {path!r} needs, and an attention of it for attn_implementation, got "
+            f"{model.attn_implementation!r} ({_short(error)}). Use sdpa or eager, or install what is missing."
         ) from error
     if model.use_peft:
         _check_adapter(empty, model)
@@ -138,13 +137,9 @@ def check_optimization(config: Any, empty: Any) -> None:
             f"{config.learning_rate:g} and the options beside them, got {type(error).__name__}: {_short(error)}. "
             "Correct the option that it names."
         ) from error
-    given = getattr(config, "generation_kwargs", None) or {}
-    if unknown := [name for name in given if name not in vars(GenerationConfig())]:
-        near = get_close_matches(unknown[0], vars(GenerationConfig()), n=1)
-        remedy = f"Did you mean {near[0]}?" if near else "Leave them out."
-        raise ValueError(
-            f"Expected options of GenerationConfig in generation_kwargs, got {', '.join(unknown)}. {remedy}"
-        )
+    # vLLM has options of its own.
+    if not getattr(config, "use_vllm", False):
+        check_keys("generation_kwargs", getattr(config, "generation_kwargs", None), vars(GenerationConfig()))
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:
@@ -228,13 +223,6 @@ def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any,
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
     """The arguments of TRL's trainers for LoRA and quantisation."""
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
-
-
-def _without_weights(config: Any, attention: str | None, trust_remote_code: bool) -> Any:
-    with torch.device("meta"):
-        return AutoModelForImageTextToText.from_config(
-            config, attn_implementation=attention, trust_remote_code=trust_remote_code
-        )
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:

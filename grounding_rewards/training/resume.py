@@ -239,18 +239,17 @@ def _unreadable(folder: Path, error: Exception) -> ValueError:
 def _refuse_other_keys(
     folder: Path, missing: Collection[str], unknown: Collection[str], reshaped: Collection[str] = ()
 ) -> None:
-    if missing or unknown or reshaped:
+    kinds = {"missing": sorted(missing), "unknown": sorted(unknown), "reshaped": sorted(reshaped)}
+    other = [f"{len(keys)} {kind} weights ({_shown(keys)})" for kind, keys in kinds.items() if keys]
+    if other:
         raise ValueError(
-            f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "
-            f"{_keys('missing', missing)}, {_keys('unknown', unknown)} and {_keys('reshaped', reshaped)}. "
+            f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with {', '.join(other)}. "
             "It belongs to another model or adapter, or is damaged. Resume from another, or start with --overwrite."
         )
 
 
-def _keys(kind: str, keys: Collection[str]) -> str:
-    shown = sorted(keys)[:_SHOWN_KEYS]
-    listed = f" ({', '.join(shown)}{', …' if len(keys) > len(shown) else ''})" if keys else ""
-    return f"{len(keys)} {kind} weights{listed}"
+def _shown(keys: Sequence[str]) -> str:
+    return ", ".join([*keys[:_SHOWN_KEYS], *(["…"] if len(keys) > _SHOWN_KEYS else [])])
 
 
 def _unfinished_file(folder: Path, process: int) -> Path:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
 from grounding_rewards.data.checks import check_patients_apart
@@ -27,7 +26,15 @@ from grounding_rewards.training.arguments import (
     SupervisedArguments,
     SupervisedConfig,
 )
-from grounding_rewards.training.callbacks import LogFile, ParityCheck, Progress, StopOnSigterm, shown_of_rewards
+from grounding_rewards.training.callbacks import (
+    LogFile,
+    ParityCheck,
+    Progress,
+    ShownImages,
+    StopOnSigterm,
+    keep_images_here,
+    shown_of_rewards,
+)
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
@@ -50,7 +57,6 @@ from grounding_rewards.training.run_folder import (
     resolved_config,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
-from grounding_rewards.training.shown_images import ShownImages, keep_images_here
 
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
@@ -78,43 +84,24 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     Raises:
         ValueError: the images or the settings do not fit, the folder holds another run, or no step could be made.
     """
-    resolved = resolved_config(arguments, config, model)
-    start = find_start(resolved, processes=config.world_size)
-    if start.checkpoint is not None and config.sync_ref_model:
-        raise ValueError(
-            "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
-            "reference model, which would start from the beginning again."
-        )
     rewards = arguments.rewards
     names = [one.name for one in rewards if isinstance(one, GroundingReward)]
     known = [*_OF_GRPO, *(f"{name}/{key}" for name in names for key in METRIC_KEYS)]
     known += [f"{name}/signal/{key}" for name in names for key in SIGNAL_KEYS]
     known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
-    _check_best(config, known if len(names) == len(rewards) else None)
-    if arguments.show_images is not None:
+    run = _prepare(arguments, config, model, known if len(names) == len(rewards) else None)
+    shown = arguments.show_images
+    if shown is not None:
         _say(config, *keep_images_here(config.report_to, config))
-    processor, train_dataset, eval_dataset = _load(arguments, config, model, start, show_images=arguments.show_images)
     with _told_of_unknown_key(config):
-        trainer = GroundingGRPOTrainer(
-            model=str(model.model_name_or_path),
-            reward=list(rewards),
-            args=config,
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            processing_class=processor,
-            box_format=arguments.box_format,
-            bad_rows=arguments.bad_rows,
-            extras=arguments.extras,
-            **adapter_and_quantisation(model),
-        )
+        trainer = GroundingGRPOTrainer(**run.given, reward=list(rewards), extras=arguments.extras)
     if not arguments.parity_check:
         trainer.remove_callback(ParityCheck)
-    if arguments.show_images is not None:
-        images = trainer.eval_dataset
-        images = images.select(range(min(arguments.show_images, images.num_rows)))
+    if shown is not None:
+        images = trainer.eval_dataset.select(range(min(shown, trainer.eval_dataset.num_rows)))
         trainer.add_callback(ShownImages(trainer, images, arguments.show_images_every))
-    _train(trainer, resolved, start, shown_of_rewards(names), arguments.early_stopping_patience)
+    _train(trainer, run, shown_of_rewards(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)))
     return trainer
 
@@ -135,24 +122,12 @@ def train_supervised(
     Raises:
         ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
-    resolved = resolved_config(arguments, config, model)
-    start = find_start(resolved, processes=config.world_size)
-    _check_best(config, _OF_SFT)
-    processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
+    run = _prepare(arguments, config, model, _OF_SFT)
+    augmentation = {name: getattr(arguments, name) for name in AUGMENTATION}
     with _told_of_unknown_key(config):
-        trainer = GroundingSFTTrainer(
-            str(model.model_name_or_path),
-            config,
-            train_dataset,
-            eval_dataset,
-            processor,
-            box_format=arguments.box_format,
-            bad_rows=arguments.bad_rows,
-            augmentation={name: getattr(arguments, name) for name in AUGMENTATION},
-            **adapter_and_quantisation(model),
-        )
+        trainer = GroundingSFTTrainer(**run.given, augmentation=augmentation)
     shown = {"loss": "loss", "mean_token_accuracy": "accuracy"}
-    _train(trainer, resolved, start, shown, arguments.early_stopping_patience)
+    _train(trainer, run, shown, arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype))
     return trainer
 
@@ -162,43 +137,64 @@ def was_stopped(trainer: Any) -> bool:
     return any(isinstance(one, StopOnSigterm) and one.stopped for one in trainer.callback_handler.callbacks)
 
 
-def _load(
+class _Run(NamedTuple):
+    """A run before its trainer is made: its configuration, where it starts, and what both trainers are given."""
+
+    resolved: Mapping[str, Any]
+    start: Start
+    given: dict[str, Any]
+
+
+def _prepare(
     arguments: GroundingArguments | SupervisedArguments,
     config: GRPOArguments | SupervisedConfig,
     model: ModelArguments,
-    start: Start,
-    *,
-    show_images: int | None = None,
-) -> tuple[Any, Dataset, Dataset | None]:
-    """Check the model, then load the processor and the images of a run; prints notes about both."""
+    known: Sequence[str] | None,
+) -> _Run:
+    """Check folder, options and model, then load the processor and the images of a run; prints notes about them.
+
+    Args:
+        arguments: images.
+        config: TRL's configuration.
+        model: the model, its precision and its adapters.
+        known: the keys that an evaluation logs; None where they are not known.
+    """
+    resolved = resolved_config(arguments, config, model)
+    start = find_start(resolved, processes=config.world_size)
+    _check_best(config, known)
     check_installed(config, model)
     check_optimization(config, check_model(model, trust_remote_code=config.trust_remote_code))
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
+    load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
+    shown = getattr(arguments, "show_images", None)
     with config.main_process_first(desc="loading images"):
-        load = partial(
-            load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows
-        )
         train_dataset = load(arguments.train_split, max_images=arguments.train_images)
         eval_dataset = None
-        if config.eval_strategy != "no":
-            eval_dataset = load(arguments.eval_split, max_images=arguments.eval_images)
-        elif show_images is not None:
-            eval_dataset = load(arguments.eval_split, max_images=show_images)
-        if eval_dataset is not None:
+        if config.eval_strategy != "no" or shown is not None:
+            most = shown if config.eval_strategy == "no" else arguments.eval_images
+            eval_dataset = load(arguments.eval_split, max_images=most)
             check_patients_apart(train_dataset, eval_dataset)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
-    return processor, train_dataset, eval_dataset
+    given = {
+        "model": str(model.model_name_or_path),
+        "args": config,
+        "train_dataset": train_dataset,
+        "eval_dataset": eval_dataset,
+        "processing_class": processor,
+        "box_format": arguments.box_format,
+        "bad_rows": arguments.bad_rows,
+        **adapter_and_quantisation(model),
+    }
+    return _Run(resolved, start, given)
 
 
-def _train(
-    trainer: Any, resolved: Mapping[str, Any], start: Start, shown: Mapping[str, str], patience: int | None
-) -> None:
+def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | None) -> None:
     """Add callbacks, claim the folder of the run, and train."""
     config = trainer.args
     folder = Path(config.output_dir)
-    trainer.run_config = resolved
+    trainer.run_config = run.resolved
     for callback in (LogFile(folder / LOG), StopOnSigterm(trainer)):
         trainer.add_callback(callback)
     if patience is not None:
@@ -210,9 +206,9 @@ def _train(
         trainer.add_callback(Progress(shown))
     _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
-        claim(resolved)
+        claim(run.resolved)
     trainer.accelerator.wait_for_everyone()
-    checkpoint = None if start.checkpoint is None else str(start.checkpoint)
+    checkpoint = None if run.start.checkpoint is None else str(run.start.checkpoint)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
@@ -284,11 +280,11 @@ def _told_of_unknown_key(config: GRPOArguments | SupervisedConfig) -> Iterator[N
     try:
         yield
     except TypeError as error:
-        found = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        for name in ("model_init_kwargs", "transformers_continuous_batching_config") if found else ():
-            if found is not None and found[1] in (getattr(config, name, None) or {}):
+        unknown = re.findall(r"unexpected keyword argument '(\w+)'", str(error))
+        for name in ("model_init_kwargs", "transformers_continuous_batching_config"):
+            if {*unknown} & {*(getattr(config, name, None) or ())}:
                 raise ValueError(
-                    f"Expected keywords that exist in {name}, got {found[1]}. Remove it, or correct its spelling."
+                    f"Expected keywords that exist in {name}, got {unknown[0]}. Remove it, or correct its spelling."
                 ) from error
         raise
 
@@ -298,19 +294,20 @@ def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] |
     model would be the worst, which nobody would notice.
     """
     asked = config.metric_for_best_model
-    name = "" if asked is None else asked.removeprefix("eval_")
+    if asked is None:
+        return
+    name = asked.removeprefix("eval_")
     for ends, grows in ((_GROW, True), (_FALL, False)):
         if name.endswith(ends) and config.greater_is_better is not None and config.greater_is_better != grows:
             raise ValueError(
                 f"Expected greater_is_better: {str(grows).lower()} for metric_for_best_model {asked}, got "
                 f"{str(not grows).lower()}. The worst model would be kept: set it."
             )
-    if known is None or asked is None or name in known:
-        return
-    short = [name for name in known if "/rejected/" not in name]
-    raise ValueError(
-        f"Expected one of {', '.join(short)} for metric_for_best_model, got {asked!r}. Choose one of these."
-    )
+    if known is not None and name not in known:
+        short = [name for name in known if "/rejected/" not in name]
+        raise ValueError(
+            f"Expected one of {', '.join(short)} for metric_for_best_model, got {asked!r}. Choose one of these."
+        )
 
 
 def _say(config: Any, *lines: str) -> None:

@@ -6,9 +6,8 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
-from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,8 +75,9 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     >>> resolved_config(GroundingArguments(reward="R2"))["reward"]
     ['R2']
     """
+    # Through JSON: words of choices are texts, tuples lists.
     values = {
-        one.name: _plain(getattr(part, one.name))
+        one.name: json.loads(json.dumps(getattr(part, one.name)))
         for part in parts
         for one in fields(part)
         if one.init and one.name not in _DERIVED
@@ -114,7 +114,8 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     ...     find_start({"output_dir": folder, "resume_from_checkpoint": "last"})
     Start(checkpoint=None, notes=[])
     """
-    folder, asked = Path(config["output_dir"]), _asked(config.get("resume_from_checkpoint"))
+    folder, asked = Path(config["output_dir"]), config.get("resume_from_checkpoint")
+    asked = {"false": None, "true": "last"}.get(str(asked).lower(), asked)
     _check_writable(folder)
     _refuse_foreign(folder)
     if asked is None:
@@ -135,6 +136,11 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
             )
         return Start(None, _compare(folder, config))
     _refuse_part(checkpoint)
+    if config.get("sync_ref_model"):
+        raise ValueError(
+            "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
+            "reference model, which would start from the beginning again."
+        )
     if checkpoint.resolve().parent != folder.resolve():
         _refuse_held(folder, "or resume where the checkpoint lies")
     notes = _compare(checkpoint.parent, config)
@@ -175,14 +181,8 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     >>> last_complete_checkpoint(Path("no/such/run")) is None
     True
     """
-    whole = [path for path in _checkpoints(folder) if _readable(path / _WHOLE[0])]
+    whole = [path for path in _checkpoints(folder) if _read(path / _WHOLE[0], json.loads) is not None]
     return whole[-1] if whole else None
-
-
-def _asked(resume: str | None) -> str | None:
-    if resume is None or resume.lower() == "false":
-        return None
-    return "last" if resume.lower() in ("last", "true") else resume
 
 
 def _refuse_held(folder: Path, remedy: str) -> None:
@@ -259,8 +259,8 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Notes on what differs from the resumed run, where that may differ; everything else is refused."""
     if not (folder / CONFIG).is_file():
         return []
-    before = _mapping(folder / CONFIG, parse_yaml)
-    had, have = _mapping(folder / VERSIONS, json.loads), versions()
+    before = _read(folder / CONFIG, parse_yaml) or {}
+    had, have = _read(folder / VERSIONS, json.loads) or {}, versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
     changed = changed_settings(before, config)
     # A newer library has options that the older one did not know.
@@ -276,7 +276,7 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
 def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
     """Notes on incomplete checkpoints after the one to resume from; complete ones are refused."""
     later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
-    whole = [path.name for path in later if _readable(path / _WHOLE[0])]
+    whole = [path.name for path in later if _read(path / _WHOLE[0], json.loads) is not None]
     if whole:
         raise ValueError(
             f"Expected the last checkpoint of the run in {str(folder)!r} for resume_from_checkpoint, got "
@@ -286,27 +286,9 @@ def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
     return [f"Passed over {path.name}, which was not written to its end." for path in later]
 
 
-def _mapping(path: Path, read: Any) -> dict[str, Any]:
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    """What a file holds; None where it is missing, or not whole."""
     try:
-        found = read(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        found = None
-    return found if isinstance(found, dict) else {}
-
-
-def _readable(path: Path) -> bool:
-    try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+        return None

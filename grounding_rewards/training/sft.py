@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -214,26 +215,21 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         args = copy.copy(args)
         # TRL would cut the end of longer texts, which is the answer.
         args.max_length = None
-
-        def prepare(images: Dataset, name: str) -> Dataset:
-            return prepare_examples(
-                images,
-                [reward],
-                processing_class,
-                box_format=box_format,
-                model_format=lambda: model_format(model, loading_kwargs(args)),
-                name=name,
-                bad_rows=bad_rows,
-                image_columns=("image",),
-            )
-
+        prepare = partial(
+            prepare_examples,
+            rewards=[reward],
+            processor=processing_class,
+            box_format=box_format,
+            model_format=lambda: model_format(model, loading_kwargs(args)),
+            bad_rows=bad_rows,
+            image_columns=("image",),
+        )
         seed = args.data_seed if args.data_seed is not None else args.seed
         with args.main_process_first(desc="checking images"):
-            images = prepare(train_dataset, "train_dataset")
+            images = prepare(train_dataset, name="train_dataset")
             if eval_dataset is not None:
-                eval_dataset = GoldAnswers(processing_class, reward.box_format).of(
-                    prepare(eval_dataset, "eval_dataset")
-                )
+                whole = prepare(eval_dataset, name="eval_dataset")
+                eval_dataset = GoldAnswers(processing_class, reward.box_format).of(whole)
         self._answers = GoldAnswers(processing_class, reward.box_format, seed=seed, **(augmentation or {}))
         super().__init__(
             model=model,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from numpy.typing import NDArray
 
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes
 from grounding_rewards.data.model_columns import add_columns, add_prompts
@@ -84,18 +82,6 @@ def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:
     return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
 
 
-def draws_of_training(args: Any, images: int) -> int:
-    """How often a training generates completions.
-
-    Args:
-        args: TRL's GRPO configuration.
-        images: of the training split.
-    """
-    if args.max_steps > 0:
-        return max(math.ceil(args.max_steps * args.gradient_accumulation_steps / batches_of_draw(args)), 1)
-    return max(math.ceil(args.num_train_epochs * (images // images_of_draw(args))), 1)
-
-
 def images_of_draw(args: Any) -> int:
     """To how many images completions are generated at a time."""
     return args.generation_batch_size // args.num_generations
@@ -121,26 +107,16 @@ def warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: An
     box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
     if limit is None or (box_format is None and "box_format" not in dataset.column_names):
         return
-    lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
+    answers = [
+        "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
+        for row in rows_with_sizes(dataset)
+    ]
+    ids = getattr(processor, "tokenizer", processor)(answers, add_special_tokens=False)["input_ids"]
+    # With the token that ends an answer.
+    lengths = np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)])
     if too_long := int((lengths > limit).sum()):
         warnings.warn(
             f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
             f"images of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
             stacklevel=4,
         )
-
-
-def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:
-    """The number of tokens of the right answer to each image, with the one that ends it.
-
-    Args:
-        dataset: rows with the package's columns; those without `boxes` count as 0.
-        box_format: how the model writes boxes; None takes the column.
-        tokenizer: the model's.
-    """
-    answers = [
-        "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
-        for row in rows_with_sizes(dataset)
-    ]
-    ids = tokenizer(answers, add_special_tokens=False)["input_ids"] if answers else []
-    return np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)], dtype=np.int64)

@@ -12,7 +12,7 @@ from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.prompts import gold_answer, prompt_messages
 from grounding_rewards.images.resize import fit_images
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.counts import image_sums
+from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.image_dependence import baseline_systems
 from grounding_rewards.metrics.intervals import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
@@ -139,8 +139,8 @@ class TestShipped:
         sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))
         texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
         rows = light_rows(images)
-        shipped = ratio_estimates(image_sums(read_answers(rows, texts, reward)))
-        nothing = ratio_estimates(image_sums(baseline_systems(rows, None, reward)["nothing found"]))
+        shipped = ratio_estimates(MatchedImages(read_answers(rows, texts, reward)).sums())
+        nothing = ratio_estimates(MatchedImages(baseline_systems(rows, None, reward)["nothing found"]).sums())
         # Far better than knowing nothing, and far from done: wide limits around the demo's first evaluation.
         assert shipped["sampled_reward"].value > nothing["sampled_reward"].value + 0.2
         assert 0.35 < shipped["mean_iou"].value < 0.6

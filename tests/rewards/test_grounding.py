@@ -468,7 +468,7 @@ FLORENCE = {"boxes": [[[10.5, 20.5, 60.5, 80.5]]], "width": [1000], "height": [1
 
 
 class TestTokenizer:
-    """With real tokenizers and for every format: tests/training/test_special_tokens.py."""
+    """With real tokenizers and for every format: tests/parsing/test_special_tokens.py."""
 
     reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Tokenizer())
 

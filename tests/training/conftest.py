@@ -16,16 +16,9 @@ def tiny_vlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with an untrained Qwen2.5-VL of a million parameters and its processor."""
     import torch
 
-    from grounding_rewards.models.tiny_vlm import (
-        build_model,
-        build_processor,
-        build_tokenizer,
-        save_tiny_vlm,
-    )
-    from grounding_rewards.synthetic import LABELS
+    from grounding_rewards.models.tiny_vlm import save_untrained
 
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("tiny_vlm")
-    tokenizer = build_tokenizer((LABELS,))
-    save_tiny_vlm(build_model(tokenizer), build_processor(tokenizer), folder)
+    save_untrained(folder)
     return folder

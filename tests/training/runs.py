@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -106,23 +104,3 @@ def weights(trainer):
 
 def same_weights(one, other):
     return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def run(*command, seconds=900):
-    """Run to the end and return the output; a launcher that hangs is killed with the processes that it started."""
-    started = subprocess.Popen(
-        [str(word) for word in command],
-        cwd=REPOSITORY,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = started.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
-        raise
-    assert started.returncode == 0, output[-3000:]
-    return output

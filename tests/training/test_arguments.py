@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import re
 
 import pytest
+import torch
 import yaml
 from transformers import training_args
+from trl import GRPOConfig
 
-from grounding_rewards.rewards.registry import spread_kwargs
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.model import check_optimization
 from grounding_rewards.training.option_values import NUMBERS, check_options
 from grounding_rewards.training.run_folder import resolved_config
 
@@ -69,19 +70,6 @@ def test_the_only_layer_is_a_name_and_a_pattern_a_pattern(tmp_path, given, kept)
     assert parse(tmp_path, resolved_config(*parts))[2].lora_target_modules == kept
 
 
-def test_command_line_goes_before_the_file(tmp_path):
-    values = {"reward_kwargs": {"beta": 1.5}, "learning_rate": "1e-5", "scale_rewards": False}
-    arguments, config, model = parse(
-        tmp_path, values, "--reward", "R5", "--reward_kwargs", '{"beta": 2}', "--max_steps", "7", "--lora_r", "4"
-    )
-    assert arguments.reward == ["R5"]
-    assert arguments.reward_kwargs == {"beta": 2}
-    assert config.max_steps == 7
-    assert config.learning_rate == 1e-5
-    assert config.scale_rewards == "none"
-    assert model.lora_r == 4
-
-
 ON = {
     "look_closer": {"looks": 2},
     "curriculum": {"by": "boxes"},
@@ -131,12 +119,12 @@ def test_a_word_of_an_options_own_stays_one(tmp_path):
 def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):
     """The saved configuration says every value itself."""
     (tmp_path / "base.yaml").write_text(yaml.safe_dump({**SOUND, "reward": "R1", "seed": 3, "learning_rate": 0.5}))
-    (tmp_path / "run.yaml").write_text("{base: base.yaml, reward: R2, reward_kwargs: {beta: 2}}")
+    (tmp_path / "run.yaml").write_text("{base: base.yaml, reward: R2, reward_kwargs: {beta: 2}, scale_rewards: false}")
     (tmp_path / "over.yaml").write_text("{learning_rate: 0.25, seed: 4}")
     files = [f"--config={tmp_path / 'run.yaml'}", "--config", str(tmp_path / "over.yaml")]
-    parts = parse_grpo_arguments([*files, "--seed", "5"])
-    saved = resolved_config(*parts)
-    assert {"reward": ["R2"], "reward_kwargs": {"beta": 2}, "learning_rate": 0.25, "seed": 5}.items() <= saved.items()
+    saved = resolved_config(*parse_grpo_arguments([*files, "--seed", "5", "--reward_kwargs", '{"beta": 3}']))
+    assert {"reward": ["R2"], "reward_kwargs": {"beta": 3}, "learning_rate": 0.25, "seed": 5}.items() <= saved.items()
+    assert saved["scale_rewards"] == "none"
     assert "base" not in saved
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "config.yaml").write_text(yaml.safe_dump(saved))
@@ -151,19 +139,12 @@ def test_options_in_the_place_of_a_file(tmp_path):
         parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--lerning_rate", "3"], "got --lerning_rate. Did you mean --learning_rate?"),
-        (["--lerning_rate=3"], "got --lerning_rate. Did you mean --learning_rate?"),
-        # A word that belongs to no option
-        (["runs/mine.yaml"], "got runs/mine.yaml. --help lists them"),
-    ],
-)
-def test_a_word_that_is_no_option_is_refused_before_all_else(words, message):
-    for parse_arguments, values in ((parse_grpo_arguments, SOUND), (parse_sft_arguments, {})):
-        with pytest.raises(ValueError, match=re.escape(message)):
-            parse_arguments(words, {key: value for key, value in values.items() if key != "use_cpu"})
+@pytest.mark.parametrize("parse_arguments", [parse_grpo_arguments, parse_sft_arguments])
+def test_a_word_that_is_no_option_is_refused_before_all_else(parse_arguments):
+    with pytest.raises(ValueError, match=r"got --lerning_rate\. Did you mean --learning_rate\?"):
+        parse_arguments(["--lerning_rate=3"], {})
+    with pytest.raises(ValueError, match=r"got runs/mine\.yaml\. --help lists them"):
+        parse_arguments(["runs/mine.yaml"], {})
 
 
 def test_without_a_gpu_bf16_is_refused_with_all_that_a_processor_needs(monkeypatch):
@@ -180,25 +161,28 @@ def test_without_a_gpu_bf16_is_refused_with_all_that_a_processor_needs(monkeypat
         parse_sft_arguments([], {"model_name_or_path": "somewhere"})
 
 
-MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
-
-
-@pytest.mark.parametrize("on_command_line", [False, True])
-def test_a_format_of_ones_own(tmp_path, on_command_line):
-    if on_command_line:
-        arguments, config, model = parse(tmp_path, {"box_format": "qwen3-vl"}, "--box_format", json.dumps(MINE))
-    else:
-        arguments, config, model = parse(tmp_path, {"box_format": MINE})
-    assert arguments.box_format == MINE
+def test_a_format_of_ones_own_is_read_from_file_and_command_line(tmp_path):
+    mine = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
+    in_file = parse(tmp_path, {"box_format": mine})
+    assert in_file[0].box_format == mine
+    assert parse(tmp_path, {"box_format": "qwen3-vl"}, "--box_format", json.dumps(mine))[0].box_format == mine
     # What a run leaves is read back the same.
-    (tmp_path / "resolved.yaml").write_text(yaml.safe_dump(resolved_config(arguments, config, model)))
-    again, _, _ = parse_grpo_arguments(["--config", str(tmp_path / "resolved.yaml")])
-    assert again.box_format == MINE
+    assert parse(tmp_path, resolved_config(*in_file))[0].box_format == mine
 
 
-def test_several_rewards(tmp_path):
-    values = {"reward": ["R4", "R1"], "reward_kwargs": [{"beta": 2.0}, None], "reward_weights": [0.8, 0.2]}
-    arguments, config, _ = parse(tmp_path, values)
-    assert arguments.reward == ["R4", "R1"]
-    assert config.reward_weights == [0.8, 0.2]
-    assert spread_kwargs(arguments.reward, arguments.reward_kwargs) == [{"beta": 2.0}, {}]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"learning_rate": -1.0}, "learning_rate -1 .* Invalid learning rate"),
+        ({"adam_beta1": 1.5}, "Invalid beta parameter"),
+        ({"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"num_cycle": 2}}, "keyword argument 'num_cycle'"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, "min_lr"),
+        ({"generation_kwargs": {"num_beam": 2}}, "got 'num_beam'. Did you mean num_beams"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(tmp_path, options, message):
+    """In training/model.py, before any weights are loaded."""
+    empty = torch.nn.Linear(2, 2, device="meta")
+    check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False), empty)
+    with pytest.raises(ValueError, match=message):
+        check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options), empty)

@@ -1,7 +1,8 @@
-"""A run that learns nothing says so once, with the cause and the remedy."""
+"""A run that learns nothing says so once; images with boxes are shown in trackers on disk, and change no number."""
 
 from __future__ import annotations
 
+import os
 import warnings
 from types import SimpleNamespace
 
@@ -9,8 +10,16 @@ import pytest
 
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
-from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, shown_of_rewards
-from tests.training.runs import grpo
+from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.callbacks import (
+    PATIENCE,
+    SignalWarning,
+    SignalWatch,
+    keep_images_here,
+    shown_of_rewards,
+)
+from tests.training.forks import command, to_the_end
+from tests.training.runs import GRPO, grpo, history, words
 
 pytestmark = pytest.mark.training
 
@@ -76,24 +85,25 @@ def test_a_reward_without_spread_is_named_though_another_has_some():
     assert "the same under R4" in warning
 
 
-def test_not_before_ten_steps_in_a_row():
-    assert watch(*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)) == []
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)],
+        # Steps that use older completions neither count nor break the row.
+        [UNREAD, None] * (PATIENCE - 1),
+        # Answers that say nothing is there are read; images without findings have no boxes to be read.
+        [{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 1.0}] * 20,
+        [{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 0.9, "R4/negatives": 1.0}] * 20,
+    ],
+)
+def test_no_warning(steps):
+    assert watch(*steps) == []
 
 
-def test_steps_that_use_older_completions_neither_count_nor_break_the_row():
-    assert watch(*[UNREAD, None] * (PATIENCE - 1)) == []
+def test_who_is_warned_of_what():
     assert len(watch(*[UNREAD, None] * PATIENCE)) == 1
-
-
-def test_answers_that_say_nothing_is_there_are_read():
-    assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 1.0}] * 20) == []
-
-
-def test_images_without_findings_have_no_boxes_to_be_read():
-    assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 0.9, "R4/negatives": 1.0}] * 20) == []
-
-
-def test_reward_functions_of_others_are_watched_for_spread_alone():
+    assert watch(*[CUT] * 20, main=False) == []
+    # Reward functions of others are watched for spread alone.
     metrics = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
     assert len(watch(*[metrics] * 20, names=())) == 1
 
@@ -106,24 +116,106 @@ def test_a_function_that_never_returns_a_number_is_named_beside_one_that_does():
     assert watch(*[metrics, {**metrics, "rewards/mine/mean": 0.5}] * 20, functions=("R4", "mine")) == []
 
 
-def test_the_other_processes_are_silent():
-    assert watch(*[CUT] * 20, main=False) == []
-
-
-class TestRealRuns:
-    def test_all_answers_cut_off(self, tmp_path):
-        with pytest.warns(SignalWarning, match="max_completion_length 1 is too small") as caught:
-            grpo(tmp_path / "run", max_completion_length=1, max_steps=PATIENCE + 2, save_strategy="no")
-        assert sum(warning.category is SignalWarning for warning in caught) == 1
-
-
-def test_right_answers_that_would_be_cut_off_are_counted_before_the_first_step(tmp_path):
-    with pytest.warns(
-        UserWarning, match=r"more than max_completion_length 6 tokens on \d+ of 8 images of train_dataset"
-    ):
-        grpo(tmp_path / "run", max_completion_length=6, max_steps=1, save_strategy="no")
+def test_answers_that_are_cut_off_in_a_real_run(tmp_path):
+    """Before the first step the right answers that would be are counted, then the model's are seen."""
+    with pytest.warns(UserWarning, match="more than max_completion_length 1 tokens on 8 of 8 images") as caught:
+        grpo(tmp_path / "run", max_completion_length=1, max_steps=PATIENCE + 2, save_strategy="no")
+    said = [str(one.message) for one in caught if one.category is SignalWarning]
+    assert len(said) == 1
+    assert "max_completion_length 1 is too small" in said[0]
 
 
 def test_what_is_shown_is_logged():
     shown = shown_of_rewards(["R4"])
     assert {key.removeprefix("R4/") for key in shown if key.startswith("R4/")} <= set(METRIC_KEYS)
+
+
+SHOWN = {"show_images": 2, "show_images_every": 2, "max_steps": 3, "save_strategy": "no"}
+
+
+@pytest.fixture
+def no_environment(monkeypatch, tmp_path):
+    for name in ("WANDB_MODE", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL", "TENSORBOARD_LOGGING_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    yield
+    # Set by the code under test, which monkeypatch does not know.
+    os.environ.pop("WANDB_MODE", None)
+
+
+def test_tensorboard_has_every_image_before_the_first_step_every_two_steps_and_after_the_last(tmp_path, monkeypatch):
+    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
+    monkeypatch.delenv("TENSORBOARD_LOGGING_DIR", raising=False)
+    shown = tmp_path / "shown"
+    said = history(grpo(shown, report_to="tensorboard", **SHOWN))
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (events,) = (shown / "runs").glob("*")
+    read = EventAccumulator(str(events), size_guidance={"images": 0}).Reload()
+    assert read.Tags()["images"] == ["images/01", "images/02"]
+    for name in ("images/01", "images/02"):
+        assert [image.step for image in read.Images(name)] == [0, 2, 3]
+        assert {image.width for image in read.Images(name)} == {480}
+    # The curves need nothing but the extra `tensorboard` and `report_to`.
+    logged = [entry["reward"] for entry in said]
+    assert [event.value for event in read.Scalars("train/reward")] == pytest.approx(logged)
+    assert "train/R4/mean_iou" in read.Tags()["scalars"]
+    # A run with shown images is the same run.
+    assert history(grpo(tmp_path / "plain", max_steps=3, save_strategy="no")) == said
+
+
+def test_wandb_has_images_and_stays_offline(no_environment, tmp_path, capsys):
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    grpo(tmp_path / "run", report_to="wandb", **SHOWN)
+    assert "wandb is offline, so that no image is uploaded" in capsys.readouterr().err
+    (kept,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert len(list(kept.glob("files/media/images/images/*.png"))) == 2 * 3
+
+
+def trains_into(folder, *options):
+    # It reads where to write when it is imported.
+    os.environ["TRACKIO_DIR"] = str(folder)
+    return command("train", *options)
+
+
+def test_trackio_has_images_on_this_machine(no_environment, tmp_path):
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    options = words({**GRPO, "output_dir": tmp_path / "run", "report_to": "trackio", **SHOWN})
+    to_the_end(trains_into, tmp_path, *options, output=tmp_path / "output.txt")
+    assert len(list((tmp_path / "media").rglob("*.png"))) == 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"show_images_every": 0}, "for show_images_every, got 0"),
+        ({"eval_split": "train"}, "Expected another split than that of training for eval_split"),
+        ({"reward": f"{__name__}.brevity"}, "Expected a reward on boxes for show_images, got"),
+    ],
+)
+def test_wrong_options_are_refused(tmp_path, values, said):
+    with pytest.raises(ValueError, match=said):
+        parse_grpo_arguments(words({**GRPO, "output_dir": tmp_path, "show_images": 2, **values}))
+
+
+def brevity(completions, **columns):
+    return [1 / (1 + len(one)) for one in completions]
+
+
+def test_images_stay_here_unless_the_user_has_said_otherwise(no_environment, monkeypatch):
+    config = SimpleNamespace(push_to_hub=False, trackio_space_id=None)
+    assert keep_images_here(["tensorboard", "trackio"], config) == []
+    (note,) = keep_images_here(["wandb"], config)
+    assert note.startswith("wandb is offline, so that no image is uploaded")
+    assert os.environ["WANDB_MODE"] == "offline"
+    monkeypatch.setenv("WANDB_MODE", "online")
+    assert keep_images_here(["wandb"], config) == ["Images are uploaded by wandb, as WANDB_MODE=online says."]
+    config.trackio_space_id = "ward/images"
+    (note,) = keep_images_here(["trackio"], config)
+    assert note.startswith("Images are uploaded by trackio to ward/images")
+    with pytest.raises(ValueError, match="some of tensorboard, trackio, wandb for report_to beside show_images"):
+        keep_images_here([], config)
+    # The folder of the run holds them too.
+    config.push_to_hub = True
+    with pytest.raises(ValueError, match="Expected push_to_hub: false beside show_images"):
+        keep_images_here(["tensorboard"], config)

@@ -1,28 +1,38 @@
-"""The trainer takes real steps, on a random model of a real architecture."""
+"""The trainer takes real steps, and what it logs scores itself: every command reads the folder of a run as it is."""
 
 from __future__ import annotations
 
 import copy
 import functools
+import json
+import shutil
 import warnings
+from contextlib import redirect_stdout
+from io import StringIO
 from types import SimpleNamespace
 
 import datasets
+import numpy as np
 import pandas
 import pytest
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
+from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import grounding_rewards as gr
+from grounding_rewards.cli import main
+from grounding_rewards.data.model_columns import add_columns, add_prompts
+from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS
+from grounding_rewards.metrics.signal import CAUSES
+from grounding_rewards.models.tiny_vlm import VOCABULARIES, build_model, build_processor, build_tokenizer
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
-from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.rewards.grounding import GroundingReward, score_columns
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training import grpo as trainer_module
 from grounding_rewards.training.rewards import build_rewards
-from tests.training.runs import config, grpo, history, logged
+from tests.training.runs import ASSET, config, grpo, history, logged
 
 pytestmark = pytest.mark.training
 
@@ -40,22 +50,6 @@ def token_reward():
         return [sum(ids) % 97 / 97 for ids in completion_ids]
 
     return checksum
-
-
-@pytest.mark.parametrize(
-    ("reward", "kwargs", "names"),
-    [
-        ("R2", {"reward_kwargs": {"beta": 2.0}}, ["R2"]),
-        (gr.get_reward("R1", box_format="qwen3-vl"), {}, ["R1"]),  # its own format goes before the model's
-    ],
-)
-def test_takes_a_step(tiny_vlm, images, tmp_path, reward, kwargs, names):
-    trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), images, **kwargs)
-    trainer.train()
-    assert trainer.state.global_step == 1
-    assert trainer.reward_func_names == names
-    for key in (*METRIC_KEYS, *(f"signal/{key}" for key in SIGNAL_KEYS)):
-        assert f"{names[0]}/{key}" in logged(trainer)[0]
 
 
 def test_signal_is_that_of_the_groups(tmp_path):
@@ -133,31 +127,10 @@ def test_an_evaluation_says_what_is_owed_to_the_images(tiny_vlm, images, tmp_pat
     assert logged == pytest.approx(image_dependence(seen[1]).dependence.value)
 
 
-class TestBeforeTheFirstStep:
-    """All of these are refused without a model being loaded: the folder holds a configuration alone."""
-
-    @pytest.fixture
-    def no_weights(self, tiny_vlm, tmp_path):
-        for path in tiny_vlm.iterdir():
-            if path.suffix != ".safetensors":
-                (tmp_path / path.name).write_bytes(path.read_bytes())
-        return str(tmp_path)
-
-    def test_bad_rows_are_named_at_once(self, no_weights, images, tmp_path):
-        rows = images.to_list()
-        rows[1]["boxes"] = [[50.0, 10.0, 20.0, 40.0]]
-        rows[1]["labels"] = ["mass"]
-        rows[6]["boxes"] = [[0.0, 0.0, 500.0, 40.0]]
-        rows[6]["labels"] = ["mass"]
-        broken = datasets.Dataset.from_list(rows, features=images.features)
-        with pytest.raises(ValueError, match="2 bad rows of 8") as caught:
-            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), broken)
-        assert f"row 1 (id {rows[1]['id']})" in str(caught.value)
-        assert f"row 6 (id {rows[6]['id']})" in str(caught.value)
-
-    def test_eval_dataset_too(self, no_weights, images, tmp_path):
-        with pytest.raises(ValueError, match="for eval_dataset, got"):
-            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), images, images.remove_columns("boxes"))
+def test_the_rows_of_an_evaluation_are_checked_before_the_model_is_loaded(tiny_vlm, images, tmp_path):
+    model = shutil.copytree(tiny_vlm, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
+    with pytest.raises(ValueError, match=r"for eval_dataset\['few'\], got"):
+        GroundingGRPOTrainer(str(model), "R4", config(tmp_path), images, {"few": images.remove_columns("boxes")})
 
 
 TEMPLATE_END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -189,7 +162,6 @@ def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, images, tm
 
 
 def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, images, tmp_path):
-    """What they do with it is in test_special_tokens.py."""
     model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
     processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
     end, further = processor.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|vision_end|>"])
@@ -256,27 +228,20 @@ def test_the_reference_columns_reach_the_reward(tiny_vlm, images, tmp_path, monk
         assert f"R1/{key}" in logged(trainer)[0]
 
 
-class TestImageGroups:
-    def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(self, tmp_path):
-        images = synthetic_dataset("train", 8)
-        images = images.add_column("source", ["first", "second"] * 4)
-        datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
-        values = {"max_steps": 3, "save_strategy": "no", "max_completion_length": 30}
-        trainer = grpo(tmp_path / "run", dataset=tmp_path / "images", **values)
-        steps = history(trainer)
-        keys = [[key for key in step if key.startswith(("R4/source/", "R4/label/"))] for step in steps]
-        assert keys[0] == keys[1] == keys[2] == [f"R4/{key}" for key in trainer.image_groups.keys]
-        assert {"R4/source/first/reward", "R4/source/second/recall"} <= set(keys[0])
-        assert len(trainer.image_groups.labels) > 1
-        for step in steps:
-            by_source = [step[f"R4/source/{name}/reward"] for name in ("first", "second")]
-            assert any(value is not None for value in by_source)
-            assert all(0 <= step[key] <= 1 for key in keys[0] if step[key] is not None)
+def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(images, tmp_path):
+    images = images.add_column("source", ["first", "second"] * 4)
+    datasets.DatasetDict({"train": images}).save_to_disk(str(tmp_path / "images"))
+    values = {"max_steps": 3, "save_strategy": "no", "max_completion_length": 30}
+    trainer = grpo(tmp_path / "run", dataset=tmp_path / "images", **values)
+    assert len(trainer.image_groups.labels) > 1
+    for step in history(trainer):
+        keys = [key for key in step if key.startswith(("R4/source/", "R4/label/"))]
+        assert keys == [f"R4/{key}" for key in trainer.image_groups.keys]
+        assert {"R4/source/first/reward", "R4/source/second/recall"} <= set(keys)
         # A step draws two images, whose rewards make up its own.
-        sources = [[step[f"R4/source/{name}/reward"] for name in ("first", "second")] for step in steps]
-        for step, of_source in zip(steps, sources, strict=True):
-            if None not in of_source:
-                assert sum(of_source) / 2 == pytest.approx(step["reward"], abs=1e-6)
+        by_source = [step[f"R4/source/{name}/reward"] for name in ("first", "second")]
+        of_both = by_source if None not in by_source else [value for value in by_source if value is not None]
+        assert sum(of_both) / len(of_both) == pytest.approx(step["reward"], abs=1e-6)
 
 
 def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(tiny_vlm, images, tmp_path, monkeypatch):
@@ -295,3 +260,118 @@ def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(ti
     (table,) = (tmp_path / "completions").glob("*.parquet")
     kept = pandas.read_parquet(table)
     assert all("DOE_JANE" in row for row in kept["R4/row"])
+
+
+@pytest.fixture(scope="module")
+def florence_like(tmp_path_factory):
+    """Folder with an untrained model of which every other token is one of Florence-2's coordinates, all special."""
+    tokenizer = build_tokenizer(VOCABULARIES)
+    tokenizer.add_tokens([f"<loc_{number}>" for number in range(1000)], special_tokens=True)
+    folder = tmp_path_factory.mktemp("florence_like")
+    for part in (build_model(tokenizer), build_processor(tokenizer)):
+        part.save_pretrained(folder)
+    return str(folder)
+
+
+def test_boxes_in_special_tokens_are_read_and_plain_trl_without_a_tokenizer_ends(florence_like, tmp_path):
+    """A random model that writes 64 tokens, half of them coordinates, writes boxes now and then."""
+    rows = synthetic_dataset("train", 8)
+    args = config(tmp_path, per_device_train_batch_size=8, max_completion_length=64)
+    trainer = GroundingGRPOTrainer(florence_like, "R4", args, rows, box_format="florence-2")
+    trainer.train()
+    assert logged(trainer)[0]["R4/boxes"] > 0
+    plain = GRPOTrainer(florence_like, gr.get_reward("R4", box_format="florence-2"), args, rows)
+    with pytest.raises(ValueError, match="Expected a tokenizer for box format florence-2, got none"):
+        plain.train()
+    assert plain.state.global_step == 0
+
+
+def columns_of(rows):
+    return {name: [row.get(name) for row in rows] for name in rows[0]}
+
+
+class TestLoggedCompletions:
+    @pytest.fixture(scope="class")
+    def run(self, tmp_path_factory):
+        """The folder of a training by two rewards, which say of every row the same; and what was printed."""
+        folder = tmp_path_factory.mktemp("runs") / "r4"
+        rewards = {"reward": "R4 R3", "reward_kwargs": '[{"iou_threshold":0.3},{}]'}
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+            # wide enough that no cell is folded
+            patch.setenv("COLUMNS", "4000")
+            grpo(folder, log_completions="true", **rewards)
+        return folder, printed.getvalue()
+
+    def test_the_screen_shows_answers_and_names_no_image(self, run):
+        folder, printed = run
+        rows = read_completions([folder]).rows
+        assert rows[0]["R4/reason"] in printed
+        assert "/row" not in printed
+        assert not [row["id"] for row in rows if row["id"] in printed]
+
+    def test_rewards_computed_again_equal_those_logged_to_the_last_digit(self, run):
+        log = read_completions([run[0]])
+        assert len(log.rows) == 4 * 4
+        assert not [name for name in log.rows[0] if name.endswith("/row")]
+        rewards = [gr.get_reward("R4", iou_threshold=0.3), gr.get_reward("R3")]
+        found = score_columns(rewards, log.completions, **columns_of(log.rows))
+        for name in ("R4", "R3"):
+            # the trainer keeps rewards in single precision
+            assert np.float32(found[name]).tolist() == [row[name] for row in log.rows]
+            assert [row[f"{name}/reason"] for row in log.rows] == found[f"{name}/reason"]
+        assert len(set(found["R4"])) > 2
+
+    def test_every_command_runs_on_the_folder_as_it_is(self, run, tmp_path, capsys):
+        folder, out = str(run[0]), str(tmp_path / "evaluation")
+        earned = [row["R3"] for row in read_completions([run[0]]).rows]
+        assert main(["inspect", folder]) == 0
+        assert main(["score", folder, "--rewards", "R3", "R5", "--out", str(tmp_path / "scored.jsonl")]) == 0
+        scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
+        assert {row["file"] for row in scored} == {f"completions_{step:05d}.parquet" for step in (1, 2, 3, 4)}
+        assert np.float32([row["R3"] for row in scored]).tolist() == earned
+        assert main(["evaluate", "--completions", folder, "--out", out, "--resamples", "9"]) == 0
+        assert (tmp_path / "evaluation" / "report.html").is_file()
+        assert main(["signal", folder, "--json", str(tmp_path / "signal.json")]) == 0
+
+
+REWARD = gr.get_reward("R4", box_format="qwen2.5-vl")
+
+
+def stock(trainer, kind, folder):
+    """A run of TRL's own trainer, with the reward as the only thing of ours."""
+    torch.set_num_threads(1)
+    processor = AutoProcessor.from_pretrained(ASSET, padding_side="left")
+    rows = add_columns(add_prompts(synthetic_dataset("train", 8), "qwen2.5-vl"), processor, "qwen2.5-vl")
+    logs = {"log_completions": True, "num_completions_to_print": 0}
+    args = config(folder, kind, max_completion_length=24, max_steps=2, **logs)
+    made = trainer(str(ASSET), REWARD, args, train_dataset=rows, processing_class=processor)
+    made.train()
+    return made
+
+
+@pytest.mark.parametrize(("trainer", "kind"), [(GRPOTrainer, GRPOConfig), (RLOOTrainer, RLOOConfig)])
+def test_grpo_and_rloo_of_trl_take_the_same_reward(trainer, kind, tmp_path):
+    made = stock(trainer, kind, tmp_path)
+    assert {f"R4/{key}" for key in METRIC_KEYS} <= made.state.log_history[0].keys()
+    rows = [json.loads(row) for row in made._logs["extra"]["R4/row"]]
+    found = score_columns([REWARD], list(made._logs["completion"]), **columns_of(rows))
+    assert np.float32(found["R4"]).tolist() == list(made._logs["rewards"]["R4"])
+
+
+def test_a_table_with_messages_as_trl_writes_it_is_read(tmp_path, capsys):
+    """With the columns of a dataset beside it, in the place of the rows that the reward says itself."""
+    stock(GRPOTrainer, GRPOConfig, tmp_path / "run")
+    table = pandas.concat(map(pandas.read_parquet, sorted((tmp_path / "run" / "completions").iterdir())))
+    assert {messages[0]["role"] for messages in table["completion"]} == {"assistant"}
+    rows = [json.loads(row) for row in table["R4/row"]]
+    names = ("id", "boxes", "width", "height", "resized_width", "resized_height", "box_format")
+    bare, out = tmp_path / "bare.parquet", tmp_path / "scored.jsonl"
+    columns = {name: [row[name] for row in rows] for name in names}
+    table[["step", "prompt", "completion"]].assign(**columns).to_parquet(bare)
+    for log in (tmp_path / "run", bare):
+        assert main(["score", str(log), "--rewards", "R4", "--out", str(out)]) == 0
+        scored = [json.loads(line)["R4"] for line in out.read_text().splitlines()]
+        assert np.float32(scored).tolist() == list(table["R4"])
+        evaluated = ["--out", str(tmp_path / f"of {log.name}"), "--resamples", "9"]
+        assert main(["evaluate", "--completions", str(log), *evaluated]) == 0
+    assert len(set(table["R4"])) > 1

@@ -15,10 +15,9 @@ from PIL import Image
 from transformers import Qwen2VLImageProcessor
 from trl.chat_template_utils import qwen3_vl_chat_template
 
-import grounding_rewards as gr
 from grounding_rewards.boxes import SPACES
 from grounding_rewards.cli import main
-from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
+from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
 from grounding_rewards.synthetic import LABELS, draw_radiograph, synthetic_dataset, write_dicom
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.extras import read_extra
@@ -27,6 +26,8 @@ from tests.test_scripts import script
 from tests.training.runs import config, logged
 
 pytestmark = pytest.mark.training
+
+PROCESSOR = Qwen2VLImageProcessor(size={"shortest_edge": 112**2, "longest_edge": 224**2})
 
 
 def environment(image=None, processor=None, width=None, height=None, **values):
@@ -78,10 +79,9 @@ class TestCoordinates:
         assert looking.views[1] == View(0, 0, 200, 100)
 
     def test_resized_as_the_processor_does(self):
-        processor = Qwen2VLImageProcessor(size={"shortest_edge": 112**2, "longest_edge": 224**2})
-        looking = environment(processor=processor)
+        looking = environment(processor=PROCESSOR)
         picture = looking.zoom(0, 0, 111, 123)[0]["image"]
-        _, rows, columns = processor(images=[picture], return_tensors="pt")["image_grid_thw"][0].tolist()
+        _, rows, columns = PROCESSOR(images=[picture], return_tensors="pt")["image_grid_thw"][0].tolist()
         assert (looking.views[1].resized_width, looking.views[1].resized_height) == (columns * 14, rows * 14)
 
     def test_full_resolution(self):
@@ -91,19 +91,22 @@ class TestCoordinates:
 
 
 class TestLimits:
-    def test_small_parts_are_widened_inside_the_image(self):
-        looking = environment(min_side=40)
-        looking.zoom(998, 998, 1000, 1000)
-        assert looking.views[1] == View(960, 460, 40, 40)
-
-    def test_large_parts_are_shrunk_and_keep_their_place(self):
-        looking = environment(max_pixels=5000)
-        assert looking.zoom(0, 0, 1000, 1000)[0]["image"].size == (100, 50)
-        assert looking.views[1] == View(0, 0, 1000, 500)
+    @pytest.mark.parametrize(
+        ("values", "part", "seen", "view"),
+        [
+            # small parts are widened inside the image
+            ({"min_side": 40}, (998, 998, 1000, 1000), (40, 40), View(960, 460, 40, 40)),
+            # large ones are shrunk and keep their place
+            ({"max_pixels": 5000}, (0, 0, 1000, 1000), (100, 50), View(0, 0, 1000, 500)),
+        ],
+    )
+    def test_sizes_of_parts(self, values, part, seen, view):
+        looking = environment(**values)
+        assert looking.zoom(*part)[0]["image"].size == seen
+        assert looking.views[1] == view
 
     def test_a_narrow_part_is_one_that_a_processor_takes(self):
-        processor = Qwen2VLImageProcessor(size={"shortest_edge": 112**2, "longest_edge": 224**2})
-        looking = environment(Image.new("L", (4000, 1000)), processor, min_side=1)
+        looking = environment(Image.new("L", (4000, 1000)), PROCESSOR, min_side=1)
         assert looking.zoom(0, 500, 1000, 501)[0]["image"].size == (4000, 40)
 
     def test_number_of_looks(self):
@@ -116,21 +119,22 @@ class TestLimits:
         assert (looking.called, looking.refused, len(looking.views)) == ({"zoom": 0, "window": 0}, 0, 1)
 
     @pytest.mark.parametrize(
-        ("arguments", "said"),
+        ("tool", "arguments", "said"),
         [
-            ({}, "zoom takes x1, y1, x2, y2, image"),
-            ({"x1": 0, "y1": 0, "x2": 9, "y2": 9, "label": "mass"}, "zoom takes"),
-            ({"x1": None, "y1": 0, "x2": 9, "y2": 9}, "x1 is not a finite number"),
-            ({"x1": 0, "y1": 0, "x2": 10**5000, "y2": 9}, "x2 is not a finite number"),
-            ({"x1": 0, "y1": 0, "x2": True, "y2": 9}, "x2 is not a finite number"),
-            ({"x1": 9, "y1": 0, "x2": 0, "y2": 9}, "x1 is left of x2"),
-            ({"x1": 9, "y1": 0, "x2": 9, "y2": 9}, "x1 is left of x2"),
-            ({"x1": 1001, "y1": 0, "x2": 1009, "y2": 9}, "the part lies on the image"),
-            ({"x1": 0, "y1": 0, "x2": 9, "y2": 9, "image": 2}, "image is a number from 1 to 1"),
+            ("zoom", (), "zoom takes x1, y1, x2, y2, image"),
+            ("zoom", (0, 0, 9, 9, 1, "mass"), "zoom takes"),
+            ("zoom", (None, 0, 9, 9), "x1 is not a finite number"),
+            ("zoom", (0, 0, 10**5000, 9), "x2 is not a finite number"),
+            ("zoom", (0, 0, True, 9), "x2 is not a finite number"),
+            ("zoom", (9, 0, 9, 9), "x1 is left of x2"),
+            ("zoom", (1001, 0, 1009, 9), "the part lies on the image"),
+            ("zoom", (0, 0, 9, 9, 2), "image is a number from 1 to 1"),
+            ("window", (100, 0), "width is above 0"),
+            ("window", (1e308, 1.7e308), "too large"),
         ],
     )
-    def test_bad_arguments_are_answered_in_words(self, arguments, said):
-        answer = environment().zoom(**arguments)
+    def test_bad_arguments_are_answered_in_words(self, tool, arguments, said):
+        answer = getattr(environment(), tool)(*arguments)
         assert answer.startswith("No picture: ")
         assert said in answer
 
@@ -177,36 +181,13 @@ class TestWindow:
         expected = np.rint(np.clip((pixels[100:200, 100:200] - 900.0) / 200, 0, 1) * 255)
         assert np.array_equal(np.asarray(picture), expected)
 
-    @pytest.mark.parametrize(
-        ("mode", "arguments", "said"),
-        [
-            ("RGB", (100, 50), "colours"),
-            ("L", (100, 0), "width is above 0"),
-            ("L", (1e308, 1.7e308), "too large"),
-        ],
-    )
-    def test_what_cannot_be_is_said(self, mode, arguments, said):
-        assert said in environment(Image.new(mode, (30, 30))).window(*arguments)
+    def test_an_image_with_colours_has_no_grey_values(self):
+        assert "colours" in environment(Image.new("RGB", (30, 30))).window(100, 50)
 
 
-class TestReward:
-    def test_a_bonus_only_for_what_is_right_and_a_cost_for_every_look(self):
-        looked = [environment() for _ in range(4)]
-        for k, one in enumerate(looked):
-            for _ in range(k):
-                one.zoom(0, 0, 100, 100)
-        reward = LookReward(LookCloser(cost=0.25, bonus=0.5), gr.get_reward("R4", box_format="qwen3-vl"))
-        said = {}
-        right, wrong = '[{"bbox_2d": [0, 0, 100, 200]}]', '[{"bbox_2d": [500, 500, 600, 700]}]'
-        columns = {"boxes": [[[0, 0, 100, 100]]] * 4, "width": [1000] * 4, "height": [500] * 4}
-        answers = [right, right, wrong, right]
-        values = reward(answers, environments=looked, log_metric=said.__setitem__, **columns)
-        assert values == [0.0, 0.25, -0.5, -0.25]
-        assert said == {"looks/zoom": 1.5, "looks/window": 0.0, "looks/refused": 0.0, "looks/looked": 0.75}
-
-    def test_a_bonus_needs_a_reward_on_boxes(self):
-        with pytest.raises(ValueError, match="beside the bonus of look_closer"):
-            LookReward(LookCloser(bonus=0.1))
+def test_a_bonus_needs_a_reward_on_boxes():
+    with pytest.raises(ValueError, match="beside the bonus of look_closer"):
+        LookReward(LookCloser(bonus=0.1))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +196,7 @@ class TestReward:
         ({"look": 3}, "looks, min_side, max_pixels, cost, bonus"),
         ({"looks": 2.5}, "int for looks of look_closer, got 2.5"),
         ({"cost": -1}, "a number from 0 up for cost of look_closer"),
-        ({"max_pixels": 10}, "at least 784"),
+        ({"max_pixels": 10}, "a number from 784 up for max_pixels of look_closer"),
         ([3], "a mapping for look_closer"),
     ],
 )
@@ -239,7 +220,8 @@ def tools_vlm(tmp_path_factory):
     model, processor = build_model(tokenizer), build_processor(tokenizer)
     model.config.text_config.max_position_embeddings = 8192
     processor.chat_template = qwen3_vl_chat_template
-    save_tiny_vlm(model, processor, folder)
+    for part in (model, processor):
+        part.save_pretrained(folder)
     return str(folder)
 
 
@@ -296,18 +278,15 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
     assert np.float32(scored).tolist() == pandas.read_parquet(table)["R4"].tolist()
 
 
-class VideoIsWritten(FirstTurnsAreWritten):
-    """The answer behind a picture holds the token of a video, which every model may sample."""
+def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path, monkeypatch):
+    """Every model may sample it in the answer behind a picture."""
 
-    def _generate_single_turn(self, prompt_ids, images, fields, num_generations, has_tool_images=False):
-        if has_tool_images:
-            return [self._tokenizer("<|video_pad|>[]<|im_end|>")["input_ids"] for _ in prompt_ids], None
-        return super()._generate_single_turn(prompt_ids, images, fields, num_generations, has_tool_images)
+    def written(self, prompt_ids, *_, has_tool_images=False):
+        return [self._tokenizer("<|video_pad|>[]<|im_end|>")["input_ids"] for _ in prompt_ids], None
 
-
-def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path):
+    monkeypatch.setattr(GroundingGRPOTrainer, "_generate_single_turn", written)
     made = config(tmp_path, max_completion_length=700)
-    trainer = VideoIsWritten(tools_vlm, "R4", made, synthetic_dataset("train", 8), extras=[LookCloser(looks=1)])
+    trainer = FirstTurnsAreWritten(tools_vlm, "R4", made, synthetic_dataset("train", 8), extras=[LookCloser(looks=1)])
     trainer.seen = []
     trainer.train()
     assert trainer.state.global_step == 1

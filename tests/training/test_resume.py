@@ -126,6 +126,24 @@ def test_killed(tmp_path, name, values):
     assert same_weights(weights(resumed), weights(whole))
 
 
+def test_full_disk_at_a_checkpoint(tmp_path):
+    """The run says how it goes on; the checkpoint before stays whole, and the run goes on as if never stopped."""
+    whole = grpo(tmp_path / "whole", max_steps=4)
+    run = stopped_copy(tmp_path / "whole", 2)
+    # A device without room behind the file of the optimizer, after the weights are written.
+    (run / "checkpoint-3").mkdir()
+    (run / "checkpoint-3" / "optimizer.pt").symlink_to("/dev/full")
+    with pytest.raises(
+        RuntimeError, match=r"failed at step 3. The disk is full.* --resume_from_checkpoint last goes on"
+    ):
+        grpo(run, max_steps=4, resume_from_checkpoint="last")
+    assert last_complete_checkpoint(run).name == "checkpoint-2"
+    (run / "checkpoint-3" / "optimizer.pt").unlink()
+    resumed = grpo(run, max_steps=4, resume_from_checkpoint="last")
+    assert history(run) == history(whole)
+    assert same_weights(weights(resumed), weights(whole))
+
+
 def test_a_run_that_made_all_its_steps_makes_no_other(tmp_path):
     whole = grpo(tmp_path / "run", max_steps=2)
     logged = (tmp_path / "run" / "log.jsonl").read_bytes()
@@ -250,22 +268,3 @@ class TestEpochSampler:
             jumped = sampler()
             jumped.set_epoch(epoch)
             assert list(jumped) == orders[epoch]
-
-    def test_without_shuffling(self):
-        sampler = EpochSampler(range(4), mini_repeat_count=1, shuffle=False)
-        sampler.set_epoch(3)
-        assert list(sampler) == [0, 1, 2, 3]
-
-
-def test_another_number_of_processes_is_said_and_goes_on(tmp_path, capsys):
-    """What two processes had left over is no use to one; its samples are new ones, and the person is told."""
-    grpo(tmp_path / "run", max_steps=2)
-    stopped = stopped_copy(tmp_path / "run", 1)
-    checkpoint = stopped / "checkpoint-1"
-    (checkpoint / "rng_state.pth").rename(checkpoint / "rng_state_0.pth")
-    shutil.copy(checkpoint / "rng_state_0.pth", checkpoint / "rng_state_1.pth")
-    left = torch.load(checkpoint / "unfinished_0.pt", weights_only=True)
-    torch.save({**left, "processes": 2, "step": 7}, checkpoint / "unfinished_0.pt")
-    capsys.readouterr()
-    assert grpo(stopped, max_steps=2, resume_from_checkpoint="last").state.global_step == 2
-    assert "Goes on in 1 processes instead of 2" in capsys.readouterr().err

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from types import ModuleType
 
 import pytest
 
@@ -13,6 +11,8 @@ from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.rewards import build_rewards, reward_name, reward_with_parameters
 
 pytestmark = pytest.mark.training
+
+MINE = __name__
 
 TEXTS = [[{"role": "assistant", "content": "[]"}], [{"role": "assistant", "content": "nothing"}]]
 
@@ -42,44 +42,33 @@ def any_hit():
     return AnyHit()
 
 
-@pytest.fixture(autouse=True)
-def mine(monkeypatch):
-    module = ModuleType("mine")
-    vars(module).update(
-        brevity=brevity,
-        slow=slow,
-        Scaled=Scaled,
-        half=Scaled(0.5),
-        AnyHit=AnyHit,
-        any_hit=any_hit,
-        strict=gr.get_reward("R3", on_unparseable="empty"),
-    )
-    monkeypatch.setitem(sys.modules, "mine", module)
+half = Scaled(0.5)
+strict = gr.get_reward("R3", on_unparseable="empty")
 
 
-@pytest.mark.parametrize("path", ["mine.brevity", "mine.slow", "mine.half", "mine.strict"])
-def test_ready_ones_are_taken_as_they_are(path):
-    (reward,) = build_rewards(path)
-    assert reward is getattr(sys.modules["mine"], path.rpartition(".")[2])
+@pytest.mark.parametrize("name", ["brevity", "slow", "half", "strict"])
+def test_ready_ones_are_taken_as_they_are(name):
+    (reward,) = build_rewards(f"{MINE}.{name}")
+    assert reward is globals()[name]
     # An object without a name of its own is logged under that of its class.
-    assert reward_name(reward) == {"half": "Scaled", "strict": "R3"}.get(path[5:], path[5:])
+    assert reward_name(reward) == {"half": "Scaled", "strict": "R3"}.get(name, name)
 
 
 def test_a_class_of_trls_kind_is_made_with_its_parameters():
-    (reward,) = build_rewards("mine.Scaled", {"scale": 3.0})
+    (reward,) = build_rewards(f"{MINE}.Scaled", {"scale": 3.0})
     assert reward(completions=TEXTS) == [3.0, 3.0]
 
 
-@pytest.mark.parametrize("path", ["mine.AnyHit", "mine.any_hit", "grounding_rewards.rewards.SplineIoUReward"])
+@pytest.mark.parametrize("path", [f"{MINE}.AnyHit", f"{MINE}.any_hit", "grounding_rewards.rewards.SplineIoUReward"])
 def test_rewards_on_boxes_read_text(path):
     (reward,) = build_rewards(path, None, "qwen3-vl")
     assert isinstance(reward, GroundingReward)
     assert reward.box_format == "qwen3-vl"
-    assert pickle.loads(pickle.dumps(reward)) == reward or path.startswith("mine")
+    assert pickle.loads(pickle.dumps(reward)) == reward or path.startswith(MINE)
 
 
 def test_beside_ours():
-    rewards = build_rewards(["R4", "mine.brevity"], [{"beta": 2.0}, None], "qwen2.5-vl")
+    rewards = build_rewards(["R4", f"{MINE}.brevity"], [{"beta": 2.0}, None], "qwen2.5-vl")
     assert [reward_name(one) for one in rewards] == ["R4", "brevity"]
     assert rewards[0].box_reward.beta == 2.0
 
@@ -93,13 +82,13 @@ def test_one_reward_twice_has_two_names():
     ("reward", "kwargs", "message"),
     [
         ([], None, "Expected at least one reward"),
-        ("mine.nothing", None, "Expected an importable path .*AttributeError"),
-        ("mine.brevity", {"scale": 2}, r"Expected no reward_kwargs for the ready reward 'mine.brevity'"),
-        ("mine.half", {"scale": 2}, "Expected no reward_kwargs for the ready reward"),
-        ("mine.strict", {"beta": 2}, "Expected no parameters for the ready reward"),
-        ("mine.Scaled", {"scala": 2}, "Expected known parameters for reward `mine.Scaled`, got 'scala'.*scale"),
+        (f"{MINE}.nothing", None, "Expected an importable path .*AttributeError"),
+        (f"{MINE}.brevity", {"scale": 2}, rf"Expected no reward_kwargs for the ready reward '{MINE}.brevity'"),
+        (f"{MINE}.half", {"scale": 2}, "Expected no reward_kwargs for the ready reward"),
+        (f"{MINE}.strict", {"beta": 2}, "Expected no parameters for the ready reward"),
+        (f"{MINE}.Scaled", {"scala": 2}, f"Expected known parameters for reward `{MINE}.Scaled`, got 'scala'.*scale"),
         ("json.dumps", None, "json.dumps"),
-        (["R4", "mine.strict", "R3"], None, "Expected different names for reward, got R4, R3, R3"),
+        (["R4", f"{MINE}.strict", "R3"], None, "Expected different names for reward, got R4, R3, R3"),
     ],
 )
 def test_refused(reward, kwargs, message):

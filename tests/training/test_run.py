@@ -1,21 +1,31 @@
-"""Whole runs: what is left in the folder, two processes, the best model, curves, TRL's own command line."""
+"""Whole runs: what is left in the folder, several processes, one image size everywhere, TRL's own command line."""
 
 from __future__ import annotations
 
 import json
+import os
 
+import numpy as np
 import pytest
 import yaml
+from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from grounding_rewards.cli import main
 from grounding_rewards.common.config_files import read_config
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.images.resize import image_pixel_limit, resized_size
+from grounding_rewards.models.load import load_model
+from grounding_rewards.prepare import PrepareSettings, prepare_images
+from grounding_rewards.prepare.load import load_split
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training import callbacks
+from grounding_rewards.training import GroundingGRPOTrainer, callbacks
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
-from tests.training.forks import program, to_the_end
-from tests.training.runs import GRPO, REPOSITORY, grpo, sft, weights, words
+from tests.test_scripts import script
+from tests.training.forks import program, to_the_end, two_processes
+from tests.training.runs import ASSET, COMMON, GRPO, LORA, REPOSITORY, grpo, logged, sft, words
 
 pytestmark = pytest.mark.training
 
@@ -65,57 +75,39 @@ def test_run_folder(tiny_vlm, tmp_path):
     assert resolved_config(*again) == written
 
 
-def test_lora(tiny_vlm, tmp_path):
-    """The adapters of configs/experiments sit in the language model alone."""
-    experiment = read_config(REPOSITORY / "configs/experiments/r4.yaml")
-    trainer = train_grpo(
-        *parse_grpo_arguments(
-            [
-                *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", max_steps=1),
-                *("--use_peft", "true", "--lora_target_modules", *experiment["lora_target_modules"]),
-            ]
-        )
-    )
+@pytest.mark.parametrize("names", [["q_proj"], None])
+def test_adapters_sit_where_they_are_asked_for(tiny_vlm, tmp_path, names):
+    """One layer may have them; those of configs/experiments sit in the language model alone."""
+    of_experiments = read_config(REPOSITORY / "configs/experiments/r4.yaml")["lora_target_modules"]
+    given = {
+        "model_name_or_path": tiny_vlm,
+        "use_peft": "true",
+        "lora_target_modules": " ".join(names or of_experiments),
+    }
+    trainer = grpo(tmp_path / "run", **given, max_steps=1)
     trained = [name for name, value in trainer.model.named_parameters() if value.requires_grad]
     assert trained
-    assert all("language_model" in name for name in trained)
+    assert all(f".{names[0]}.lora_" in name if names else "language_model" in name for name in trained)
     assert (tmp_path / "run/checkpoint/adapter_model.safetensors").is_file()
 
 
-TWO_RANKS = """
-import json, os, sys
-from pathlib import Path
-from grounding_rewards.training import grpo
-from grounding_rewards.training.arguments import parse_grpo_arguments
-from grounding_rewards.training.run import train_grpo
+def log_in_two_processes(folder, model):
+    said, log_metric = [], GroundingGRPOTrainer._log_metric
 
-logged = []
-original = grpo.GroundingGRPOTrainer._log_metric
-def spy(self, name, value):
-    logged.append(name)
-    original(self, name, value)
-grpo.GroundingGRPOTrainer._log_metric = spy
+    def watched(self, name, value):
+        said.append(name)
+        log_metric(self, name, value)
 
-folder = Path(sys.argv.pop(1))
-trainer = train_grpo(*parse_grpo_arguments())
-rank = os.environ["RANK"]
-history = [entry for entry in trainer.state.log_history if "reward" in entry]
-(folder / f"{rank}.json").write_text(json.dumps({"logged": logged, "history": history}))
-"""
+    GroundingGRPOTrainer._log_metric = watched
+    trainer = grpo(folder / "run", model_name_or_path=model, max_completion_length=8, max_steps=2, save_steps=2)
+    (folder / f"{os.environ['RANK']}.json").write_text(json.dumps({"said": said, "history": logged(trainer)}))
 
 
 def test_two_processes(tiny_vlm, tmp_path):
     """Both ranks log the same keys in the same order, agree on the values, and the run ends by itself."""
-    script = tmp_path / "two_ranks.py"
-    script.write_text(TWO_RANKS)
-    to_the_end(
-        *(program, "accelerate.commands.launch", "--config_file", "configs/accelerate/cpu_2.yaml"),
-        *(script, tmp_path),
-        *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", save_steps=2),
-        output=tmp_path / "output.txt",
-    )
+    two_processes(log_in_two_processes, tmp_path, tiny_vlm)
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
-    assert first["logged"] == second["logged"]
+    assert first["said"] == second["said"]
     assert len(first["history"]) == 2
     for one, other in zip(first["history"], second["history"], strict=True):
         assert list(one) == list(other)
@@ -146,10 +138,7 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
 def test_images_stay_out_of_logs_by_default():
     """In our arguments themselves, so that a configuration that forgets it leaks nothing."""
     _, config, _ = parse_grpo_arguments(words({**GRPO, "output_dir": "runs/x"}))
-    assert (config.log_multimodal, config.log_completions, config.push_to_hub, config.report_to) == (
-        *(False, False, False),
-        [],
-    )
+    assert not any((config.log_multimodal, config.log_completions, config.push_to_hub, config.report_to))
 
 
 def test_an_unknown_keyword_of_the_model_is_refused_by_name(tmp_path):
@@ -158,9 +147,106 @@ def test_an_unknown_keyword_of_the_model_is_refused_by_name(tmp_path):
             train(tmp_path / "run", model_init_kwargs='{"wrong_key":1}')
 
 
-def test_one_layer_may_have_an_adapter(tmp_path):
-    options = {"use_peft": "true", "lora_r": 4, "lora_target_modules": "q_proj", "max_steps": 1}
-    trainer = grpo(tmp_path / "run", **options)
-    adapted = {name.partition(".lora_")[0] for name in weights(trainer) if ".lora_" in name}
-    assert adapted
-    assert {name.rpartition(".")[2] for name in adapted} == {"q_proj"}
+def called(words):
+    """What Python is given by a script, in a process that has loaded what it imports."""
+    return main(words[2:]) if words[0] == "-m" else script("check_processes").main(words[1:])
+
+
+class TestTwoProcesses:
+    """The cheap half of scripts/check_processes.py, which also has four processes and shared out weights."""
+
+    @pytest.fixture
+    def checks(self):
+        """The script; what no process of is killed needs no launcher."""
+        made = script("check_processes")
+
+        def without_launcher(processes, *words, log):
+            to_the_end(called, [str(word) for word in words], output=log, processes=processes)
+            return 0
+
+        made.to_the_end = without_launcher
+        return made
+
+    def test_the_steps_are_those_of_one_process(self, checks, tmp_path):
+        """Also where nothing can be read, where answers are empty, and with images that do not fill the batches."""
+        checks.check_same_steps(tmp_path / "run", 2)
+
+    def test_a_killed_process_ends_the_run_which_goes_on_from_its_checkpoint(self, checks, tmp_path):
+        checks.check_killed(tmp_path / "run", 2)
+
+
+def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    Image.new("L", (160, 120), 40).save(tmp_path / "image.png")
+    records = [AnnotatedImage(f"{k}", "image.png", [[30, 20, 90, 80]], ["mass"], split="train") for k in range(8)]
+    settings = PrepareSettings("jsonl", "qwen2.5-vl", side=112, model=str(tiny_vlm))
+    prepare_images(lambda: records, tmp_path, tmp_path / "out", settings)
+    values = {"model_name_or_path": tiny_vlm, "dataset": tmp_path / "out", "max_steps": 1, "save_strategy": "no"}
+    row = grpo(tmp_path / "run", **values).train_dataset[1]
+    assert (row["image"].size, row["boxes"]) == ((112, 84), [[21, 14, 63, 56]])
+    # By hand: of at least 112 x 112 pixels, so by sqrt(4 / 3) larger, and up to whole patches of 28.
+    stored = load_split(str(tmp_path / "out"), "train")[1]
+    for one in (stored, row):
+        assert (one["resized_width"], one["resized_height"]) == (140, 112)
+
+
+class TestImageSize:
+    """It lies in the processor from the warm start to the evaluation: nobody says it again, nor needs this package."""
+
+    # By hand: sqrt(2500 * 3000 / 40000) = 13.69, so 182.6 x 219.1, down to whole tokens of 28: 168 x 196.
+    size, limit, seen = (2500, 3000), 40000, (168, 196)
+
+    @pytest.fixture
+    def values(self, tmp_path):
+        folder = tmp_path / "large"
+        folder.mkdir()
+        coarse = np.random.default_rng(0).integers(0, 255, (30, 25), dtype=np.uint8)
+        Image.fromarray(coarse).resize(self.size).save(folder / "image.png")
+        row = {"file": "image.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"]}
+        lines = [json.dumps({**row, "id": k, "split": "train" if k < 4 else "test"}) for k in range(6)]
+        (folder / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        return {"dataset": folder, "max_steps": 1, "save_strategy": "no"}
+
+    def test_from_sft_to_evaluation(self, values, tmp_path, monkeypatch, capsys):
+        kind = type(AutoProcessor.from_pretrained(ASSET).image_processor)
+        original, sizes = kind.preprocess, set()
+
+        def watched(self, *args, **kwargs):
+            made = original(self, *args, **kwargs)
+            sizes.update((columns * 14, rows * 14) for _, rows, columns in made["image_grid_thw"].tolist())
+            return made
+
+        monkeypatch.setattr(kind, "preprocess", watched)
+        first, second, out = tmp_path / "sft", tmp_path / "grpo", tmp_path / "evaluation"
+        given = {"model_name_or_path": first / "checkpoint", "output_dir": second}
+        evaluate = [
+            "--dataset",
+            str(values["dataset"]),
+            "--out",
+            str(out),
+            "--max-new-tokens",
+            "8",
+            "--resamples",
+            "20",
+        ]
+        for line in (
+            ["sft", *words({**COMMON, **values, "output_dir": first, "max_image_pixels": self.limit})],
+            ["train", *words({**GRPO, **values, **given})],
+            ["evaluate", "--model", str(second / "checkpoint"), *evaluate],
+        ):
+            sizes.clear()
+            assert main(line) == 0
+            assert sizes == {self.seen}
+        said = (
+            "Image size: at most 40000 pixels (max_image_pixels); the largest image, 2500 x 3000, is seen as 168 x 196"
+        )
+        assert capsys.readouterr().err.count(f"{said}, 42 image tokens.") == 3
+        facts = json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+        assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
+        assert "at most 40000 pixels, kept in the processor" in (second / "README.md").read_text(encoding="utf-8")
+
+    def test_an_adapter_carries_it_too(self, values, tmp_path):
+        grpo(tmp_path / "run", **LORA, **values, max_image_pixels=self.limit)
+        _, processor = load_model(tmp_path / "run" / "checkpoint")
+        assert image_pixel_limit(processor) == self.limit
+        assert resized_size(processor, *self.size) == self.seen

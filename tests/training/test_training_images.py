@@ -11,7 +11,7 @@ import grounding_rewards as gr
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training.training_images import answer_lengths, format_name, prepare_examples
+from grounding_rewards.training.training_images import format_name, prepare_examples, warn_of_long_answers
 from tests.training.runs import ASSET
 
 pytestmark = pytest.mark.training
@@ -112,12 +112,12 @@ def test_large_images_are_brought_to_the_size_of_the_processor(tmp_path):
     assert (prepared[0]["width"], prepared[0]["boxes"]) == (448, image[0]["boxes"])
 
 
-class TestAnswerLengths:
-    def test_are_those_of_the_answers_and_their_end(self, processor):
-        images = prepare(synthetic_dataset("train", 6), processor)
-        expected = [
-            len(processor.tokenizer(gold_answer(row, "qwen2.5-vl"), add_special_tokens=False)["input_ids"]) + 1
-            for row in images
-        ]
-        assert answer_lengths(images, None, processor.tokenizer).tolist() == expected
-        assert answer_lengths(images, "qwen2.5-vl", processor.tokenizer).tolist() == expected
+def test_right_answers_that_would_be_cut_off_are_counted(processor):
+    images = prepare(synthetic_dataset("train", 6), processor)
+    answers = [gold_answer(row, "qwen2.5-vl") for row in images]
+    # with the token that ends an answer
+    lengths = sorted(len(ids) + 1 for ids in processor.tokenizer(answers, add_special_tokens=False)["input_ids"])
+    for reward in (gr.get_reward("R4"), gr.get_reward("R4", box_format="qwen2.5-vl")):
+        said = f"more than max_completion_length {lengths[-2]} tokens on 1 of 6 images .* {lengths[-1]} at most"
+        with pytest.warns(UserWarning, match=said):
+            warn_of_long_answers(images, [reward], processor, lengths[-2])

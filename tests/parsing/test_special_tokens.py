@@ -8,18 +8,13 @@ code and configuration add them; where that could not be found out, both ways, a
 from __future__ import annotations
 
 import pytest
-import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-from trl import GRPOTrainer
 
 import grounding_rewards as gr
-from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.synthetic import LABELS as FINDINGS
-from grounding_rewards.synthetic import synthetic_dataset
-from grounding_rewards.training import GroundingGRPOTrainer
-from tests.training.runs import config, logged
+
+pytest.importorskip("transformers")
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 pytestmark = pytest.mark.training
 
@@ -165,33 +160,3 @@ class TestWithoutATokenizer:
         columns = columns_of(next(tokenizers_of(name)), [text, "no idea"])
         assert reward(**{**columns, "completions": [text, ""]})[0] > 0.9
         assert reward(**{**columns, "completions": ["no idea", ""]}) == [0.0, 0.0]
-
-
-@pytest.fixture(scope="module")
-def florence_like(tmp_path_factory):
-    """Folder with an untrained model of which every other token is one of Florence-2's coordinates, all special."""
-    torch.set_num_threads(1)
-    tokenizer = build_tokenizer((FINDINGS,))
-    tokenizer.add_tokens(SPECIAL["florence-2"], special_tokens=True)
-    folder = tmp_path_factory.mktemp("florence_like")
-    save_tiny_vlm(build_model(tokenizer), build_processor(tokenizer), folder)
-    return str(folder)
-
-
-class TestTraining:
-    """A real step; a random model that writes 64 tokens, half of them coordinates, writes boxes now and then."""
-
-    MANY = {"per_device_train_batch_size": 8, "max_completion_length": 64}  # noqa: RUF012
-
-    def test_the_trainer_does_it_by_itself(self, florence_like, tmp_path):
-        args, images = config(tmp_path, **self.MANY), synthetic_dataset("train", 8)
-        trainer = GroundingGRPOTrainer(florence_like, "R4", args, images, box_format="florence-2")
-        trainer.train()
-        assert logged(trainer)[0]["R4/boxes"] > 0
-
-    def test_plain_trl_without_one_ends_at_the_first_step(self, florence_like, tmp_path):
-        reward = gr.get_reward("R4", box_format="florence-2")
-        trainer = GRPOTrainer(florence_like, reward, config(tmp_path, **self.MANY), synthetic_dataset("train", 8))
-        with pytest.raises(ValueError, match="Expected a tokenizer for box format florence-2, got none"):
-            trainer.train()
-        assert trainer.state.global_step == 0
