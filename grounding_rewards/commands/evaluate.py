@@ -395,7 +395,7 @@ def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: Grou
     Raises:
         ValueError: they do not fit each other; file and row are named.
     """
-    from grounding_rewards.logs.answer_logs import check_images, image_problems, read_log
+    from grounding_rewards.logs.answer_logs import read_log
 
     answers = read_log(
         options.completions,
@@ -404,9 +404,7 @@ def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: Grou
         sizes=stated_sizes(options.width, options.height),
         allow_outside=options.allow_outside,
     )
-    if options.bad_rows == "drop":
-        answers = answers.without(image_problems(answers.rows, reward, label_matching=options.label_matching))
-    check_images(answers.rows, answers.places, reward, label_matching=options.label_matching)
+    answers = answers.checked(reward, label_matching=options.label_matching, bad_rows=options.bad_rows)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
 

@@ -130,7 +130,7 @@ def run(
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.answer_logs import Answers, check_images, image_problems, read_groups
+    from grounding_rewards.logs.answer_logs import Answers, read_groups
     from grounding_rewards.prepare.load import load_split
     from grounding_rewards.rewards.grounding import get_reward
 
@@ -200,9 +200,7 @@ def run(
             group_size=group_size,
             sizes=stated_sizes(width, height, resized_width, resized_height),
         )
-        if bad_rows == "drop":
-            answers = answers.without(image_problems(answers.rows, judge, label_matching=matching))
-        check_images(answers.rows, answers.places, judge, label_matching=matching)
+        answers = answers.checked(judge, label_matching=matching, bad_rows=bad_rows)
         title = ", ".join(path.name for path in log)
     for note in answers.notes:
         say(f"note: {note}", error=True)

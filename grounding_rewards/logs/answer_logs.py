@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.columns import SIZE_COLUMNS, patient_of
+from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
@@ -69,19 +69,48 @@ class Answers:
     places: list[str]
     notes: tuple[str, ...] = ()
 
-    def without(self, problems: Mapping[int, Sequence[str]]) -> Answers:
-        """The answers to the other images; a warning names those that are left out, and what is wrong with them."""
+    def checked(
+        self, reward: GroundingReward | None = None, *, label_matching: str = "ignore", bad_rows: str = "refuse"
+    ) -> Answers:
+        """The answers to images that something can be measured on, by the rules that training has.
+
+        Args:
+            reward: as for :func:`image_problems`.
+            label_matching: as for :func:`image_problems`.
+            bad_rows: `refuse` the others, or `drop` them; a warning then says which, and what is wrong with them.
+
+        Raises:
+            ValueError: there are others, and they are refused or all; images, places and what is wrong are named.
+
+        Example:
+            >>> row = {"id": 7, "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}
+            >>> Answers([row], [["[]"]], lambda k: None, ["line 1 of 'log.jsonl'"]).checked()
+            Traceback (most recent call last):
+            ...
+            ValueError: Expected sizes, boxes and labels that fit the image for every image, got 1 of 1 that does not. \
+Correct it, or go on without by --bad-rows drop:
+            line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the image of 50 x 50
+        """
+        problems = image_problems(self.rows, reward, label_matching=label_matching, places=self.places)
         if not problems:
             return self
         lines = [f"{_named(self.rows, self.places, k)}: {'; '.join(found)}" for k, found in problems.items()]
-        said_dropped(len(problems), f"{len(self.rows)} images", lines)
-        kept = [k for k in range(len(self.rows)) if k not in problems]
-        return Answers(
-            [self.rows[k] for k in kept],
-            [self.texts[k] for k in kept],
-            lambda k: self.load_image(kept[k]),
-            [self.places[k] for k in kept],
-            self.notes,
+        if bad_rows == "drop" and len(problems) < len(self.rows):
+            said_dropped(len(problems), f"{len(self.rows)} images", lines)
+            kept = [k for k in range(len(self.rows)) if k not in problems]
+            return Answers(
+                [self.rows[k] for k in kept],
+                [self.texts[k] for k in kept],
+                lambda k: self.load_image(kept[k]),
+                [self.places[k] for k in kept],
+                self.notes,
+            )
+        verb, them = ("does", "it") if len(problems) == 1 else ("do", "them")
+        more = len(lines) - _MOST_NAMED
+        raise ValueError(
+            f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of "
+            f"{len(self.rows)} that {verb} not. Correct {them}, or go on without by --bad-rows drop:\n"
+            + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
         )
 
 
@@ -110,37 +139,25 @@ def read_log(
     Raises:
         ValueError: a file is broken, or images and completions do not fit each other. The message names file and row.
     """
-    known = {name: value for name, value in (sizes or {}).items() if value is not None}
-    unknown = sorted(known.keys() - set(SIZE_COLUMNS))
-    if unknown:
-        raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     log = read_completions(paths, text_column=text_column)
-    by_id, notes = _rows_by_id(log)
-    members = [[k] for k in range(len(log.rows))] if by_id is None else list(by_id.values())
-    for places in members:
-        refuse_other_image(log, places)
-    if dataset is None:
-        return answers_to_images(log, members, paths, known, allow_outside, (*notes, *_notes_of_samples(members)))
-    images = [{**known, **row} for row in light_rows(dataset)]
-    if by_id is not None:
-        asked = join_by_id(log, members, images, every_image=True)
-        members = [members[k] for k in sorted(range(len(members)), key=asked.__getitem__)]
-    elif len(members) != len(images):
-        raise ValueError(
-            f"Expected a column `id` in the log, or as many completions as images, got {len(members)} completions for "
-            f"{len(images)} images. Add the image's `id` to every row."
+    members, notes = [[k] for k in range(len(log.rows))], log.notes
+    if names_images(log):
+        members, notes = _samples(log)
+    elif dataset is not None:
+        notes = (*notes, _NO_IDS)
+    if members and len(members[0]) > 1:
+        notes = (
+            *notes,
+            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its samples, "
+            "of which only the reward is measured.",
         )
-    else:
-        refuse_other_images(log, members, images)
-    said = () if by_id is not None else (_NO_IDS,)
-    found = answers_to_dataset(dataset, images, log, members, range(len(images)))
-    return replace(found, notes=(*notes, *said, *_notes_of_samples(members)))
+    if dataset is None:
+        return _answers_to_images(log, members, paths, sizes, allow_outside, notes)
+    return _answers_to_dataset(log, members, dataset, sizes, notes, every_image=True)
 
 
-def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]:
-    """The rows of each image, the one that is judged first, None where no row has an id; and notes about the log."""
-    if not names_images(log):
-        return None, log.notes
+def _samples(log: Log) -> tuple[list[list[int]], tuple[str, ...]]:
+    """The rows of each image, the one that is judged first; and notes about the log."""
     found: dict[str, list[int]] = {}
     for k, row in enumerate(log.rows):
         found.setdefault(str(row["id"]), []).append(k)
@@ -151,7 +168,7 @@ def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]
         twice = {name: rows for name, rows in found.items() if len({samples[k] for k in rows}) < len(rows)}
         if twice:
             raise ValueError(
-                f"Expected one row for each `id` and `sample`, got several for {places_of(log, twice)}. "
+                f"Expected one row for each `id` and `sample`, got several for {_places_of(log, twice)}. "
                 "Remove those that are left over from another run."
             )
     usual = Counter(map(len, found.values())).most_common(1)[0][0]
@@ -159,10 +176,10 @@ def _rows_by_id(log: Log) -> tuple[dict[str, list[int]] | None, tuple[str, ...]]
     if others:
         raise ValueError(
             f"Expected as many answers to every image, got {usual} for most, and another number for {len(others)} of "
-            f"{len(found)}: {places_of(log, others)}. Rows with one `id` are answers to one image: give images names "
+            f"{len(found)}: {_places_of(log, others)}. Rows with one `id` are answers to one image: give images names "
             "of their own, and remove rows that are there twice."
         )
-    return found, notes
+    return list(found.values()), notes
 
 
 def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list[int]], tuple[str, ...]]:
@@ -181,14 +198,6 @@ def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list
         "model that was still learning."
     )
     return kept, (*log.notes, note)
-
-
-def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
-    if members and len(members[0]) > 1:
-        yield (
-            f"The log has {len(members[0])} answers to every image: the first is judged, the others are its samples, "
-            "of which only the reward is measured."
-        )
 
 
 def read_groups(
@@ -214,9 +223,8 @@ def read_groups(
     Raises:
         ValueError: a file is broken, no image has several answers, or images and answers do not fit each other.
     """
-    known = {name: value for name, value in (sizes or {}).items() if value is not None and name in SIZE_COLUMNS}
     log = read_completions(paths, text_column=text_column)
-    members = answer_members(log, group_size)
+    members = _group_members(log, group_size)
     alone = [k for several in members if len(several) == 1 for k in several]
     members = [several for several in members if len(several) > 1]
     if not members:
@@ -226,29 +234,22 @@ def read_groups(
             "--samples 8` writes samples.jsonl), name each row's image by `id` or the rows of a group by --group-size, "
             "or sample now with --model."
         )
-    for several in members:
-        refuse_other_image(log, several)
-    if dataset is None:
-        _refuse_images_without_boxes(log, members)
-        # Nobody looks at the images.
-        answers = replace(answers_to_images(log, members, paths, known, True, ()), notes=log.notes)
-    else:
-        images = [{**known, **row} for row in light_rows(dataset)]
-        answers = answers_to_dataset(dataset, images, log, members, join_by_id(log, members, images), APART)
-    return replace(answers, notes=(*answers.notes, *_notes(log, members, alone)))
+    notes = (*log.notes, *_notes(log, members, alone))
+    if dataset is not None:
+        return _answers_to_dataset(log, members, dataset, sizes, notes, taken=APART)
+    drawn = ("boxes", "reader_boxes")
+    lacking = [log.places[k] for k, *_ in members if all(log.rows[k].get(name) is None for name in drawn)]
+    if lacking:
+        raise ValueError(
+            f"Expected `boxes` for every image, got none for {len(lacking)} of {len(members)}: {first_of(lacking)}. "
+            "Add the column, or name the --dataset that has the images by their `id`."
+        )
+    # Nobody looks at the images.
+    return replace(_answers_to_images(log, members, paths, sizes, True, ()), notes=notes)
 
 
-def answer_members(log: Log, group_size: int | None = None) -> list[list[int]]:
-    """The rows of each group, those of one answer among them; see :func:`read_groups`.
-
-    Raises:
-        ValueError: only some rows have an `id`, or the size does not fit.
-
-    Example:
-        >>> rows = [{"id": "a", "step": 1}, {"id": "b", "step": 1}, {"id": "a", "step": 1}, {"id": "a", "step": 2}]
-        >>> answer_members(Log(["[]"] * 4, rows, ["line"] * 4))
-        [[0, 2], [1], [3]]
-    """
+def _group_members(log: Log, group_size: int | None) -> list[list[int]]:
+    """The rows of each group, those of one answer among them; see :func:`read_groups`."""
     n = len(log.rows)
     if group_size is not None:
         if group_size < 2:
@@ -290,16 +291,6 @@ def _image_key(row: Mapping[str, Any]) -> str:
     return json.dumps([prompt, *(row.get(name) for name in (*APART, *_IMAGE))], default=str, sort_keys=True)
 
 
-def _refuse_images_without_boxes(log: Log, members: Sequence[Sequence[int]]) -> None:
-    described = ((log.rows[first], log.places[first]) for first, *_ in members)
-    without = [place for row, place in described if row.get("boxes") is None and row.get("reader_boxes") is None]
-    if without:
-        raise ValueError(
-            f"Expected `boxes` for every image, got none for {len(without)} of {len(members)}: {first_of(without)}. "
-            "Add the column, or name the --dataset that has the images by their `id`."
-        )
-
-
 def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> Iterator[str]:
     if alone:
         yield (
@@ -316,32 +307,75 @@ def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> 
         )
 
 
-def join_by_id(
-    log: Log, members: Sequence[Sequence[int]], images: Sequence[Mapping[str, Any]], *, every_image: bool = False
-) -> list[int]:
-    """The number of the image that each group of rows is about.
+def _answers_to_dataset(
+    log: Log,
+    members: Sequence[Sequence[int]],
+    dataset: Dataset,
+    sizes: Mapping[str, float | None] | None,
+    notes: Sequence[str],
+    *,
+    every_image: bool = False,
+    taken: Sequence[str] = (),
+) -> Answers:
+    """Answers to images of a dataset, by `id`: what the log says of an image besides has to agree with the dataset.
 
     Args:
-        log: its rows.
-        members: the rows of each group, all of one `id`.
-        images: rows of the dataset; one without `id` is named by its number.
-        every_image: whether an image without an answer is an error.
+        log: the answers.
+        members: numbers of the rows of each image, the one that describes it first.
+        dataset: the images; one without `id` is named by its number.
+        sizes: sizes for images that have none, by column.
+        notes: about the log.
+        every_image: whether each image has to be answered, and comes in the order of the dataset, which is that of the
+            answers where the log has no ids.
+        taken: columns of the log that the rows get too.
 
     Raises:
         ValueError: an `id` that no image has, or several have, or that is described differently; the row is named.
-
-    Example:
-        >>> log = Log(["[]", "[]"], [{"id": "b"}, {"id": "a"}], ["line 1", "line 2"])
-        >>> join_by_id(log, [[0], [1]], [{"id": "a"}, {"id": "b"}])
-        [1, 0]
     """
+    for several in members:
+        _refuse_other_rows(log, several)
+    images = [{**_known(sizes), **row} for row in light_rows(dataset)]
+    if every_image and not names_images(log):
+        if len(members) != len(images):
+            raise ValueError(
+                f"Expected a column `id` in the log, or as many completions as images, got {len(members)} completions "
+                f"for {len(images)} images. Add the image's `id` to every row."
+            )
+        chosen = list(range(len(images)))
+    else:
+        chosen = _join_by_id(log, members, images, every_image)
+    _refuse_other_images(log, members, [images[k] for k in chosen])
+    order = sorted(range(len(members)), key=chosen.__getitem__) if every_image else range(len(members))
+    members, chosen = [members[k] for k in order], [chosen[k] for k in order]
+    names = ("box_format", "resized_width", "resized_height", *taken)
+    # What only the log knows: the box format, and the size of the image that the model saw.
+    said = ({name: value for name in names if (value := log.rows[one[0]].get(name)) is not None} for one in members)
+    places = dataset_places(dataset)
+    return Answers(
+        [{**images[k], **own} for k, own in zip(chosen, said, strict=True)],
+        [[log.completions[k] for k in several] for several in members],
+        lambda k: load_dataset_image(dataset, chosen[k]),
+        [places[k] for k in chosen],
+        tuple(notes),
+    )
+
+
+def dataset_places(dataset: Dataset) -> list[str]:
+    """Where each image of a dataset is, for a message."""
+    return [f"row {k} of the dataset" for k in range(dataset.num_rows)]
+
+
+def _join_by_id(
+    log: Log, members: Sequence[Sequence[int]], images: Sequence[Mapping[str, Any]], every_image: bool
+) -> list[int]:
+    """The number of the image that each group of rows is about."""
     names = [str(row.get("id", k)) for k, row in enumerate(images)]
     numbers = {name: k for k, name in enumerate(names)}
     asked = {str(log.rows[several[0]].get("id", "")): several for several in members}
     if unknown := {name: rows for name, rows in asked.items() if name not in numbers}:
         raise ValueError(
             f"Expected the `id` of an image of the dataset in every row of the log, got {len(unknown)} of {len(asked)} "
-            f"that it does not have: {places_of(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
+            f"that it does not have: {_places_of(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
             "Give the split that was answered with --split, and as many images with --max-images."
         )
     if len(numbers) < len(names) and (twice := [one for k, one in enumerate(names) if numbers[one] != k]):
@@ -355,9 +389,7 @@ def join_by_id(
             f"{first_of([repr(name) for name in without])}. Answer all images, or name those that were answered with "
             "--max-images."
         )
-    found = [numbers[str(log.rows[first]["id"])] for first, *_ in members]
-    refuse_other_images(log, members, (images[k] for k in found))
-    return found
+    return [numbers[str(log.rows[first]["id"])] for first, *_ in members]
 
 
 def names_images(log: Log) -> bool:
@@ -379,17 +411,8 @@ def names_images(log: Log) -> bool:
     return not without
 
 
-def refuse_other_images(log: Log, members: Sequence[Sequence[int]], images: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a log that says of an image something else than the dataset.
-
-    Args:
-        log: its rows.
-        members: the rows of each group, the one that describes the image first.
-        images: the image of each group.
-
-    Raises:
-        ValueError: the first such row is named with its place and its image's `id`, and how many differ.
-    """
+def _refuse_other_images(log: Log, members: Sequence[Sequence[int]], images: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a log that says of an image something else than the dataset."""
     other = [
         (first, image, column)
         for (first, *_), image in zip(members, images, strict=True)
@@ -405,7 +428,7 @@ def refuse_other_images(log: Log, members: Sequence[Sequence[int]], images: Iter
         )
 
 
-def places_of(log: Log, images: Mapping[str, Sequence[int]]) -> str:
+def _places_of(log: Log, images: Mapping[str, Sequence[int]]) -> str:
     """The first few images, each with the places of its rows."""
     return first_of([f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in images.items()])
 
@@ -433,12 +456,8 @@ def _agree(one: Any, other: Any) -> bool:
     return first.shape == second.shape and bool((np.abs(first - second) <= _ROUNDING).all())
 
 
-def refuse_other_image(log: Log, members: Sequence[int]) -> None:
-    """Refuse rows of one image that describe it differently.
-
-    Raises:
-        ValueError: the first two such rows are named, and what differs.
-    """
+def _refuse_other_rows(log: Log, members: Sequence[int]) -> None:
+    """Refuse rows of one image that describe it differently."""
     first, *others = members
     for k in others:
         for column in (*_NEEDED, "labels", "ignore_boxes"):
@@ -450,137 +469,53 @@ def refuse_other_image(log: Log, members: Sequence[int]) -> None:
                 )
 
 
-def answers_to_dataset(
-    dataset: Dataset,
-    images: Sequence[Mapping[str, Any]],
-    log: Log,
-    members: Sequence[Sequence[int]],
-    chosen: Sequence[int],
-    taken: Sequence[str] = (),
-) -> Answers:
-    """Answers to images of a dataset.
-
-    Args:
-        dataset: the images.
-        images: its rows, without prompt and image.
-        log: the answers.
-        members: numbers of the rows of each image, the one that describes it first.
-        chosen: the number of each image.
-        taken: columns of the log that the rows get too.
-    """
-    names = ("box_format", "resized_width", "resized_height", *taken)
-    # What only the log knows: the box format, and the size of the image that the model saw.
-    said = ({name: value for name in names if (value := log.rows[one[0]].get(name)) is not None} for one in members)
-    places = dataset_places(dataset)
-    return Answers(
-        [{**images[k], **own} for k, own in zip(chosen, said, strict=True)],
-        [[log.completions[k] for k in several] for several in members],
-        lambda k: load_dataset_image(dataset, chosen[k]),
-        [places[k] for k in chosen],
-        log.notes,
-    )
+def _known(sizes: Mapping[str, float | None] | None) -> dict[str, float]:
+    return {name: value for name, value in (sizes or {}).items() if value is not None}
 
 
-def dataset_places(dataset: Dataset) -> list[str]:
-    """Where each image of a dataset is, for a message."""
-    return [f"row {k} of the dataset" for k in range(dataset.num_rows)]
-
-
-def answers_to_images(
+def _answers_to_images(
     log: Log,
     members: Sequence[Sequence[int]],
     paths: Sequence[Path],
-    sizes: Mapping[str, float],
+    sizes: Mapping[str, float | None] | None,
     allow_outside: bool,
-    said: Sequence[str],
+    notes: Sequence[str],
 ) -> Answers:
-    """Answers to images that the log itself describes.
-
-    Args:
-        log: its rows.
-        members: numbers of the rows of each image, the one that describes it first.
-        paths: of the log, beside which images are looked for.
-        sizes: sizes for images that have none, by column.
-        allow_outside: whether images may lie outside the folders of the log.
-        said: notes that stand before those that are added here.
-    """
+    """Answers to images that the log itself describes, and that are looked for beside it."""
     folders = [path if path.is_dir() else path.parent for path in paths]
-    images, missing, outside = [], [], []
-    for first, *_ in members:
-        row, place = log.rows[first], log.places[first]
+    images, files = [], []
+    lacking: dict[str, list[str]] = {"there": [], "beside the log": []}
+    for several in members:
+        _refuse_other_rows(log, several)
+        row, place = log.rows[several[0]], log.places[several[0]]
         given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
-        found = None if given is None else _find_image(given, folders)
-        if given is not None and found is None:
-            missing.append(f"{given!r} in {place}")
-        elif found is not None and not allow_outside and not is_below(folders, found):
-            outside.append(f"{given!r} in {place}")
-            found = None
+        # An absolute path stays as it is when joined to a folder.
+        file = next((one for folder in folders if given is not None and (one := folder / given).is_file()), None)
+        if given is not None and file is None:
+            lacking["there"].append(f"{given!r} in {place}")
+        elif file is not None and not allow_outside and not is_below(folders, file):
+            lacking["beside the log"].append(f"{given!r} in {place}")
+            file = None
+        files.append(file)
         kept = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
-        images.append({**sizes, **kept, **({} if found is None else {"image_path": str(found)})})
-    notes = [
-        f"{len(several)} of {len(images)} images are shown without their image, {why}: {first_of(several)}. {remedy}"
-        for several, why, remedy in (
-            (missing, "which is not there", "Paths start at the folder of the log."),
-            (outside, "which is not beside the log", "Name the --dataset, or give --allow-outside."),
-        )
+        images.append({**_known(sizes), **kept, **({} if file is None else {"image_path": str(file)})})
+    remedies = {
+        "there": "Paths start at the folder of the log.",
+        "beside the log": "Name the --dataset, or give --allow-outside.",
+    }
+    said = [
+        f"{len(several)} of {len(images)} images are shown without their image, which is not {where}: "
+        f"{first_of(several)}. {remedies[where]}"
+        for where, several in lacking.items()
         if several
     ]
     return Answers(
         images,
         [[log.completions[k] for k in several] for several in members],
-        partial(_open_listed, [image.get("image_path") for image in images]),
+        lambda k: None if (file := files[k]) is None else open_image(file),
         [log.places[first] for first, *_ in members],
-        (*said, *notes),
+        (*notes, *said),
     )
-
-
-def _find_image(given: str, folders: Iterable[Path]) -> Path | None:
-    # An absolute path stays as it is when joined to a folder.
-    return next((folder / given for folder in folders if (folder / given).is_file()), None)
-
-
-def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:
-    path = paths[k]
-    return None if path is None else open_image(path)
-
-
-def check_images(
-    rows: Sequence[Mapping[str, Any]],
-    places: Sequence[str],
-    reward: GroundingReward | None = None,
-    *,
-    label_matching: str = "ignore",
-) -> None:
-    """Refuse images that nothing can be measured on: sizes, boxes and labels by the rules that training has.
-
-    Args:
-        rows: as :class:`Answers` has them.
-        places: where each is.
-        reward: that will read the answers: whether the box format is known and what it needs is there; None leaves the
-            box format aside.
-        label_matching: under others than ``"ignore"`` every reference box needs a label.
-
-    Raises:
-        ValueError: it names the images, the place of each, and what is wrong with it.
-
-    Example:
-        >>> check_images([{"id": 7, "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}], ["line 1 of 'log.jsonl'"])
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected sizes, boxes and labels that fit the image for every image, got 1 of 1 that does not. \
-Correct it, or go on without by --bad-rows drop:
-        line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the image of 50 x 50
-    """
-    problems = image_problems(rows, reward, label_matching=label_matching, places=places)
-    if problems:
-        one = len(problems) == 1
-        lines = [f"{_named(rows, places, k)}: {'; '.join(found)}" for k, found in problems.items()]
-        more = len(lines) - _MOST_NAMED
-        raise ValueError(
-            f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of {len(rows)} "
-            f"that {'does' if one else 'do'} not. Correct {'it' if one else 'them'}, or go on without by --bad-rows "
-            "drop:\n" + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
-        )
 
 
 def image_problems(
@@ -590,7 +525,14 @@ def image_problems(
     label_matching: str = "ignore",
     places: Sequence[str] | None = None,
 ) -> dict[int, list[str]]:
-    """What is wrong with images, by their number; arguments as for :func:`check_images`.
+    """What is wrong with images that nothing can be measured on, by their number.
+
+    Args:
+        rows: as :class:`Answers` has them.
+        reward: that will read the answers: whether the box format is known and what it needs is there; None leaves the
+            box format aside.
+        label_matching: under others than ``"ignore"`` every reference box needs a label.
+        places: where each row is.
 
     Raises:
         ValueError: images lack a column.

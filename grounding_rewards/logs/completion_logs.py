@@ -15,7 +15,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -299,21 +299,17 @@ def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
 def _image_row(row: dict[str, Any]) -> dict[str, Any]:
     logged = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
     # All rewards of a run say the same of the image, and each its own values of scheduled parameters.
-    found = [one for name in logged if (one := _scored_against(row[name])) is not None]
-    said = {name: value for one in found for name, value in one.items()} if found else None
-    packed = []
-    if said is None and row.get("boxes") is None:
-        packed = [name for name in _PACKED if _scored_against(row.get(name)) is not None]
-        said = _scored_against(row[packed[0]]) if packed else None
+    packed = logged or (_PACKED if row.get("boxes") is None else ())
+    found = {name: one for name in packed if (one := _scored_against(row.get(name))) is not None}
     step = next((name for name in _STEPS if row.get(name) is not None), None)
-    if said is None and step in (None, "step"):
+    if not found and step in (None, "step"):
         return row
-    fields = dict(said or {})
-    if (text := fields.pop("text", None)) is not None:
-        fields["completion"] = text
-    steps = {} if step is None else {"step": row[step]}
-    aside = {*logged, *(set(packed) - {"ground_truth"}), *_STEPS}
-    return {**{name: value for name, value in row.items() if name not in aside}, **steps, **fields}
+    said = {name: value for one in reversed(found.values()) for name, value in one.items()}
+    if (text := said.pop("text", None)) is not None:
+        said["completion"] = text
+    aside = {*logged, *_STEPS, *found.keys() - {"ground_truth"}}
+    kept = {name: value for name, value in row.items() if name not in aside}
+    return {**kept, **({} if step is None else {"step": row[step]}), **said}
 
 
 def _scored_against(packed: Any) -> dict[str, Any] | None:
@@ -579,6 +575,14 @@ _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
 }
 
 
+# What a row has, and what that means.
+_NO_ID = "no `id`", "`evaluate` refuses such a log: add it to every row."
+_OFF_IMAGE = (
+    "a reference box that is not on the image",
+    "What is scored against it means little: correct the boxes or the size.",
+)
+
+
 @dataclass
 class LogDoubts:
     """What is doubtful about the rows of a log that is read as it is: not refused, but said.
@@ -588,60 +592,45 @@ class LogDoubts:
 
     Attributes:
         rows: looked at.
-        without_id: rows without an `id`, and the place of the first.
-        off_image: rows with a reference box that is not on their image, and what is wrong with the first.
+        found: by what is doubtful the number of rows, and the place of the first.
 
     Example:
         >>> doubts = LogDoubts()
         >>> doubts.look([("line 1", {"id": "a", "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}), ("line 2", {})])
         >>> for sentence in doubts.sentences():  # doctest: +NORMALIZE_WHITESPACE
         ...     print(sentence)
-        1 of 2 rows has no `id`, the first line 2: `evaluate` refuses such a log. Add it to every row.
         1 of 2 rows has a reference box that is not on the image, the first line 1: box 0 is [0, 0, 9, 99], outside the
         image of 50 x 50. What is scored against it means little: correct the boxes or the size.
+        1 of 2 rows has no `id`, the first line 2. `evaluate` refuses such a log: add it to every row.
     """
 
     rows: int = 0
-    without_id: tuple[int, str] = (0, "")
-    off_image: tuple[int, str] = (0, "")
+    found: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def look(self, placed: Iterable[tuple[str, dict[str, Any]]]) -> None:
         """Look at more rows, each with its place for a message."""
         for place, row in placed:
             self.rows += 1
             if row.get("id") in (None, ""):
-                self.without_id = _one_more(self.without_id, place)
+                self._count(_NO_ID, 1, place)
             # Columns that are no lists are refused by what scores the row.
-            found = () if row.get("boxes") is None else row_problems(with_numbers(row), about=["boxes"])
-            if (problem := next(iter(found), None)) is not None:
-                self.off_image = _one_more(self.off_image, f"{place}: {problem}")
+            problems = () if row.get("boxes") is None else row_problems(with_numbers(row), about=["boxes"])
+            if (problem := next(iter(problems), None)) is not None:
+                self._count(_OFF_IMAGE, 1, f"{place}: {problem}")
 
     def add(self, later: LogDoubts) -> None:
         """Add what was counted of later rows."""
         self.rows += later.rows
-        self.without_id = (self.without_id[0] + later.without_id[0], self.without_id[1] or later.without_id[1])
-        self.off_image = (self.off_image[0] + later.off_image[0], self.off_image[1] or later.off_image[1])
+        for doubt, (count, first) in later.found.items():
+            self._count(doubt, count, first)
+
+    def _count(self, doubt: tuple[str, str], count: int, place: str) -> None:
+        before, first = self.found.get(doubt, (0, place))
+        self.found[doubt] = before + count, first
 
     def sentences(self) -> Iterator[str]:
-        """What a person should know, a sentence each; nothing where no row has an `id`."""
-        count, first = self.without_id
-        if 0 < count < self.rows:
-            yield (
-                f"{_rows(count, self.rows)} no `id`, the first {first}: `evaluate` refuses such a log. Add it to every "
-                "row."
-            )
-        count, first = self.off_image
-        if count:
-            yield (
-                f"{_rows(count, self.rows)} a reference box that is not on the image, the first {first}. What is "
-                "scored against it means little: correct the boxes or the size."
-            )
-
-
-def _one_more(counted: tuple[int, str], place: str) -> tuple[int, str]:
-    count, first = counted
-    return count + 1, first or place
-
-
-def _rows(count: int, total: int) -> str:
-    return f"{count} of {total} rows {'has' if count == 1 else 'have'}"
+        """What a person should know, a sentence each; nothing of an `id` where no row has one."""
+        for (what, so), (count, first) in sorted(self.found.items()):
+            if (what, so) != _NO_ID or count < self.rows:
+                verb = "has" if count == 1 else "have"
+                yield f"{count} of {self.rows} rows {verb} {what}, the first {first}. {so}"

@@ -8,15 +8,16 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from grounding_rewards.columns import SCORED_COLUMNS
+from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.completion_logs import (
@@ -166,13 +167,12 @@ def score_file(
     rows = [] if first is None else [row for _, row in first.rows()]
     scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix, path.is_dir())
     blocks = LogBlocks(files, share)
-    total = _Total()
+    total = _Scored()
     with (
         whole_file(out) as unfinished,
         map_in_workers(scorer, blocks, processes=processes) as scored,
     ):
-        contents = (content for one in scored if (content := total.add(one, on_progress)) is not None)
-        _write(unfinished, contents, scorer.schema() if out.suffix == ".parquet" else None)
+        _write(unfinished, _added(total, scored, on_progress), scorer.schema() if out.suffix == ".parquet" else None)
     return total.summary(scorer.names)
 
 
@@ -192,36 +192,39 @@ def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> 
     parts = [part for _, part in parts_of(out)]
     columns = _columns_of_all(parts)
     rewards = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
-    total = _Total()
+    total = _Scored()
     # The schema that a file states is not, to the byte, the one that it was written with.
     schema = _schema(rewards, names_files="file" in columns) if out.suffix == ".parquet" else None
     with whole_file(out) as unfinished:
-        _write(unfinished, (total.add(one, on_progress) for one in _read_parts(parts, rewards)), schema)
+        _write(unfinished, _added(total, _read_parts(parts, rewards), on_progress), schema)
     for part in parts:
         part.unlink()
     return total.summary(rewards)
 
 
-def _read_parts(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
+def _read_parts(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[tuple[Any, _Scored]]:
+    names = ["status", *rewards]
     for block in chain.from_iterable(map(read_blocks, parts)):
-        content, names = block.content, _summed(rewards)
+        content = block.content
         if isinstance(content, bytes):
             rows = [json.loads(line) for line in content.split(b"\n")]
-            yield _scored(content + b"\n", rewards, {name: [row[name] for row in rows] for name in names})
+            yield content + b"\n", _Scored.of(rewards, {name: [row[name] for row in rows] for name in names})
         else:
-            yield _scored(content, rewards, {name: content.column(name).to_pylist() for name in names})
-
-
-def _summed(rewards: Sequence[str]) -> list[str]:
-    """The columns of scored rows that a summary is made of."""
-    return ["status", *rewards]
+            yield content, _Scored.of(rewards, {name: content.column(name).to_pylist() for name in names})
 
 
 def _columns_of_all(parts: Sequence[Path]) -> list[str]:
     """The columns of all parts; those that were scored in other ways are refused."""
     expected: list[str] = []
     for part in parts:
-        columns = _columns_of(part)
+        if part.suffix == ".parquet":
+            import pyarrow.parquet as parquet
+
+            columns = list(parquet.read_schema(part).names)
+        else:
+            # None of a part of no lines.
+            with part.open("rb") as file:
+                columns = list(json.loads(file.readline() or b"{}"))
         expected = expected or columns
         if columns and columns != expected:
             raise ValueError(
@@ -231,72 +234,59 @@ def _columns_of_all(parts: Sequence[Path]) -> list[str]:
     return expected
 
 
-def _columns_of(part: Path) -> list[str]:
-    """The columns of a part; none for one of no lines."""
-    if part.suffix == ".parquet":
-        import pyarrow.parquet as parquet
+@dataclass
+class _Scored:
+    """What is added up over blocks of scored rows.
 
-        return list(parquet.read_schema(part).names)
-    with part.open("rb") as file:
-        return list(json.loads(file.readline() or b"{}"))
+    Attributes:
+        values: of the rewards, ``(rewards, rows)`` for each block: eight bytes a completion and reward are all that
+            grows.
+        statuses: how many completions have each.
+        warnings: by their text without numbers: every worker warns for itself, with other ones.
+        doubts: about the rows.
+    """
 
+    values: list[Array] = field(default_factory=list)
+    statuses: Counter[str] = field(default_factory=Counter)
+    warnings: dict[str, str] = field(default_factory=dict)
+    doubts: LogDoubts = field(default_factory=LogDoubts)
 
-class _Scored(NamedTuple):
-    """A scored block: its rows as they will be written, None where it has none, and what is added up over blocks."""
+    @classmethod
+    def of(cls, rewards: Sequence[str], columns: Mapping[str, Sequence[Any]]) -> _Scored:
+        """Of the columns of one block."""
+        return cls([np.array([columns[name] for name in rewards], dtype=np.float64)], Counter(columns["status"]))
 
-    content: Any
-    completions: int
-    values: list[NDArray[np.float64]]
-    statuses: Counter[str]
-    warnings: list[str]
-    doubts: LogDoubts
-
-
-def _scored(
-    content: Any,
-    rewards: Sequence[str],
-    columns: Mapping[str, Sequence[Any]],
-    warnings: Iterable[str] = (),
-    doubts: LogDoubts | None = None,
-) -> _Scored:
-    statuses = columns["status"]
-    values = [np.array(columns[name], dtype=np.float64) for name in rewards]
-    return _Scored(content, len(statuses), values, Counter(statuses), list(warnings), doubts or LogDoubts())
-
-
-class _Total:
-    def __init__(self) -> None:
-        self.completions = 0
-        # Of each reward, a part for each block: eight bytes a completion are all that grows.
-        self.values: list[list[NDArray[np.float64]]] = []
-        self.statuses: Counter[str] = Counter()
-        self.warnings: dict[str, str] = {}
-        self.doubts = LogDoubts()
-
-    def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
-        """Add up a block, and return what is to be written of it."""
-        self.completions += one.completions
-        self.values.append(one.values)
-        self.statuses += one.statuses
-        self.doubts.add(one.doubts)
-        for warning in one.warnings:
-            # Every worker warns for itself, with other numbers.
-            self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
-        if on_progress is not None:
-            on_progress(self.completions)
-        return one.content
+    def add(self, later: _Scored) -> None:
+        """Add a later block."""
+        self.values += later.values
+        self.statuses += later.statuses
+        for warning, text in later.warnings.items():
+            self.warnings.setdefault(warning, text)
+        self.doubts.add(later.doubts)
 
     def summary(self, names: Sequence[str]) -> ScoreSummary:
+        n = self.statuses.total()
         # A share of a short file may have none.
-        found = zip(*self.values, strict=True) if self.completions else ()
-        rewards = {name: np.concatenate(parts) for name, parts in zip(names, found, strict=False)}
+        rewards = dict(zip(names, np.concatenate(self.values, axis=1), strict=True)) if n else {}
         return ScoreSummary(
-            self.completions,
-            {name: math.fsum(values) / self.completions for name, values in rewards.items()},
+            n,
+            {name: math.fsum(values) / n for name, values in rewards.items()},
             {status: self.statuses[status] for status in STATUSES},
             (*self.warnings.values(), *self.doubts.sentences()),
-            reward_pairs(rewards) if self.completions > 1 else (),
+            reward_pairs(rewards) if n > 1 else (),
         )
+
+
+def _added(
+    total: _Scored, blocks: Iterable[tuple[Any, _Scored]], on_progress: Callable[[int], None] | None
+) -> Iterator[Any]:
+    """What is to be written of each block that has rows, which is added up on the way."""
+    for content, scored in blocks:
+        total.add(scored)
+        if on_progress is not None:
+            on_progress(total.statuses.total())
+        if content is not None:
+            yield content
 
 
 @dataclass(frozen=True)
@@ -308,11 +298,11 @@ class _Scorer:
     kind: str
     names_files: bool
 
-    def __call__(self, block: Block) -> _Scored:
+    def __call__(self, block: Block) -> tuple[Any, _Scored]:
         numbered = block.rows()
         if not numbered:
             # Empty lines alone.
-            return _scored(None, self.names, dict.fromkeys(_summed(self.names), ()))
+            return None, _Scored()
         rows = [row for _, row in numbered]
         check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
@@ -322,8 +312,10 @@ class _Scorer:
             except ValueError:
                 self._name_the_row(block, numbered)
                 raise
-        doubts = LogDoubts()
-        doubts.look((block.place(number), row) for number, row in numbered)
+        scored = _Scored.of(self.names, found)
+        scored.doubts.look((block.place(number), row) for number, row in numbered)
+        for said in (str(one.message) for one in caught if issubclass(one.category, SpaceWarning)):
+            scored.warnings.setdefault(re.sub(r"[\d.]+", "", said), said)
         ids = [row.get("id") for row in rows]
         columns: dict[str, list[Any]] = {
             "row": [number for number, _ in numbered],
@@ -331,13 +323,7 @@ class _Scorer:
             **({"file": [Path(block.path).name] * len(rows)} if self.names_files else {}),
             **found,
         }
-        return _scored(
-            _as_record_batch(columns, self) if self.kind == ".parquet" else _as_lines(columns),
-            self.names,
-            found,
-            (str(one.message) for one in caught if issubclass(one.category, SpaceWarning)),
-            doubts,
-        )
+        return _as_record_batch(columns, self) if self.kind == ".parquet" else _as_lines(columns), scored
 
     @property
     def names(self) -> list[str]:

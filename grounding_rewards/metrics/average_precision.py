@@ -411,14 +411,15 @@ class RankingMetrics(NamedTuple):
         return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
 
     @property
-    def thresholds(self) -> dict[str, tuple[float, ...]]:
-        """End of the key → the IoU thresholds that average precision is the mean over.
+    def keys(self) -> dict[str, tuple[str, tuple[float, ...]]]:
+        """Key → its kind, and the IoU thresholds that average precision is the mean over.
 
         Example:
-            >>> list(RankingMetrics("tied", (), (0.3, 0.55)).thresholds)
-            ['30', '55', '50_95']
+            >>> list(RankingMetrics("tied", (("ap", "ignore"),), (0.3, 0.55)).keys)
+            ['ap_30', 'ap_55', 'ap_50_95']
         """
-        return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
+        ends = {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
+        return {f"{kind}_{end}": (kind, ends[end]) for kind, _ in self.average_precisions for end in ends}
 
     def metrics(self) -> dict[str, Metric]:
         """Heading and definition of every metric, by key.
@@ -435,15 +436,14 @@ class RankingMetrics(NamedTuple):
         )
         found = {}
         together = _RULES[dict(self.average_precisions)["ap"]]
-        for prefix, _ in self.average_precisions:
-            name, over = _KINDS[prefix]
-            over += f", {together}" if prefix == "ap" else ""
-            for key, thresholds in self.thresholds.items():
-                shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
-                found[f"{prefix}_{key}"] = Metric(
-                    f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
-                    f"average precision, {over}; {order}",
-                )
+        for key, (kind, thresholds) in self.keys.items():
+            name, over = _KINDS[kind]
+            over += f", {together}" if kind == "ap" else ""
+            shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
+            found[key] = Metric(
+                f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
+                f"average precision, {over}; {order}",
+            )
         if by_score:
             found["froc"] = Metric(
                 "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
@@ -467,7 +467,7 @@ class RankingMetrics(NamedTuple):
             >>> list(RankingMetrics.of([image]).rank([image]))
             ['ap']
         """
-        every = sorted({*iou_thresholds, *(one for several in self.thresholds.values() for one in several)})
+        every = sorted({*iou_thresholds, *(one for _, several in self.keys.values() for one in several)})
         return {
             prefix: rank_boxes(
                 images, every, ranking=self.ranking, label_matching=label_matching, together=prefix == "ap"
@@ -502,9 +502,8 @@ class RankingMetrics(NamedTuple):
         """
         parts: dict[str, Any] = {"groups": groups, "seed": seed}
         found = {
-            f"{prefix}_{key}": jackknifed_mean_average_precision(boxes, several, interpolation=interpolation, **parts)
-            for prefix, boxes in ranked.items()
-            for key, several in self.thresholds.items()
+            key: jackknifed_mean_average_precision(ranked[kind], several, interpolation=interpolation, **parts)
+            for key, (kind, several) in self.keys.items()
         }
         if self.ranking == "score":
             sensitivities = sensitivity_at_false_positives(ranked["ap"], **parts)

@@ -282,7 +282,10 @@ def evaluate(
         tables[system] = found
     on_progress("measuring by label, size and source")
     if agreement is not None:
-        tables[READER_AGREEMENT] = _of_readers(agreement)
+        # F1 of the readers with each other, where it was measured at IoU 0.5.
+        f1 = agreement["overall"]["f1"].get("0.5")
+        ends = () if f1 is None else [math.nan if value is None else value for value in f1]
+        tables[READER_AGREEMENT] = {"f1_50": Estimate(*ends)} if ends else {}
     known = {
         **by_rank.metrics(),
         **IMAGE_AUROC,
@@ -439,12 +442,6 @@ def _patient_numbers(images: Sequence[AnsweredImage]) -> Any:
     return None if patients is None else group_numbers(patients, len(images))
 
 
-def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
-    """F1 of the readers with each other, where it was measured at IoU 0.5."""
-    f1 = agreement["overall"]["f1"].get("0.5")
-    return {} if f1 is None else {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
-
-
 def _by_label(
     matched: MatchedImages, measures: Measures, ranked: RankedImages | None, groups: Sequence[Any] | None
 ) -> Iterator[GroupMetrics]:
@@ -465,11 +462,14 @@ def _by_label(
         found[name][key] = estimate
     for name, members in boxes.items():
         if ranked is not None:
-            ap = jackknifed_mean_average_precision(
-                ranked.only(name), (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
-            )
-            found[name]["ap_50"] = ap.estimate
+            found[name]["ap_50"] = _ap_50(ranked.only(name), measures, groups)
         yield GroupMetrics(name or UNNAMED, int(members.sum()), found[name])
+
+
+def _ap_50(ranked: RankedImages, measures: Measures, groups: Sequence[Any] | None) -> Estimate:
+    return jackknifed_mean_average_precision(
+        ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
+    ).estimate
 
 
 def _by_size(
@@ -482,11 +482,8 @@ def _by_size(
         if boxes:
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(matched.images, (0.5,), ranking=ranking, label_matching=rule, together=True, area=area)
-            ap = jackknifed_mean_average_precision(
-                ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed
-            )
             found = ratio_estimates(sums, shares=SHARES, groups=groups)
-            yield GroupMetrics(name, boxes, {**found, "ap_50": ap.estimate})
+            yield GroupMetrics(name, boxes, {**found, "ap_50": _ap_50(ranked, measures, groups)})
 
 
 def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: RankingMetrics) -> Iterator[GroupMetrics]:

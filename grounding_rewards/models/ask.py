@@ -124,7 +124,7 @@ def prepare_asking(
     from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.logs.answer_logs import check_images, dataset_places, image_problems
+    from grounding_rewards.logs.answer_logs import Answers, dataset_places, image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
@@ -148,7 +148,7 @@ def prepare_asking(
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
     rows = light_rows(dataset)
-    check_images(rows, places, reward)
+    Answers(rows, [], lambda k: None, places).checked(reward)
     return AskedModel(
         model=model,
         processor=processor,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.logs.answer_logs import check_images, image_problems, read_groups, read_log
+from grounding_rewards.logs.answer_logs import image_problems, read_groups, read_log
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -230,14 +230,14 @@ def test_images_that_nothing_can_be_measured_on_are_named(tmp_path, change, labe
     rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
     answers = read_log(write(tmp_path / "log.jsonl", *rows))
     with pytest.raises(ValueError, match=message):
-        check_images(answers.rows, answers.places, get_reward("R4"), label_matching=label_matching)
+        answers.checked(get_reward("R4"), label_matching=label_matching)
 
 
 def test_many_bad_images_are_counted(tmp_path):
     rows = [{**SOUND, "id": str(k), "boxes": [[0, 0, 5, 25]]} for k in range(30)]
     answers = read_log(write(tmp_path / "log.jsonl", *rows))
     with pytest.raises(ValueError, match=r"(?s)got 30 of 30 that do not\. .*line 20 of .*\nand 10 more$"):
-        check_images(answers.rows, answers.places)
+        answers.checked()
 
 
 def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
@@ -257,12 +257,6 @@ def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
     assert outside.startswith(
         "3 of 6 images are shown without their image, which is not beside the log: '../other.png'"
     )
-
-
-def test_a_size_of_another_name_is_refused(tmp_path):
-    log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": []})
-    with pytest.raises(ValueError, match="got 'depth'"):
-        read_log(log, sizes={"depth": 4})
 
 
 @pytest.mark.parametrize(
