@@ -8,6 +8,7 @@ one place that knows what trainers name them. The folder of a run is a log too, 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import gzip
 import io
@@ -371,15 +372,12 @@ def with_numbers(row: dict[str, Any]) -> dict[str, Any]:
         >>> with_numbers({"width": "640", "height": "tall"})
         {'width': 640.0, 'height': 'tall'}
     """
-    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
-    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    numbers = {}
+    for name in SIZE_COLUMNS:
+        if isinstance(row.get(name), str):
+            with contextlib.suppress(ValueError):
+                numbers[name] = float(row[name])
+    return {**row, **numbers} if numbers else row
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -86,8 +86,6 @@ from grounding_rewards.metrics.intervals import (
 )
 from grounding_rewards.metrics.ranking import SIZES
 
-Swaps = NDArray[np.int8]
-
 # Cells of an array of draws by units.
 _CELLS = 1 << 21
 # Statistics that would be equal without rounding differ by less than this part of them.
@@ -178,7 +176,7 @@ def _sums_and_products(own: Array, other: Array) -> Array:
     return np.stack([n, d, n * n, n * d, d * d, n * other[:, 1]], axis=1)
 
 
-def _random_swaps(n: int, draws: int, seed: int) -> Iterator[Swaps]:
+def _random_swaps(n: int, draws: int, seed: int) -> Iterator[NDArray[np.int8]]:
     rng = np.random.default_rng(seed)
     rows = max(1, _CELLS // n)
     for start in range(0, draws, rows):

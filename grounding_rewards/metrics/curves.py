@@ -28,7 +28,6 @@ from grounding_rewards.metrics.intervals import (
     Jackknifed,
     Parts,
     group_numbers,
-    percentile_interval,
     resampling_counts,
 )
 from grounding_rewards.metrics.ranking import (
@@ -139,7 +138,10 @@ def with_band(
     units = group_numbers(groups, len(boxes.references))
     weights = resampling_counts(int(units.max()) + 1, resamples=resamples, seed=seed)
     values = read(boxes.by_group(units), weights, np.bincount(units))
-    low, high = np.array([percentile_interval(column) for column in values.T]).T
+    # A resampling that has nothing to measure says nothing.
+    measured = [column[~np.isnan(column)] for column in values.T]
+    ends = [np.quantile(column, [0.025, 0.975]) if column.size else (np.nan, np.nan) for column in measured]
+    low, high = np.array(ends).T
     return curve._replace(low=low, high=high)
 
 

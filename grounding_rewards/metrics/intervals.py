@@ -454,17 +454,3 @@ def ratios(sums: Array) -> Any:
     """
     ratio = ratio_or_nan(sums[..., 0], sums[..., 1])
     return float(ratio) if ratio.ndim == 0 else ratio
-
-
-def percentile_interval(values: Array) -> tuple[float, float]:
-    """The 2.5th and the 97.5th percentile of the resamplings that have something to measure.
-
-    Example:
-        >>> percentile_interval(np.array([0.0, 1.0, np.nan]))
-        (0.025, 0.975)
-    """
-    measured = values[~np.isnan(values)]
-    if not measured.size:
-        return float("nan"), float("nan")
-    low, high = np.quantile(measured, [0.025, 0.975])
-    return float(low), float(high)
