@@ -9,19 +9,13 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.integrations.samples import image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, offering, reward_of, scored
 
 
 def last_message(output: Sequence[Any]) -> str:
     """The text of the last message among the items of a response; calls of tools and reasoning are none."""
     messages = [item for item in output if item.type == "message" and item.role == "assistant"]
     return "".join(part.text for part in messages[-1].content if part.type == "output_text") if messages else ""
-
-
-def __getattr__(name: str) -> Any:
-    if name == "GroundingResourcesServer":
-        return _server()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @functools.cache
@@ -51,3 +45,6 @@ def _server() -> type:
             return GroundingResponse(**body.model_dump(), **{name.replace("/", "_"): told[name] for name in told})
 
     return GroundingResourcesServer
+
+
+__getattr__ = offering(__name__, "GroundingResourcesServer", _server)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from grounding_rewards.integrations.samples import image_columns, reward_of, scored
+from grounding_rewards.integrations.samples import image_columns, offering, reward_of, scored
 
 _CLASS = f"{__name__}.GroundingEnvironment"
 
@@ -22,12 +22,6 @@ def register(name: str = "grounding") -> None:
 
     ACTOR_ENVIRONMENT_REGISTRY[_CLASS] = PY_EXECUTABLES.SYSTEM
     register_env(name, _CLASS)
-
-
-def __getattr__(name: str) -> Any:
-    if name == "GroundingEnvironment":
-        return _environment()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @functools.cache
@@ -54,3 +48,6 @@ def _environment() -> Any:
             return batch, {f"{self.reward.__name__}/mean": batch["rewards"].float().mean().item()}
 
     return ray.remote(GroundingEnvironment)
+
+
+__getattr__ = offering(__name__, "GroundingEnvironment", _environment)

@@ -10,14 +10,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, with_ground_truth
-from grounding_rewards.parsing import STATUSES
-from grounding_rewards.rewards.base import PARTS
-from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
+from grounding_rewards.rewards.batch_log import TOLD
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
+#: What is told of each sample beside its reward, as a number, 1 for true, in the words of TRL's log, where it stands as
+#: a mean. The rate of hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
+COMPONENTS = tuple(part for part in TOLD if not part.startswith("rejected/"))
 
 _SAID: set[str] = set()
+
+
+def offering(module: str, name: str, make: Callable[[], Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module that offers a class whose parents only a trainer has: it is made when asked for.
+
+    Example:
+        >>> offering("mine", "Environment", dict)("Environment")
+        {}
+    """
+
+    def get(asked: str) -> Any:
+        if asked == name:
+            return make()
+        raise AttributeError(f"module {module!r} has no attribute {asked!r}")
+
+    return get
 
 
 class Scored(NamedTuple):
@@ -163,13 +181,11 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
                 f"{', '.join(name for name, _ in reward.schedules)} with one. The trainer tells rewards no step: "
                 "give the final value, or train with TRL or ms-swift."
             )
-        found = score_columns([reward], completions, **columns)
+        [batch] = score_batches([reward], completions, **columns)
     except ValueError as error:
         raise _seen(error) from None
-    name = reward.__name__
-    return Scored(
-        found[name], {f"{name}/{part}": list(map(float, told(found, name))) for part, told in COMPONENTS.items()}
-    )
+    told = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}
+    return Scored(batch.reward.tolist(), told)
 
 
 def _seen(error: ValueError) -> ValueError:
@@ -179,34 +195,3 @@ def _seen(error: ValueError) -> ValueError:
         _SAID.add(message)
         print(f"grounding_rewards: {message}", file=sys.stderr, flush=True)
     return error
-
-
-_Told = Callable[[Mapping[str, list[Any]], str], list[Any]]
-
-
-def _part(part: str) -> _Told:
-    return lambda found, name: found[f"{name}/{part}"]
-
-
-def _status(status: str) -> _Told:
-    return lambda found, name: [one == status for one in found["status"]]
-
-
-def _negatives(found: Mapping[str, list[Any]], name: str) -> list[bool]:
-    return [tp + fn == 0 for tp, fn in zip(found[f"{name}/tp"], found[f"{name}/fn"], strict=True)]
-
-
-def _hallucinated(found: Mapping[str, list[Any]], name: str) -> list[bool]:
-    return [negative and fp > 0 for negative, fp in zip(_negatives(found, name), found[f"{name}/fp"], strict=True)]
-
-
-#: What is told of each sample beside its reward, in the words of TRL's log, where it stands as a mean: 1 for true. A
-#: rate of hallucinations has no value on an image with findings; it is the mean of the last by that of the last but
-#: one.
-COMPONENTS: dict[str, _Told] = {
-    **{part: _part(part) for part in PARTS},
-    "boxes": lambda found, _: found["boxes"],
-    **{f"status/{status}": _status(status) for status in STATUSES},
-    "negatives": _negatives,
-    "hallucinated": _hallucinated,
-}

@@ -11,13 +11,7 @@ import functools
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.integrations.samples import image_columns, reward_of, scored
-
-
-def __getattr__(name: str) -> Any:
-    if name == "GroundingRewardManager":
-        return _reward_manager()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+from grounding_rewards.integrations.samples import image_columns, offering, reward_of, scored
 
 
 @functools.cache
@@ -45,3 +39,6 @@ def _reward_manager() -> type:
             return {"reward_score": told["score"], "reward_extra_info": told}
 
     return GroundingRewardManager
+
+
+__getattr__ = offering(__name__, "GroundingRewardManager", _reward_manager)

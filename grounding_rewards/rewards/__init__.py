@@ -7,7 +7,7 @@
 
 from grounding_rewards.rewards.average_precision import AveragePrecisionReward
 from grounding_rewards.rewards.base import BoxReward, Explanation, ThresholdReward
-from grounding_rewards.rewards.controls import ConstantReward, FormatOnlyReward, RandomReward
+from grounding_rewards.rewards.controls import ConstantReward, FormatOnlyReward, PointingReward, RandomReward
 from grounding_rewards.rewards.f_beta import (
     FBetaReward,
     MeanIoUReward,
@@ -17,7 +17,6 @@ from grounding_rewards.rewards.f_beta import (
     f_beta_score,
 )
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.rewards.pointing import PointingReward
 from grounding_rewards.rewards.registry import CONTROLS, SPECIFICATION_REWARDS, list_rewards, register_reward
 from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 

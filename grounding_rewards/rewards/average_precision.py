@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.common.arithmetic import Array, ratio, row_sums
-from grounding_rewards.common.legal import check_word
-from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
+from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward, parameter
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -65,17 +64,14 @@ class AveragePrecisionReward(ThresholdReward):
     Source: specification §3; Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., IJCV 2010.
     """
 
-    ranking: str = "emission"
-    interpolation: str = "all"
-    per_label: bool = False
+    ranking: str = parameter("emission", RANKINGS)
+    interpolation: str = parameter("all", INTERPOLATIONS)
+    per_label: bool = parameter(False, bool)
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         # YAML reads 101 and 11 as numbers.
         object.__setattr__(self, "interpolation", str(self.interpolation))
-        check_word("ranking", self.ranking, RANKINGS)
-        check_word("interpolation", self.interpolation, INTERPOLATIONS)
-        self._check_switch("per_label")
+        super().__post_init__()
         if self.per_label and self.label_matching == "ignore":
             raise ValueError(
                 "Expected label_matching 'exact' or 'synonyms' for `per_label`, got 'ignore'. "

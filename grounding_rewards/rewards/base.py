@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -180,6 +180,11 @@ class Outcomes(_Matched):
         return tuple(counts)
 
 
+def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:
+    """A field of a :class:`BoxReward` whose value is checked when it is made: a number, a word, or true or false."""
+    return field(default=default, metadata={"legal": legal})
+
+
 @dataclass(frozen=True, kw_only=True)
 class BoxReward(ABC):
     """A reward on boxes: predictions and ground truth in one common space, one number in [0, 1].
@@ -206,27 +211,22 @@ class BoxReward(ABC):
         ValueError: a parameter is out of its range.
     """
 
-    no_box_bonus: float = 0.2
-    label_matching: str = "ignore"
-    ignore_threshold: float = 0.5
-    ignore_many: bool = False
-    graded_negatives: float = 0.0
+    no_box_bonus: float = parameter(0.2, SHARE)
+    label_matching: str = parameter("ignore", LABEL_MATCHING)
+    ignore_threshold: float = parameter(0.5, SOME_SHARE)
+    ignore_many: bool = parameter(False, bool)
+    graded_negatives: float = parameter(0.0, Interval(0, 1, below=True))
 
     def __post_init__(self) -> None:
-        self._check_number("no_box_bonus", SHARE)
-        self._check_number("ignore_threshold", SOME_SHARE)
-        self._check_number("graded_negatives", Interval(0, 1, below=True))
-        check_word("label_matching", self.label_matching, LABEL_MATCHING)
-        self._check_switch("ignore_many")
-
-    def _check_number(self, name: str, legal: Interval) -> None:
-        """Refuse a parameter that is not a number in the interval, and store it as a float."""
-        object.__setattr__(self, name, check_number(name, getattr(self, name), legal))
-
-    def _check_switch(self, name: str) -> None:
-        value = getattr(self, name)
-        if not isinstance(value, bool):
-            raise ValueError(f"Expected true or false for `{name}`, got {value!r}. Use one of them.")
+        for one in fields(self):
+            value, legal = getattr(self, one.name), one.metadata.get("legal")
+            if isinstance(legal, Interval):
+                object.__setattr__(self, one.name, check_number(one.name, value, legal))
+            elif legal is bool:
+                if not isinstance(value, bool):
+                    raise ValueError(f"Expected true or false for `{one.name}`, got {value!r}. Use one of them.")
+            elif legal is not None:
+                check_word(one.name, value, legal)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
         """What each pair is worth to the matcher, (b, n, m) in [0, 1]; 0 for a pair that cannot be."""
@@ -544,13 +544,8 @@ class ThresholdReward(BoxReward):
         ValueError: a parameter is out of its range.
     """
 
-    iou_threshold: float = 0.5
-    matching: str = "greedy"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_number("iou_threshold", SOME_SHARE)
-        check_word("matching", self.matching, MATCHERS)
+    iou_threshold: float = parameter(0.5, SOME_SHARE)
+    matching: str = parameter("greedy", MATCHERS)
 
     def _pair_up(self, overlap: Array) -> Indices:
         # What `match_batch` checks was checked when the reward was made.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -17,73 +18,50 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
-from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, ParsedBoxes
+from grounding_rewards.parsing import REJECT_REASONS, STATUSES
 from grounding_rewards.rewards.base import PARTS
 from grounding_rewards.rewards.judging import ScoredBatch
 
 
+def _has_status(batch: ScoredBatch, status: str) -> NDArray[np.bool_]:
+    return np.array([raw.status == status for raw in batch.raws], dtype=np.bool_)
+
+
+def _has_rejected(batch: ScoredBatch, reason: str) -> NDArray[np.bool_]:
+    return np.array([reason in raw.rejected for raw in batch.raws], dtype=np.bool_)
+
+
+#: What is told of each completion, (n,): another metric is one line here.
+TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
+    **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
+    "boxes": attrgetter("pred.counts"),
+    **{f"status/{status}": partial(_has_status, status=status) for status in STATUSES},
+    **{f"rejected/{reason}": partial(_has_rejected, reason=reason) for reason in REJECT_REASONS},
+    "negatives": lambda batch: batch.outcomes.m == 0,
+    "hallucinated": lambda batch: (batch.outcomes.m == 0) & (batch.outcomes.n > 0),
+}
+#: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
+#: ``hallucination_rate`` is the mean over those on images without findings, NaN where there are none.
+METRIC_KEYS: tuple[str, ...] = (*TOLD, "hallucination_rate")
+
+
 def metrics_of(batch: ScoredBatch) -> dict[str, float]:
     """The value of each of :data:`METRIC_KEYS`."""
-    return {key: metric(batch) for key, metric in _METRICS.items()}
+    sums = {key: float(values(batch).sum()) for key, values in TOLD.items()}
+    rate = sums["hallucinated"] / sums["negatives"] if sums["negatives"] else math.nan
+    return {key: total / max(len(batch.raws), 1) for key, total in sums.items()} | {"hallucination_rate": rate}
 
 
 def columns_of(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str, float]) -> dict[str, list[Any]]:
-    """What stands beside each completion in a log.
-
-    Args:
-        batch: n completions.
-        given: their texts as the trainer has them.
-        scheduled: as for :func:`grounding_rewards.rewards.batch_log.logged_rows`.
-    """
+    """What stands beside each completion in a log; the arguments are those of :func:`logged_rows`."""
     return {
         "status": [raw.status for raw in batch.raws],
         "reason": batch.reasons(),
-        ROW_COLUMN: logged_rows(
-            given, batch.texts, batch.parsed(), batch.formats, batch.opened, batch.columns, scheduled
-        ),
+        ROW_COLUMN: logged_rows(batch, given, scheduled),
         # What tells why the completions of an image earn the same, beside the status.
         "counted": batch.outcomes.n.tolist(),
         "findings": batch.outcomes.m.tolist(),
     }
-
-
-_Metric = Callable[[ScoredBatch], float]
-
-
-def _mean(values: Callable[[ScoredBatch], NDArray[Any]]) -> _Metric:
-    return lambda batch: float(values(batch).sum()) / max(len(batch.raws), 1)
-
-
-def _with_status(status: str) -> _Metric:
-    return _mean(lambda batch: np.array([raw.status == status for raw in batch.raws]))
-
-
-def _with_rejected(reason: str) -> _Metric:
-    return _mean(lambda batch: np.array([reason in raw.rejected for raw in batch.raws]))
-
-
-def _hallucinated(batch: ScoredBatch) -> NDArray[np.bool_]:
-    return (batch.outcomes.m == 0) & (batch.outcomes.n > 0)
-
-
-def _hallucination_rate(batch: ScoredBatch) -> float:
-    negatives = int((batch.outcomes.m == 0).sum())
-    return int(_hallucinated(batch).sum()) / negatives if negatives else float("nan")
-
-
-#: What every call logs, and how it is computed: another metric is one line here.
-_METRICS: dict[str, _Metric] = {
-    **{part: _mean(attrgetter(f"outcomes.{part}")) for part in PARTS},
-    "boxes": _mean(lambda batch: batch.pred.counts),
-    **{f"status/{status}": _with_status(status) for status in STATUSES},
-    **{f"rejected/{reason}": _with_rejected(reason) for reason in REJECT_REASONS},
-    "negatives": _mean(lambda batch: batch.outcomes.m == 0),
-    "hallucinated": _mean(_hallucinated),
-    "hallucination_rate": _hallucination_rate,
-}
-#: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
-#: ``hallucination_rate`` is the mean over those on images without findings, NaN where there are none.
-METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)
 
 
 #: The name of the column, after the reward's: `R4/row`.
@@ -92,24 +70,12 @@ ROW_COLUMN = "row"
 _IMAGE = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
-def logged_rows(
-    texts: Sequence[str],
-    read_texts: Sequence[str],
-    parsed: Sequence[ParsedBoxes],
-    formats: Sequence[BoxFormat],
-    opened: Sequence[bool],
-    columns: Mapping[str, Any],
-    scheduled: Mapping[str, float],
-) -> list[str]:
+def logged_rows(batch: ScoredBatch, given: Sequence[str], scheduled: Mapping[str, float]) -> list[str]:
     """Write down what n completions were scored against, and what was read in them.
 
     Args:
-        texts: as the trainer has them.
-        read_texts: as the reward read them: decoded anew where the trainer's text lacks special tokens.
-        parsed: what was read.
-        formats: how.
-        opened: whether the prompt had opened a thinking.
-        columns: of the dataset, with n entries each.
+        batch: what was scored.
+        given: the texts as the trainer has them.
         scheduled: the values at this step of the parameters that change in training, by `R3/iou_threshold`.
 
     Returns:
@@ -120,29 +86,30 @@ def logged_rows(
         image, with ``pred_labels`` and ``pred_scores`` where the text states them. A number that is not finite is null.
 
     Example:
-        >>> from grounding_rewards.parsing import get_box_format, parse_boxes
-        >>> size = {"width": 100, "height": 100}
-        >>> parsed = parse_boxes("[[0, 0, 500, 400]]", box_format="qwen3-vl", **size)
-        >>> columns = {"boxes": [[[0, 0, 50, 50]]], **{side: [pixels] for side, pixels in size.items()}}
-        >>> logged_rows(["a"], ["a"], [parsed], [get_box_format("qwen3-vl")], [False], columns, {})[0]
-        '{"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}'
+        >>> import grounding_rewards as gr
+        >>> logged, columns = {}, {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
+        >>> reward = gr.get_reward("R3", box_format="qwen3-vl")
+        >>> _ = reward(["[[0, 0, 500, 400]]"], log_extra=logged.setdefault, **columns)
+        >>> print(logged["R3/row"][0])
+        {"boxes":[[0,0,50,50]],"width":100,"height":100,"box_format":"qwen3-vl","pred":[[0.0,0.0,50.0,40.0]]}
     """
-    n = len(texts)
+    columns, n = batch.columns, len(given)
     image = {name: values for name in _IMAGE if (values := column_of(columns, name, n)) is not None}
     if "width" not in image:
         sides = zip(SIZE_COLUMNS, known_sizes(columns, n).T.tolist(), strict=True)
         image |= {side: [None if math.isnan(one) else one for one in sizes] for side, sizes in sides}
     rows = []
-    for k in range(n):
+    for k, parsed in enumerate(batch.parsed()):
         said = {
             **{name: values[k] for name, values in image.items()},
-            "box_format": formats[k].name,
-            "prompt_opens_thinking": opened[k] or None,
-            "text": read_texts[k] if read_texts[k] != texts[k] else None,
+            "box_format": batch.formats[k].name,
+            "prompt_opens_thinking": batch.opened[k] or None,
+            # Decoded anew where the trainer's text lacks special tokens.
+            "text": batch.texts[k] if batch.texts[k] != given[k] else None,
             **scheduled,
-            "pred": [[one if math.isfinite(one) else None for one in box] for box in parsed[k].boxes.tolist()],
-            "pred_labels": _if_any(parsed[k].labels),
-            "pred_scores": _if_any(parsed[k].scores),
+            "pred": [[one if math.isfinite(one) else None for one in box] for box in parsed.boxes.tolist()],
+            "pred_labels": _if_any(parsed.labels),
+            "pred_scores": _if_any(parsed.scores),
         }
         known = {name: value for name, value in said.items() if value is not None}
         rows.append(json.dumps(known, separators=(",", ":"), default=_plain))

@@ -1,8 +1,8 @@
-"""Controls for a study: rewards that know nothing of where a finding is.
+"""Controls for a study: rewards that do not ask boxes to fit, and but for `pointing` know of no finding's place.
 
-What a training run gains under one of them it did not gain by learning to ground. They judge the text, or what answers
-to one image have in common, and not the references; what is logged beside the number, such as matches and F-beta, is
-R3's, so that runs compare.
+What a training run gains under one of the others it did not gain by learning to ground. They judge the text, or what
+answers to one image have in common, and not the references; what is logged beside the number, such as matches and
+F-beta, is R3's, so that runs compare.
 """
 
 from __future__ import annotations
@@ -13,11 +13,56 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.boxes import as_box_array, valid_boxes
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
+from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.parsing import RawBoxes
+from grounding_rewards.rewards.base import MatchedBatch
+from grounding_rewards.rewards.f_beta import BetaReward, f_beta_score
 from grounding_rewards.rewards.judging import ReadBatch, row_names
 from grounding_rewards.rewards.soft_f1 import SoftF1Reward
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointingReward(BetaReward):
+    """pointing: control; F-beta of the boxes whose centre lies in a finding, one to one, in [0, 1].
+
+    It stands beside rewards that ask for a fit: what remains when a box only has to point. As many pairs as there can
+    be; among those the greatest total IoU. A centre on the edge of a finding lies in it.
+
+    It takes the parameters of :class:`BetaReward`.
+
+    Ceiling: n boxes on an image with m findings earn at most ``(1 + β²) min(n, m) / (n + β² m)``, as under R2 to R5. A
+    speck in the middle of a finding earns what the finding itself does.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+
+    Example:
+        >>> findings = [[0, 0, 10, 10], [50, 50, 60, 60]]
+        >>> PointingReward().score([[4, 4, 5, 5], [20, 20, 90, 90]], findings)
+        1.0
+        >>> PointingReward().score([[4, 4, 5, 5], [5, 5, 6, 6]], findings)
+        0.5
+
+    Source: the pointing game of Zhang et al., Top-Down Neural Attention by Excitation Backprop, IJCV 2018, §5.1, for
+    several findings.
+    """
+
+    def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
+        with np.errstate(all="ignore"):
+            centre = (pred[..., :2] + (pred[..., 2:] - pred[..., :2]) / 2)[..., :, None, :]
+            lies_in = ((gt[..., None, :, :2] <= centre) & (centre <= gt[..., None, :, 2:])).all(axis=-1)
+        lies_in &= valid_boxes(pred)[..., :, None] & valid_boxes(gt)[..., None, :]
+        # In [0.5, 1]: every pair counts alike in F-beta, the IoU only decides between equally many.
+        return np.where(lies_in, 0.5 + 0.5 * iou, 0.0)
+
+    def _pair_up(self, overlap: Array) -> Indices:
+        return match_batch(overlap, 0.0, matching="most_hits")
+
+    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+        f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
+        return f_beta, ratio(batch.tp, batch.tp), f_beta
 
 
 @dataclass(frozen=True, kw_only=True)

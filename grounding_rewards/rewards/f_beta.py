@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.common.arithmetic import Array, ratio
-from grounding_rewards.common.legal import SHARE, Interval, check_word
-from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
+from grounding_rewards.common.legal import SHARE, Interval
+from grounding_rewards.matching import MATCHERS
+from grounding_rewards.rewards.base import BoxReward, MatchedBatch, ThresholdReward, parameter
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
@@ -41,8 +42,27 @@ def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
     return ratio((1 + beta**2) * p * r, beta**2 * p + r)
 
 
+_BETA = Interval(0, 1000, above=True)
+
+
 @dataclass(frozen=True, kw_only=True)
-class FBetaReward(ThresholdReward):
+class BetaReward(BoxReward):
+    """A reward that is at most F-beta of precision and recall; the base of R2 to R5, soft_f1 and pointing.
+
+    It takes the parameters of :class:`BoxReward`, and:
+
+    Args:
+        beta: β of F-beta, in (0, 1000]; above 1 a missed finding costs more than a false one.
+    """
+
+    beta: float = parameter(1.0, _BETA)
+
+    def _ceiling(self, precision: Array, recall: Array) -> Array:
+        return f_beta_score(precision, recall, self.beta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FBetaReward(BetaReward, ThresholdReward):
     """F-beta of the matches times a quality of the matched IoUs; the base of R2 to R5.
 
     It takes the parameters of :class:`ThresholdReward`, and:
@@ -56,19 +76,12 @@ class FBetaReward(ThresholdReward):
     findings costs, a copy as much as junk.
     """
 
-    beta: float = 1.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_number("beta", Interval(0, 1000, above=True))
+    beta: float = parameter(1.5, _BETA)
 
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
         quality = self._quality(batch)
         return f_beta, quality, f_beta * quality
-
-    def _ceiling(self, precision: Array, recall: Array) -> Array:
-        return f_beta_score(precision, recall, self.beta)
 
     @abstractmethod
     def _quality(self, batch: MatchedBatch) -> Array:
@@ -97,11 +110,7 @@ class ProductIoUReward(FBetaReward):
     Source: specification §4, which calls the plain product a geometric mean in §4.1.
     """
 
-    product: str = "plain"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_word("product", self.product, ("plain", "geometric"))
+    product: str = parameter("plain", ("plain", "geometric"))
 
     def _quality(self, batch: MatchedBatch) -> Array:
         # Q = Π IoU over the matches; an empty product would be 1, but without a match Q is 0
@@ -148,12 +157,11 @@ class SplineIoUReward(FBetaReward):
     Source: specification §6.
     """
 
-    center_weight: float = 0.0
+    center_weight: float = parameter(0.0, SHARE)
     knots: tuple[tuple[float, float, float], ...] = HermiteSpline().knots
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_number("center_weight", SHARE)
         object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
 
     def _quality(self, batch: MatchedBatch) -> Array:
@@ -185,7 +193,7 @@ class PiecewiseIoUReward(FBetaReward):
     Source: specification §7.
     """
 
-    matching: str = "hungarian"
+    matching: str = parameter("hungarian", MATCHERS)
     iou_breakpoints: tuple[float, ...] = (0.3, 0.5, 0.7)
     quality_breakpoints: tuple[float, ...] = (0.0, 0.3, 0.7, 1.0)
 

@@ -10,8 +10,10 @@ them. None is a default, and none is corrected: docs/rewards.md says what they p
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,7 +27,42 @@ from grounding_rewards.rewards.average_precision import average_precision_of_hit
 
 
 @dataclass(frozen=True, kw_only=True)
-class RadVLMReward:
+class _PublishedReward(ABC):
+    """A formula for answers and references that both have boxes; where one side has none, 0.
+
+    Attributes:
+        both_empty: what is earned where neither side has a box.
+        in_shares: whether boxes come as shares of the image's sides.
+    """
+
+    both_empty: ClassVar[float] = 0.0
+    in_shares: ClassVar[bool] = False
+
+    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+        p, g = as_box_array(pred, "pred"), as_box_array(gt, "gt")
+        if len(p) and len(g):
+            return float(self._of_boxes(p, g))
+        return 0.0 if len(p) or len(g) else self.both_empty
+
+    @abstractmethod
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        """The formula, for one box or more on either side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FirstBoxReward(_PublishedReward):
+    """A formula for the first predicted box and the first reference box; a broken one earns 0."""
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        return self._of_pair(p[:1], g[:1]) if valid_boxes(p[:1])[0] else 0.0
+
+    @abstractmethod
+    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        """The formula, for a box on either side, ``(1, 4)``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadVLMReward(_PublishedReward):
     """radvlm: soft F1 of one-to-one pairs, with false boxes beside the mass of the right ones, in [0, 1].
 
     ``mass = Σ IoU`` of the pairs with the largest sum of IoUs, ``R = mass / (m + ε)``, ``P = mass / (mass + f + ε)``
@@ -41,21 +78,18 @@ class RadVLMReward:
     verl/custom_rewards/grounding_reward.py.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if not len(p) or not len(g):
-            return 0.0
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         iou = pairwise_iou(p, g)
         matched = match_batch(iou[None], 0.0, matching="hungarian")[0]
         pairs = matched >= 0
         mass = float(iou[pairs, matched[pairs]].sum())
         recall = mass / (len(g) + 1e-8)
         precision = mass / (mass + len(p) - pairs.sum() + 1e-8)
-        return float(2 * precision * recall / (precision + recall + 1e-8))
+        return 2 * precision * recall / (precision + recall + 1e-8)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedVisionReward:
+class MedVisionReward(_PublishedReward):
     """medvision: exp(-mean relative error) of the four coordinates of one box, in [0, 1].
 
     ``exp(-mean_k |p_k - g_k| / (g_k + 1e-15))`` of x1, y1, x2, y2. What an error costs depends on where the finding
@@ -75,15 +109,14 @@ class MedVisionReward:
     verl/utils/reward_score/medvision_rewards/reward_fn.py, ``exp_decay``.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if not len(p) or not len(g) or not np.isfinite(p[-1]).all():
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        if not np.isfinite(p[-1]).all():
             return 0.0
-        return float(np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15))))
+        return np.exp(-np.mean(np.abs(p[-1] - g[0]) / (g[0] + 1e-15)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedVisionCIoUReward:
+class MedVisionCIoUReward(_PublishedReward):
     """medvision_ciou: exp(-(1 - CIoU) / 2) of one box, in [0, 1]: MedVision's later form.
 
     CIoU as its authors publish it but for three things: swapped corners are put in order, IoU is 0 where the union is
@@ -103,12 +136,10 @@ class MedVisionCIoUReward:
     under ``exp_decay``, read in 2026-11; its format reward is left out.
     """
 
-    #: Boxes come as shares of the image's sides.
     in_shares = True
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if not len(p) or not len(g) or not np.isfinite(p[-1]).all():
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        if not np.isfinite(p[-1]).all():
             return 0.0
         ((px1, px2), (py1, py2)), ((gx1, gx2), (gy1, gy2)) = (np.sort(box.reshape(2, 2).T) for box in (p[-1], g[0]))
         inter = max(0.0, min(px2, gx2) - max(px1, gx1)) * max(0.0, min(py2, gy2) - max(py1, gy1))
@@ -124,11 +155,11 @@ class MedVisionCIoUReward:
             * (np.arctan((gx2 - gx1) / (gy2 - gy1 + 1e-7)) - np.arctan((px2 - px1) / (py2 - py1 + 1e-7))) ** 2
         )
         alpha = v / (1 - iou + v) if 1 - iou + v > 1e-7 else 0.0
-        return float(np.exp(-(1 - (iou - apart - alpha * v)) / 2))
+        return np.exp(-(1 - (iou - apart - alpha * v)) / 2)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedLocReward:
+class MedLocReward(_FirstBoxReward):
     """medloc: 1 where the first box reaches IoU τ, else 0.
 
     The paper raises τ from 0.3 to 0.8 while the model trains, by what the last 30 groups found. A schedule stands in
@@ -153,12 +184,12 @@ class MedLocReward:
     def __post_init__(self) -> None:
         object.__setattr__(self, "iou_threshold", check_number("iou_threshold", self.iou_threshold, SOME_SHARE))
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        return float(_of_first(pred, gt, _iou_of) >= self.iou_threshold)
+    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        return pairwise_iou(p, g)[0, 0] >= self.iou_threshold
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLMR1Reward:
+class VLMR1Reward(_FirstBoxReward):
     """vlm_r1: the IoU of the first box, in whole pixels, in [0, 1]; 0 without a box on either side.
 
     A pixel is taken from the far corner before boxes are cut with each other and given back after, so that an overlap
@@ -172,12 +203,12 @@ class VLMR1Reward:
     ``iou_reward`` of its Qwen module.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        return _of_first(pred, gt, _pixel_iou)
+    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        return _pixel_iou(p[0], g[0])
 
 
 @dataclass(frozen=True, kw_only=True)
-class VLMR1DetectionReward:
+class VLMR1DetectionReward(_PublishedReward):
     """vlm_r1_detection: COCO's mAP of one image times ``min(1, m / n)``, in [0, 1].
 
     AP at 101 recall levels and IoU 0.5, 0.55, …, 0.95 with equal confidences, so in the order of writing, where each
@@ -194,10 +225,9 @@ class VLMR1DetectionReward:
     copied in repositories of 2025.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if not len(p) or not len(g):
-            return float(not len(p) and not len(g))
+    both_empty = 1.0
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         iou = pairwise_iou(p, g)
         total = 0.0
         for threshold in np.arange(10, 20) / 20:
@@ -207,14 +237,12 @@ class VLMR1DetectionReward:
                 if row[best] >= threshold:
                     hits[i] = True
                     free[:, best] = 0.0
-            total += float(
-                average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
-            )
+            total += average_precision_of_hits(hits[None], np.ones((1, len(p)), bool), np.array([len(g)]), "101")[0]
         return total / 10 * min(1.0, len(g) / len(p))
 
 
 @dataclass(frozen=True, kw_only=True)
-class MedGroundR1Reward:
+class MedGroundR1Reward(_FirstBoxReward):
     """medground_r1: 1 where the first box has more than half of IoU, as vlm_r1 counts it, else 0.
 
     The paper adds a semantic part, which asks another model and is left out.
@@ -227,12 +255,12 @@ class MedGroundR1Reward:
     open-r1-multimodal/src/open_r1/grpo_rec.py, ``iou_reward``.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        return float(_of_first(pred, gt, _pixel_iou) > 0.5)
+    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        return _pixel_iou(p[0], g[0]) > 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisualRFTReward:
+class VisualRFTReward(_PublishedReward):
     """visual_rft: the IoUs of the hits over the larger number of boxes, in [0, 1].
 
     Boxes that repeat one are left out. In turn each takes the free reference box of largest IoU, if that is above 0.5;
@@ -247,22 +275,21 @@ class VisualRFTReward:
     Liuziyu77/Visual-RFT, as copied in repositories of 2025.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if not len(p) or not len(g):
-            return float(not len(p) and not len(g))
+    both_empty = 1.0
+
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         iou = pairwise_iou(list(dict.fromkeys(map(tuple, p.tolist()))), g)
         total = 0.0
         for row in iou:
             best = int(np.argmax(row))
             if row[best] > 0.5:
-                total += float(row[best])
+                total += row[best]
                 iou[:, best] = 0.0
         return total / max(len(iou), len(g))
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerceptionR1Reward:
+class PerceptionR1Reward(_FirstBoxReward):
     """perception_r1: the squared IoU of the first box, in [0, 1]; 0 without a box on either side.
 
     Example:
@@ -273,12 +300,12 @@ class PerceptionR1Reward:
     the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        return _of_first(pred, gt, _iou_of) ** 2
+    def _of_pair(self, p: Boxes, g: Boxes) -> float:
+        return pairwise_iou(p, g)[0, 0] ** 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class PerceptionR1DetectionReward:
+class PerceptionR1DetectionReward(_PublishedReward):
     """perception_r1_detection: F1, labels and IoU of pairs, less false and missed boxes, in [0, 2.75].
 
     Pairs have the least sum of ``5 L1 - 2 GIoU``, L1 of centres and sides in pixels, which decides alone; those above
@@ -297,12 +324,11 @@ class PerceptionR1DetectionReward:
     read in 2026-11 in the copy philipmit/PR1 accb7cb, src/open_r1/rewards.py and utils.py.
     """
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
         from scipy.optimize import linear_sum_assignment
 
-        p, g = _both(pred, gt)
         n, m = len(p), len(g)
-        if not n or not m or not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
+        if not np.isfinite(p).all() or not (p[:, 2:] >= p[:, :2]).all():
             return 0.0
         pairs, others = p[:, None], g[None]
         areas = [np.prod(boxes[..., 2:] - boxes[..., :2], axis=-1) for boxes in (pairs, others)]
@@ -318,11 +344,11 @@ class PerceptionR1DetectionReward:
         if not k:
             return 0.0
         f1 = 2 * (k / n) * (k / m) / (k / n + k / m + 1e-8)
-        return float(max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0))
+        return max(0.75 * f1 + 1 + hits.mean() - ((n - k) / n + (m - k) / m) / 2, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class VisionReasonerReward:
+class VisionReasonerReward(_PublishedReward):
     """vision_reasoner: hits of two kinds over the larger number of boxes, in [0, 2].
 
     Pairs earn 1 for an IoU above 0.5 and 1 for a mean distance of the four coordinates below 10 pixels of an image of
@@ -342,24 +368,21 @@ class VisionReasonerReward:
     Source: Liu et al., VisionReasoner, arXiv 2505.12081; ``vision_reasoner_accuracy_reward`` of its training code.
     """
 
-    #: Boxes come as shares of the image's sides.
     in_shares = True
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = (840 * boxes for boxes in _both(pred, gt))
-        if not len(p) or not len(g):
-            return 0.0
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        p, g = 840 * p, 840 * g
         grown = [np.concatenate([boxes[:, :2], boxes[:, 2:] + 1], axis=1) for boxes in (p, g)]
         with np.errstate(invalid="ignore"):
             near = np.abs(p[:, None] - g).mean(axis=2) < 10
         earned = (pairwise_iou(*grown) > 0.5).astype(np.float64) + near
         matched = match_batch(earned[None] / 2, 0.0, matching="hungarian")[0]
         pairs = matched >= 0
-        return float(earned[pairs, matched[pairs]].sum()) / max(len(p), len(g))
+        return earned[pairs, matched[pairs]].sum() / max(len(p), len(g))
 
 
 @dataclass(frozen=True, kw_only=True)
-class NeMoRLReward:
+class NeMoRLReward(_PublishedReward):
     """nemo_rl: GIoU of the one box of an answer, in [-1, 1]; 0 for an answer with no box or several.
 
     Union and hull are at least 0.001 of the image, so that a right box smaller than that earns less than 1: one of 1
@@ -378,18 +401,16 @@ class NeMoRLReward:
     Source: NVIDIA-NeMo/RL 7ea279a, nemo_rl/environments/rewards.py, ``bbox_giou_reward``.
     """
 
-    #: Boxes come as shares of the image's sides.
     in_shares = True
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
-        p, g = _both(pred, gt)
-        if len(p) != 1 or not len(g) or not valid_boxes(p)[0]:
+    def _of_boxes(self, p: Boxes, g: Boxes) -> float:
+        if len(p) != 1 or not valid_boxes(p)[0]:
             return 0.0
         (x1, y1, x2, y2), (u1, v1, u2, v2) = p[0], g[0]
         inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
         union = max(1e-3, (x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
         hull = max(1e-3, (max(x2, u2) - min(x1, u1)) * (max(y2, v2) - min(y1, v1)))
-        return float(inter / union - (hull - union) / hull)
+        return inter / union - (hull - union) / hull
 
 
 PUBLISHED: dict[str, Callable[..., object]] = {
@@ -407,20 +428,6 @@ PUBLISHED: dict[str, Callable[..., object]] = {
     "nemo_rl": NeMoRLReward,
 }
 """Published rewards by name."""
-
-
-def _both(pred: ArrayLike, gt: ArrayLike) -> tuple[Boxes, Boxes]:
-    return as_box_array(pred, "pred"), as_box_array(gt, "gt")
-
-
-def _of_first(pred: ArrayLike, gt: ArrayLike, earned: Callable[[Array, Array], float]) -> float:
-    """What the first predicted box earns with the first reference box; 0 without one, and for a broken one."""
-    p, g = _both(pred, gt)
-    return earned(p[0], g[0]) if len(p) and len(g) and valid_boxes(p[:1])[0] else 0.0
-
-
-def _iou_of(pred: Array, gt: Array) -> float:
-    return float(pairwise_iou(pred[None], gt[None])[0, 0])
 
 
 def _pixel_iou(pred: Array, gt: Array) -> float:

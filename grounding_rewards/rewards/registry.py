@@ -11,7 +11,6 @@ from typing import Any
 import grounding_rewards.rewards.average_precision as average_precision
 import grounding_rewards.rewards.controls as controls
 import grounding_rewards.rewards.f_beta as f_beta
-import grounding_rewards.rewards.pointing as pointing
 import grounding_rewards.rewards.soft_f1 as soft_f1
 from grounding_rewards.rewards.published import PUBLISHED
 
@@ -25,7 +24,7 @@ _SPECIFIED: dict[str, Factory] = {
     "R5": f_beta.PiecewiseIoUReward,
 }
 _CONTROLS: dict[str, Factory] = {
-    "pointing": pointing.PointingReward,
+    "pointing": controls.PointingReward,
     "format_only": controls.FormatOnlyReward,
     "constant": controls.ConstantReward,
     "random": controls.RandomReward,

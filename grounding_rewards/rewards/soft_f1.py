@@ -10,11 +10,10 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.common.arithmetic import Array, ratio, row_sums
-from grounding_rewards.common.legal import Interval, check_word
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
-from grounding_rewards.rewards.base import BoxReward, MatchedBatch, Outcomes
-from grounding_rewards.rewards.f_beta import f_beta_score
+from grounding_rewards.rewards.base import MatchedBatch, Outcomes, parameter
+from grounding_rewards.rewards.f_beta import BetaReward, f_beta_score
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 #: What pairs of boxes that do not overlap may earn at most, where the overlap tells how far apart they are.
@@ -35,17 +34,16 @@ QUALITIES: dict[str, Callable[[ArrayLike], Array]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoftF1Reward(BoxReward):
+class SoftF1Reward(BetaReward):
     """soft_f1: F-beta whose true positives are the matched overlaps, without a threshold, in [0, 1].
 
     ``P = mass / n``, ``R = mass / m`` with ``mass = Σ q(overlap)`` of the one-to-one matching that has the most of it.
     A model whose boxes reach no threshold, which R1 to R5 pay 0 for every answer, is paid more for the nearer ones.
     Of an explanation ``quality`` is the mean credit of the pairs, and ``tp`` the number of pairs with any credit.
 
-    It takes the parameters of :class:`BoxReward`, and:
+    It takes the parameters of :class:`BetaReward`, and:
 
     Args:
-        beta: β of F-beta, in (0, 1000]; above 1 a missed finding costs more than a false one.
         overlap: ``"iou"``; or ``"giou"``, ``"diou"``, ``"ciou"`` or ``"nwd"``, which tell boxes apart that do not
             overlap. Then a pair counts ``0.9 IoU + 0.1 c``. The closeness c in [0, 1] is the normalised Wasserstein
             distance; or ``s`` for boxes that overlap and ``s (1 + GIoU)``, DIoU or CIoU (0 below) for others, with
@@ -77,18 +75,8 @@ class SoftF1Reward(BoxReward):
     sums of IoU; Rezatofighi et al., CVPR 2019; Zheng et al., AAAI 2020; Wang et al., arXiv 2110.13389.
     """
 
-    beta: float = 1.0
-    overlap: str = "iou"
-    quality: str = "linear"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._check_number("beta", Interval(0, 1000, above=True))
-        check_word("overlap", self.overlap, OVERLAPS)
-        check_word("quality", self.quality, QUALITIES)
-
-    def _ceiling(self, precision: Array, recall: Array) -> Array:
-        return f_beta_score(precision, recall, self.beta)
+    overlap: str = parameter("iou", OVERLAPS)
+    quality: str = parameter("linear", QUALITIES)
 
     def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
         if self.overlap != "iou":
