@@ -341,26 +341,26 @@ def _judged(
     groups: Sequence[Any],
 ) -> list[Played]:
     """Every script under one reward."""
-    means = {
-        script.name: float(values.mean())
-        for script in scripts
-        if not isinstance(values := earned[reward, script.name], str)
-    }
     # On other images, of small findings for instance, an honest answer earns something else.
     honest = {
-        one.name: means[one.name] for one in scripts if one.kind == HONEST and not one.doubt and one.name in means
+        one.name: float(values.mean())
+        for one in scripts
+        if one.kind == HONEST and not one.doubt and not isinstance(values := earned[reward, one.name], str)
     }
     played = []
     for script in scripts:
         values, ceiling = earned[reward, script.name], ceilings[reward, script.name]
         base = earned.get((reward, script.base))
-        nothing = Estimate(math.nan, math.nan, math.nan)
+        mean, gain = Estimate(math.nan, math.nan, math.nan), math.nan
         if isinstance(values, str):
-            finding, against, mean, gain = "raises", values, nothing, math.nan
+            finding, against = "raises", values
         else:
             mean = jackknifed_ratio(sum_by_group(np.column_stack([values, np.ones(len(values))]), groups)).estimate
-            gain = _gain(values, base, positive) if isinstance(base, np.ndarray) else math.nan
-            finding, against = _finding(script, values, base, ceiling, honest, positive)
+            if not isinstance(base, np.ndarray):
+                base = None
+            else:
+                gain = max(float((values - base)[rows].mean()) for rows in (positive, ~positive) if rows.any())
+            finding, against = _finding(script, values, base, gain, ceiling, honest, positive)
         played.append(Played(reward, script.name, mean, gain, float(ceiling.mean()), finding, against))
     return played
 
@@ -368,53 +368,45 @@ def _judged(
 def _finding(
     script: ScriptedAnswer,
     values: Array,
-    base: Array | str | None,
+    base: Array | None,
+    gain: float,
     ceiling: Array,
     honest: Mapping[str, float],
     positive: NDArray[np.bool_],
 ) -> tuple[str, str]:
+    """What is wrong with what a script earned, and the honest script that shows it; empty where nothing is."""
     if not (np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1):
         return "out of range", ""
-    if script.kind == UNREAD and (values > ceiling + _ROUNDING).any():
-        return "unread pays", ""
     if (values > ceiling + _ROUNDING).any():
-        return "above ceiling", ""
-    if isinstance(base, np.ndarray):
-        if _gain(values, base, positive) > _ROUNDING:
-            return "pays", script.base
-        if script.kind == ADDS and (base[positive] > 0).any() and np.abs(values - base).max() <= _ROUNDING:
-            return "free", script.base
-    mean = float(values.mean())
-    if script.kind == BLIND:
-        return _highest({name: value for name, value in honest.items() if value < mean - _ROUNDING}, "beats honest")
-    if script.kind == HONEST:
-        better = {name: honest[name] for name in _better(script.name) if name in honest}
-        return _highest({name: value for name, value in better.items() if value < mean - _ROUNDING}, "worse pays")
-    return "", ""
+        return "unread pays" if script.kind == UNREAD else "above ceiling", ""
+    if gain > _ROUNDING:
+        return "pays", script.base
+    if (
+        base is not None
+        and script.kind == ADDS
+        and (base[positive] > 0).any()
+        and np.abs(values - base).max() <= _ROUNDING
+    ):
+        return "free", script.base
+    names = {BLIND: [*honest], HONEST: _better(script.name)}.get(script.kind, [])
+    beaten = [name for name in names if name in honest and honest[name] < float(values.mean()) - _ROUNDING]
+    if not beaten:
+        return "", ""
+    return "beats honest" if script.kind == BLIND else "worse pays", max(beaten, key=lambda name: honest[name])
 
 
-def _gain(values: Array, base: Array, positive: NDArray[np.bool_]) -> float:
-    return max(float((values - base)[rows].mean()) for rows in (positive, ~positive) if rows.any())
-
-
-def _highest(beaten: Mapping[str, float], finding: str) -> tuple[str, str]:
-    """The best of the honest scripts that are beaten."""
-    return (finding, max(beaten, key=lambda name: beaten[name])) if beaten else ("", "")
+#: By name what each honest answer of stated quality is worth in every respect; more is better.
+_STATED = {
+    honest_name(iou, recall, false_boxes): (iou, recall, -false_boxes)
+    for iou, recall, false_boxes in product(IOUS, RECALLS, FALSE_BOXES)
+}
 
 
 def _better(name: str) -> list[str]:
-    """The honest scripts of stated quality that are better than this one in one respect, and equal in the others."""
-    axes = (IOUS, RECALLS, tuple(-rate for rate in FALSE_BOXES))
-    for k, iou in enumerate(IOUS):
-        for recall in RECALLS:
-            for false_boxes in FALSE_BOXES:
-                if name == honest_name(iou, recall, false_boxes):
-                    stated = (IOUS[k], recall, -false_boxes)
-                    return [
-                        honest_name(better[0], better[1], -better[2])
-                        for axis, levels in enumerate(axes)
-                        for level in levels
-                        if level > stated[axis]
-                        for better in [(*stated[:axis], level, *stated[axis + 1 :])]
-                    ]
-    return []
+    """The honest answers of stated quality that are better than this one in one respect, and equal in the others."""
+    own = _STATED.get(name, ())
+    return [
+        other
+        for other, theirs in _STATED.items()
+        if [their - mine > 0 for their, mine in zip(theirs, own, strict=False) if their != mine] == [True]
+    ]
