@@ -1,14 +1,17 @@
-"""Controls judge the text, not the boxes: form alone, nothing at all, and luck."""
+"""Controls judge the text, or where a box points: form alone, nothing at all, luck, agreement, the centre."""
 
 import json
 import pickle
-import re
+from itertools import permutations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from tests.conftest import valid_box_lists
 from tests.parsing.test_reading import FAMILIES
 
 GT = [[0, 0, 50, 50]]
@@ -88,25 +91,15 @@ class TestRandom:
         one, other, again = earned(self.REWARD, ["[]"] * 3, **of_readers)
         assert one == again != other
 
-    @pytest.mark.parametrize("seed", [1.5, "1", None, True])
-    def test_seed(self, seed):
-        with pytest.raises(ValueError, match="integer for `seed`"):
-            gr.get_reward("random", seed=seed)
-
 
 @pytest.mark.parametrize("name", OF_TEXT)
-class TestLikeEveryReward:
-    def test_what_is_logged_is_what_r3_logs(self, name):
-        seen, of_r3 = {}, {}
-        texts, columns = [BOX, "[]", "no idea"], {"boxes": [GT, [], GT]}
-        earned(gr.get_reward(name, box_format="qwen3-vl"), texts, log_metric=seen.__setitem__, **columns)
-        earned(gr.get_reward("R3", box_format="qwen3-vl"), texts, log_metric=of_r3.__setitem__, **columns)
-        assert [key.removeprefix(f"{name}/") for key in seen] == list(METRIC_KEYS)
-        assert [*seen.values()] == pytest.approx([*of_r3.values()], nan_ok=True)
-
-    def test_a_parameter_that_means_nothing_is_refused(self, name):
-        with pytest.raises(ValueError, match=re.escape(f"parameters for reward `{name}`, got 'beta'")):
-            gr.get_reward(name, beta=2)
+def test_what_is_logged_is_what_r3_logs(name):
+    seen, of_r3 = {}, {}
+    texts, columns = [BOX, "[]", "no idea"], {"boxes": [GT, [], GT]}
+    earned(gr.get_reward(name, box_format="qwen3-vl"), texts, log_metric=seen.__setitem__, **columns)
+    earned(gr.get_reward("R3", box_format="qwen3-vl"), texts, log_metric=of_r3.__setitem__, **columns)
+    assert [key.removeprefix(f"{name}/") for key in seen] == list(METRIC_KEYS)
+    assert [*seen.values()] == pytest.approx([*of_r3.values()], nan_ok=True)
 
 
 @pytest.mark.parametrize(
@@ -129,3 +122,46 @@ def test_consensus_is_agreement_within_the_row(texts, names, expected):
     reward = gr.get_reward("consensus", box_format="qwen3-vl")
     assert earned(reward, texts, id=list(names)) == pytest.approx(expected)
     assert earned(reward, texts, id=list(names), boxes=[[[60, 60, 99, 99]]] * len(texts)) == pytest.approx(expected)
+
+
+ONE, OTHER = [0, 0, 10, 10], [50, 50, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("pred", "gt", "expected"),
+    [
+        # a tiny box and a huge one point as well as the finding itself
+        ([[4, 4, 5, 5]], [ONE], 1.0),
+        ([[-90, -90, 100, 100]], [ONE], 1.0),
+        # the centre (10, 10) is the corner of the finding
+        ([[5, 5, 15, 15]], [ONE], 1.0),
+        ([[6, 5, 16, 15]], [ONE], 0.0),
+        # two boxes point at one of two findings: P = R = 1/2
+        ([ONE, ONE], [ONE, OTHER], 0.5),
+        # findings that overlap: (8, 8) lies in both, (2, 2) in one; as many pairs as there can be
+        ([[7, 7, 9, 9], [1, 1, 3, 3]], [ONE, [6, 6, 20, 20]], 1.0),
+        ([[1, 1, 3, 3], [7, 7, 9, 9]], [[6, 6, 20, 20], ONE], 1.0),
+        ([], [], 0.2),
+        ([], [ONE], 0.0),
+        ([ONE], [], 0.0),
+        # a box without area points at nothing
+        ([[5, 5, 5, 5]], [ONE], 0.0),
+        ([[float("nan"), 0, 10, 10]], [ONE], 0.0),
+    ],
+)
+def test_pointing(pred, gt, expected):
+    assert gr.get_reward("pointing").score(pred, gt) == expected
+
+
+@given(valid_box_lists(1, 4), valid_box_lists(1, 4), st.sampled_from([0.5, 1.0, 2.0]))
+def test_pointing_makes_as_many_pairs_as_there_can_be(pred, gt, beta):
+    def points(p, g):
+        x, y = p[0] + (p[2] - p[0]) / 2, p[1] + (p[3] - p[1]) / 2
+        return g[0] <= x <= g[2] and g[1] <= y <= g[3]
+
+    few, many = sorted((pred, gt), key=len)
+    right = [[points(a, b) if few is pred else points(b, a) for b in many] for a in few]
+    hits = max(sum(right[i][j] for i, j in enumerate(order)) for order in permutations(range(len(many)), len(few)))
+    p, r = hits / len(pred), hits / len(gt)
+    expected = (1 + beta**2) * p * r / (beta**2 * p + r) if hits else 0.0
+    assert gr.get_reward("pointing", beta=beta).score(pred, gt) == pytest.approx(expected, abs=1e-12)

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.matching import MATCHERS
-from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from tests.conftest import box_lists, valid_box_lists
-from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.rewards.test_rewards import NAMES, assignment_is_ambiguous, by_the_book
 from tests.test_overlap import scalar_iou
 
@@ -138,28 +136,3 @@ def test_on_an_image_without_findings_no_box_earns_more_than_none(pred, ignore, 
     left = len(pred) - len(reward.explain(pred, [], ignore=ignore).ignored)
     assert silent == reward.score([], [])
     assert earned == (silent if left == 0 else 0.0)
-
-
-def test_crowds_as_in_pycocotools():
-    rng = np.random.default_rng(2)
-    reward = gr.get_reward("R1", interpolation="101", ignore_many=True)
-    for _ in range(20):
-        # findings far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
-        m = int(rng.integers(1, 6))
-        gt = [[40.0 * k, 0, 40.0 * k + 20, 20] for k in range(m)]
-        crowds = [[50.0 * k, 100, 50.0 * k + 40, 160] for k in range(int(rng.integers(1, 4)))]
-        pred = [[x, y, x2 - rng.uniform(0, 14), y2] for x, y, x2, y2 in gt if rng.random() < 0.8]
-        pred += [[x, y, x + rng.uniform(5, 40), y + 25] for x, y in rng.uniform((0, 70), (180, 160), (6, 2))]
-        pred = [pred[i] for i in rng.permutation(len(pred))]
-        image = AnsweredImage(
-            "a",
-            400,
-            200,
-            gt=gt,
-            gt_labels=[""] * len(gt),
-            pred=pred,
-            pred_scores=1 - np.arange(len(pred)) / 100,
-            ignore=crowds,
-        )
-        expected = coco_mean_average_precision([image], [0.5], label_matching="ignore")
-        assert reward.score(pred, gt, ignore=crowds) == pytest.approx(expected, abs=1e-12)

@@ -1,6 +1,5 @@
-"""Labels that have to agree: what matches, what a missing or wrong label costs, and the mean over labels."""
+"""Labels that have to agree: what matches, and what a missing or wrong label costs."""
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,11 +7,8 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import MATCHERS
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
 from grounding_rewards.rewards.label_matching import LabelCodes, LabelCounts
 from tests.conftest import box_lists, valid_box_lists
-from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.rewards.test_rewards import NAMES
 
 A, B, C = [0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]
@@ -131,84 +127,6 @@ def test_no_pair_of_different_labels(image, name, matching):
     assert sum(one.tp for one in explained.per_label) == explained.tp
     assert sum(one.fp for one in explained.per_label) == explained.fp
     assert sum(one.fn for one in explained.per_label) == explained.fn
-
-
-# the mean over labels
-
-
-def mean_over_labels(pred, gt, pred_labels, gt_labels, **options):
-    """R1 of each label on its own; 0 for one that is predicted and not there."""
-    if not pred or not gt:
-        return 0.2 if len(pred) == len(gt) else 0.0
-    reward = gr.get_reward("R1", **options)
-    each = []
-    for label in dict.fromkeys([*gt_labels, *pred_labels]):
-        mine = [box for box, own in zip(pred, pred_labels, strict=True) if own == label]
-        theirs = [box for box, own in zip(gt, gt_labels, strict=True) if own == label]
-        each.append(reward.score(mine, theirs) if theirs and label is not None else 0.0)
-    return np.mean(each)
-
-
-@given(images(), st.sampled_from(RANKINGS), st.sampled_from(list(INTERPOLATIONS)))
-def test_the_mean_over_labels_is_that_of_each_alone(image, ranking, interpolation):
-    pred, gt, pred_labels, gt_labels = image
-    options = {"ranking": ranking, "interpolation": interpolation}
-    reward = gr.get_reward("R1", label_matching="exact", per_label=True, **options)
-    expected = mean_over_labels(pred, gt, pred_labels, gt_labels, **options)
-    assert reward.score(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels) == pytest.approx(expected, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("pred_labels", "expected"),
-    [
-        (["mass", "nodule", "effusion"], 1.0),
-        (["mass", "nodule", "cyst"], 2 / 4),  # two of three, and a label that is not there
-        (["mass", "nodule", None], 2 / 4),  # a box without a label counts like one
-        (["mass", "mass", "effusion"], 2 / 3),  # the second mass comes last: free in AP, but the nodule is missed
-        (["cyst", None, "cyst"], 0.0),
-    ],
-)
-def test_the_mean_over_labels_by_hand(pred_labels, expected):
-    reward = gr.get_reward("R1", label_matching="exact", per_label=True)
-    assert reward.score([A, B, C], [A, B, C], pred_labels=pred_labels, gt_labels=LABELS) == pytest.approx(expected)
-
-
-def test_the_mean_over_labels_equals_pycocotools():
-    rng = np.random.default_rng(4)
-    reward = gr.get_reward("R1", interpolation="101", label_matching="exact", per_label=True)
-    for _ in range(20):
-        # far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
-        m = int(rng.integers(1, 9))
-        gt = [[40.0 * k, 0, 40.0 * k + 20, 20] for k in range(m)]
-        gt_labels = [LABELS[k] for k in rng.integers(0, 3, m)]
-        # COCO leaves labels out that only predictions have; we count them as 0, so there are none here
-        drawn = [(box, label) for box, label in zip(gt, gt_labels, strict=True) if rng.random() < 0.8]
-        pred = [
-            ([x, y, x2 - rng.uniform(0, 14), y2], str(rng.choice([label, gt_labels[0]])))
-            for (x, y, x2, y2), label in drawn
-        ]
-        pred += [
-            ([40.0 * k, 100, 40.0 * k + 20, 120], str(rng.choice(gt_labels))) for k in range(int(rng.integers(1, 4)))
-        ]
-        pred = [pred[i] for i in rng.permutation(len(pred))]
-        boxes, pred_labels = [box for box, _ in pred], [label for _, label in pred]
-        image = AnsweredImage(
-            "a",
-            400,
-            200,
-            gt=gt,
-            gt_labels=gt_labels,
-            pred=boxes,
-            pred_labels=pred_labels,
-            pred_scores=1 - np.arange(len(pred)) / 100,
-        )
-        expected = coco_mean_average_precision([image], [0.5])
-        assert reward.score(boxes, gt, pred_labels=pred_labels, gt_labels=gt_labels) == pytest.approx(
-            expected, abs=1e-12
-        )
-
-
-# the comparison
 
 
 TEXTS = st.one_of(

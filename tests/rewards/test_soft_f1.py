@@ -1,7 +1,5 @@
 """soft_f1: F-beta without a threshold, and its signal where boxes do not overlap."""
 
-import re
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -107,41 +105,3 @@ def test_the_whole_image_earns_less_than_an_honest_near_miss_of_a_small_lesion(o
         assert near == 0
     else:
         assert whole < 0.01 < 0.02 < near
-
-
-@pytest.mark.parametrize(
-    ("options", "legal"),
-    [
-        ({"overlap": "dice"}, "iou, giou, diou, ciou, nwd"),
-        ({"quality": "cubic"}, "linear, spline, piecewise"),
-        ({"beta": 0}, "(0, 1000]"),
-        ({"iou_threshold": 0.5}, "overlap"),
-        ({"ignore_many": 1}, "true or false"),
-    ],
-)
-def test_illegal_values(options, legal):
-    with pytest.raises(ValueError, match=re.escape(legal)):
-        gr.get_reward("soft_f1", **options)
-
-
-class TestGeometricProduct:
-    def test_finding_all_pays_more_than_finding_one_well(self):
-        gt = [[0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]]
-        one, all_three = [[0, 0, 10, 9]], [[x, 0, x + 10, 7] for x in (0, 20, 40)]
-        plain, geometric = gr.get_reward("R2"), gr.get_reward("R2", product="geometric")
-        assert plain.score(one, gt) > plain.score(all_three, gt)
-        assert geometric.score(one, gt) < geometric.score(all_three, gt)
-        # by hand: all found at 0.7, whose geometric mean is 0.7
-        assert geometric.score(all_three, gt) == pytest.approx(0.7)
-
-    def test_by_hand(self):
-        gt = [[0, 0, 10, 10], [20, 0, 30, 10]]
-        # √(0.9 · 0.6)
-        assert gr.get_reward("R2", product="geometric").score([[0, 0, 10, 9], [20, 0, 30, 6]], gt) == pytest.approx(
-            0.54**0.5
-        )
-        assert gr.get_reward("R2", product="geometric").score([], gt) == 0
-
-    def test_illegal(self):
-        with pytest.raises(ValueError, match="plain, geometric"):
-            gr.get_reward("R2", product="mean")
