@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tests.conftest import box_lists, valid_box_lists
 
 GT = [[0, 0, 50, 50]]
 RIGHT = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}]'
+FALSE = '[{"bbox_2d": [600, 600, 700, 700]}]'
 CUT_OFF = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}, {"bbox_2d": [0, 10'
 
 
@@ -68,55 +70,35 @@ def test_no_option_takes_a_broken_box_for_a_stated_negative(broken):
     assert score([broken, broken], [[], GT], on_unparseable="empty") == [0.0, 0.0]
 
 
+CALL = {"id": "1", "type": "function", "function": {"name": "zoom", "arguments": '{"bbox_2d": [0, 0, 500, 400]}'}}
+ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+TOLD = {"role": "tool", "tool_call_id": "1", "content": [{"type": "image"}, {"type": "text", "text": RIGHT}]}
+ANSWER, TEXT = {"role": "assistant", "content": RIGHT}, {"type": "text", "text": RIGHT}
+
+
 @pytest.mark.parametrize(
     "completion",
     [
         RIGHT,
-        [{"role": "assistant", "content": RIGHT}],
-        {"role": "assistant", "content": RIGHT},
-        [{"role": "assistant", "content": [{"type": "text", "text": RIGHT}]}],
-        # tool calls in between: the last assistant message counts
-        [
-            {"role": "assistant", "content": "Let me look."},
-            {"role": "tool", "content": "[]"},
-            {"role": "assistant", "content": RIGHT},
-        ],
+        [ANSWER],
+        ANSWER,
+        [{"role": "assistant", "content": [TEXT]}],
         [{"type": "text", "text": RIGHT[:20]}, {"type": "text", "text": RIGHT[20:]}],
-    ],
-)
-def test_all_shapes_of_a_completion(completion):
-    assert completion_text(completion) == RIGHT
-    assert score([completion], [GT]) == [1.0]
-
-
-CALL = {"id": "1", "type": "function", "function": {"name": "zoom", "arguments": '{"bbox_2d": [0, 0, 500, 400]}'}}
-ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-TOLD = {"role": "tool", "tool_call_id": "1", "content": [{"type": "image"}, {"type": "text", "text": RIGHT}]}
-
-
-@pytest.mark.parametrize(
-    "completion",
-    [
-        # a tool was asked; its answer has an image and a draft
-        [ASKS, TOLD, {"role": "assistant", "content": RIGHT}],
-        [ASKS, TOLD, {"role": "assistant", "content": RIGHT, "tool_calls": []}],
+        # of messages with tools in between the last answer counts
+        [{"role": "assistant", "content": "Let me look."}, {"role": "tool", "content": "[]"}, ANSWER],
+        [ASKS, TOLD, ANSWER],
+        [ASKS, TOLD, ANSWER | {"tool_calls": []}],
         [ASKS, TOLD, {"role": "user", "content": "Sure?"}, {"role": "model", "content": RIGHT}],
         # blocks of images, of thinking and of what a tool said hold no answer
         [
-            {"role": "assistant", "content": [{"type": "image", "image": b""}, {"type": "text", "text": RIGHT}]},
-            {"role": "user", "content": "Thanks."},
+            {"role": "assistant", "content": [{"type": "image", "image": b""}, TEXT]},
+            {"role": "user", "content": "Yes."},
         ],
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "text": "[[1, 2, 3, 4]]"},
-                {"type": "tool_result", "content": "[[1, 2, 3, 4]]"},
-                {"type": "text", "text": RIGHT},
-            ],
-        },
+        ANSWER
+        | {"content": [{"type": "thinking", "text": "[[1, 2, 3, 4]]"}, {"type": "tool_result", "content": "[]"}, TEXT]},
     ],
 )
-def test_of_messages_with_tools_the_last_answer_counts(completion):
+def test_all_shapes_of_a_completion(completion):
     assert completion_text(completion) == RIGHT
     assert score([completion], [GT]) == [1.0]
 
@@ -208,74 +190,48 @@ def test_a_size_that_only_another_format_needs_may_be_missing():
         score(answers, [GT, GT], box_format=None, columns=columns)
 
 
-def test_resized_pixels():
-    text = '[{"bbox_2d": [0, 0, 14, 28]}]'
-    columns = {"resized_width": [28], "resized_height": [56]}
-    assert score([text], [GT], box_format="qwen2.5-vl", columns=columns) == [1.0]
-
-
-def test_sizes_from_the_image():
-    class Image:
-        size = (100, 100)
-
-    assert score([RIGHT], [GT], size=None, columns={"image": [Image()]}) == [1.0]
-
-
 def test_one_json_string_instead_of_columns():
     row = json.dumps({"boxes": GT, "labels": ["nodule"], "width": 100, "height": 100, "box_format": "qwen3-vl"})
     assert gr.rewards.R3([RIGHT, "[]"], ground_truth=[row, row]) == [1.0, 0.0]
 
 
 def test_ready_rewards_take_the_format_from_the_row():
+    row = {"boxes": [GT, []], "width": [100] * 2, "height": [100] * 2, "box_format": ["qwen3-vl"] * 2}
+    # what TRL passes besides
+    trl = {"prompts": ["", ""], "completion_ids": [[1], [2]], "trainer_state": None, "labels": [["nodule"], []]}
     for reward in (gr.rewards.R1, gr.rewards.R2, gr.rewards.R3, gr.rewards.R4, gr.rewards.R5):
-        columns = {
-            "boxes": [GT, []],
-            "width": [100, 100],
-            "height": [100, 100],
-            "box_format": ["qwen3-vl"] * 2,
-        }
-        # what TRL passes besides
-        trl = {
-            "prompts": ["", ""],
-            "completion_ids": [[1], [2]],
-            "trainer_state": None,
-            "labels": [["nodule"], []],
-        }
-        assert reward(completions=[RIGHT, "[]"], **columns, **trl) == [1.0, 0.2]
-        assert pickle.loads(pickle.dumps(reward)) == reward
+        assert reward(completions=[RIGHT, "[]"], **row, **trl) == [1.0, 0.2]
 
 
 @pytest.mark.parametrize(
     ("columns", "named"),
     [
-        ({"width": [100], "height": [100]}, "`boxes`"),
-        ({"boxes": [GT], "height": [100]}, "`width`"),
-        ({"boxes": [GT], "width": [100]}, "`height`"),
-        ({"boxes": [GT], "width": [100], "height": [0]}, "`height`"),
-        ({"boxes": [GT], "width": [-5], "height": [100]}, "`width`"),
-        ({"boxes": [GT], "width": ["a"], "height": [100]}, "`width`"),
-        ({"boxes": [GT], "width": [None], "height": [None]}, "`width`"),
-        ({"boxes": [GT], "image": [None]}, "`width`"),
-        ({"boxes": [GT], "image": [np.zeros((4, 4))]}, "`image`"),
-        ({"boxes": [["1234"]], "width": [100], "height": [100]}, "row 0"),  # four letters are no box
-        ({"boxes": [GT, GT], "width": [100], "height": [100]}, "`boxes`"),  # another length
-        (
-            {"boxes": [[0, 0, 50, 50]], "width": [100], "height": [100]},
-            "row 0",
-        ),  # one box, not a list of boxes
-        ({"boxes": [[[0, 0, 50]]], "width": [100], "height": [100]}, "row 0"),
-        ({"boxes": [[[0, 0, 50, "a"]]], "width": [100], "height": [100]}, "row 0"),
-        ({"boxes": [[[0, 0, 50, math.nan]]], "width": [100], "height": [100]}, "row 0"),
-        ({"boxes": [[[50, 50, 0, 0]]], "width": [100], "height": [100]}, "x1 < x2"),
-        ({"boxes": "text", "width": [100], "height": [100]}, "`boxes`"),
-        ({"ground_truth": ["no json"]}, "`ground_truth`"),
-        ({"ground_truth": ["{}"]}, "`ground_truth`"),
+        ({"boxes": ...}, "`boxes`"),
+        ({"width": ...}, "`width`"),
+        ({"height": ...}, "`height`"),
+        ({"height": [0]}, "`height`"),
+        ({"width": [-5]}, "`width`"),
+        ({"width": ["a"]}, "`width`"),
+        ({"width": [None], "height": [None]}, "`width`"),
+        ({"width": ..., "height": ..., "image": [None]}, "`width`"),
+        ({"width": ..., "height": ..., "image": [np.zeros((4, 4))]}, "`image`"),
+        ({"boxes": [["1234"]]}, "row 0"),  # four letters are no box
+        ({"boxes": [GT, GT]}, "`boxes`"),  # another length
+        ({"boxes": [[0, 0, 50, 50]]}, "row 0"),  # one box, not a list of boxes
+        ({"boxes": [[[0, 0, 50]]]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, "a"]]]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, math.nan]]]}, "row 0"),
+        ({"boxes": [[[50, 50, 0, 0]]]}, "x1 < x2"),
+        ({"boxes": "text"}, "`boxes`"),
+        ({"boxes": ..., "ground_truth": ["no json"]}, "`ground_truth`"),
+        ({"boxes": ..., "ground_truth": ["{}"]}, "`ground_truth`"),
     ],
 )
 @pytest.mark.parametrize("text", [RIGHT, "[]", "junk"])
 def test_a_wrong_dataset_is_refused_whatever_the_text(columns, named, text):
+    columns = {"boxes": [GT], "width": [100], "height": [100]} | columns
     with pytest.raises(ValueError, match="Expected") as error:
-        gr.get_reward("R3", box_format="qwen3-vl")([text], **columns)
+        gr.get_reward("R3", box_format="qwen3-vl")([text], **{k: v for k, v in columns.items() if v is not ...})
     assert named in str(error.value)
 
 
@@ -329,98 +285,73 @@ def test_extra_columns_have_one_entry_per_completion():
     ]
 
 
-def row_of(text, columns, **options):
-    """The row that a reward logs of one completion."""
-    seen = {}
-    gr.get_reward("R3", **options)([text], log_extra=seen.setdefault, **columns)
-    return json.loads(seen["R3/row"][0])
+class Image:
+    size = (100, 80)
 
 
-def scored_again(text, row, **options):
-    columns = {name: [value] for name, value in row.items()}
-    return gr.get_reward("R3", **options)([row.get("text", text)], **columns)
+class TokensOfABox:
+    def decode(self, ids, skip_special_tokens):
+        return "<|box_start|>(0,0),(500,400)<|box_end|>"
+
+
+LOWER = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 1.0}
+MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
 
 
 @pytest.mark.parametrize(
-    ("text", "columns", "options"),
+    ("text", "columns", "options", "known"),
     [
-        ("[]", {"reader_boxes": [[GT, []]], "boxes": [[]]}, {"box_format": "qwen3-vl"}),
-        (RIGHT, {"boxes": [[]], "ignore_boxes": [[[0, 0, 60, 60]]]}, {"box_format": "qwen3-vl"}),
+        ("[]", {"reader_boxes": [[GT, []]], "boxes": [[]]}, {}, {}),
+        (RIGHT, {"boxes": [[]], "ignore_boxes": [[[0, 0, 60, 60]]]}, {}, {}),
         # numbers that no binary fraction is
-        (RIGHT, {"boxes": [[[0.1, 0.2, 33.3, 0.1 + 0.2]]]}, {"box_format": "qwen3-vl"}),
-        (RIGHT, {"boxes": [np.array(GT)], "id": [np.int64(3)]}, {"box_format": "qwen3-vl"}),
-        # a format of one's own is the text of its mapping
-        (
-            '[{"box": [0, 0, 40, 50]}]',
-            {"boxes": [GT]},
-            {"box_format": {"syntax": "json", "keys": ["box"], "space": "norm100"}},
-        ),
-        # whatever its keys are called
+        (RIGHT, {"boxes": [[[0.1, 0.2, 33.3, 0.1 + 0.2]]]}, {}, {}),
+        (RIGHT, {"boxes": [np.array(GT)], "id": [np.int64(3)]}, {}, {"id": 3}),
+        # a format of one's own is the text of its mapping, whatever its keys are called
+        ('[{"where": [0, 0, 40, 50]}]', {}, {"box_format": MINE}, {}),
         (
             "[{\"box: [x, 'y'] }\": [0, 0, 40, 50]}]",
-            {"boxes": [GT]},
+            {},
             {"box_format": {"syntax": "json", "keys": ["box: [x, 'y'] }"], "space": "norm100"}},
+            {},
         ),
         # cut off inside its thinking
-        ("no [[0, 0, 500, 500]]", {"boxes": [GT]}, {"box_format": "qwen3-vl", "prompt_opens_thinking": True}),
-        ("no</think>[[0, 0, 500, 400]]", {"boxes": [GT]}, {"box_format": "qwen3-vl", "prompt_opens_thinking": True}),
+        ("no [[0, 0, 500, 500]]", {}, {"prompt_opens_thinking": True}, {"prompt_opens_thinking": True}),
+        ("no</think>[[0, 0, 500, 400]]", {}, {"prompt_opens_thinking": True}, {}),
         # the dataset gives the whole row as one string
+        (RIGHT, {"boxes": ..., "ground_truth": ['{"boxes": [[0, 0, 50, 40]], "width": 80, "height": 90}']}, {}, {}),
+        # the size of the image stands in for columns
+        (RIGHT, {"width": ..., "height": ..., "image": [Image()]}, {}, {"width": 100, "height": 80}),
+        # the text with its special tokens
+        ("(0,0),(500,400)", {"completion_ids": [[1]]}, {"box_format": "qwen2-vl", "tokenizer": TokensOfABox()}, {}),
+        # the present value of what is scheduled
         (
-            RIGHT,
-            {"ground_truth": ['{"boxes": [[0, 0, 50, 40]], "width": 80, "height": 90}']},
-            {"box_format": "qwen3-vl"},
+            '[{"bbox_2d": [0, 0, 500, 200]}]',
+            {"step": 1, "max_steps": 4},
+            {"iou_threshold": LOWER},
+            {"R3/iou_threshold": 0.2},
         ),
     ],
 )
-def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options):
-    columns = {"width": [100], "height": [100], **columns}
-    row = row_of(text, columns, **options)
-    assert scored_again(text, row) == gr.get_reward("R3", **options)([text], **columns)
-
-
-def test_a_logged_row_has_the_values_of_scheduled_parameters():
-    lower = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 1.0}
-    reward = gr.get_reward("R3", box_format="qwen3-vl", iou_threshold=lower)
-    columns = {"boxes": [GT], "width": [100], "height": [100]}
+def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options, known):
+    columns = {"boxes": [GT], "width": [100], "height": [100]} | columns
     seen = {}
-    text = '[{"bbox_2d": [0, 0, 500, 200]}]'
-    earned = reward([text], **columns, step=1, max_steps=4, log_extra=seen.setdefault)
+    reward = gr.get_reward("R3", **{"box_format": "qwen3-vl"} | options)
+    earned = reward([text], log_extra=seen.setdefault, **{k: v for k, v in columns.items() if v is not ...})
     row = json.loads(seen["R3/row"][0])
-    assert row["R3/iou_threshold"] == 0.2
-    assert scored_again(text, row, iou_threshold=row["R3/iou_threshold"]) == earned == [0.4]
-
-
-def test_a_logged_row_has_the_size_of_the_image():
-    class Image:
-        size = (100, 80)
-
-    row = row_of(RIGHT, {"boxes": [GT], "image": [Image()]}, box_format="qwen3-vl")
-    assert (row["width"], row["height"], row.get("resized_width")) == (100, 80, None)
-
-
-def test_a_logged_row_has_the_text_with_the_special_tokens():
-    class Tokenizer:
-        def decode(self, ids, skip_special_tokens):
-            return "<|box_start|>(0,0),(500,400)<|box_end|>"
-
-    options = {"box_format": "qwen2-vl", "tokenizer": Tokenizer()}
-    columns = {"boxes": [GT], "width": [100], "height": [100]}
-    row = row_of("(0,0),(500,400)", {**columns, "completion_ids": [[1]]}, **options)
-    assert scored_again("", row) == [0.8]
+    assert known.items() <= row.items()
+    present = {name.removeprefix("R3/"): value for name, value in row.items() if name.startswith("R3/")}
+    again = gr.get_reward("R3", **present)
+    assert again([row.get("text", text)], **{name: [value] for name, value in row.items()}) == earned
 
 
 @pytest.mark.parametrize(
     ("text", "boxes", "reason"),
     [
         (RIGHT, GT, "1 of 1 found, mean IoU 1.00"),
+        (FALSE, GT, "0 of 1 found, 1 false box"),
+        (f"[{RIGHT[1:-1]}, {FALSE[1:-1]}]", GT, "1 of 1 found, 1 false box, mean IoU 1.00"),
         (
-            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [600, 600, 700, 700]}]',
-            GT,
-            "1 of 1 found, 1 false box, mean IoU 1.00",
-        ),
-        ('[{"bbox_2d": [600, 600, 700, 700]}]', GT, "0 of 1 found, 1 false box"),
-        (
-            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1, 2]}, {"bbox_2d": [1, 2, 3]}]',
+            f'[{RIGHT[1:-1]}, {{"bbox_2d": [1]}}, {{"bbox_2d": [1, 2, 3]}}]',
             GT,
             "1 of 1 found, 2 broken boxes, mean IoU 1.00",
         ),
@@ -492,38 +423,24 @@ class TestTokenizer:
         assert second.parsed.status == "boxes"
 
     def test_of_a_processor(self):
-        class Processor:
-            tokenizer = Tokenizer()
-
-        reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Processor())
-        assert reward.tokenizer is Processor.tokenizer
+        processor = SimpleNamespace(tokenizer=Tokenizer())
+        assert gr.get_reward("R3", box_format="florence-2", tokenizer=processor).tokenizer is processor.tokenizer
 
 
-MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
+def test_a_declared_format_makes_a_frozen_value():
+    mapping = {**MINE, "keys": ["where"]}
+    reward = gr.get_reward("R3", box_format=mapping)
+    mapping["keys"].append("there")
+    mapping["space"] = "norm1"
+    copy = pickle.loads(pickle.dumps(reward))
+    assert reward == copy == gr.get_reward("R3", box_format=MINE)
+    assert hash(copy) == hash(reward)
+    assert copy(['[{"where": [0, 0, 40, 50]}]'], boxes=[GT], width=[100], height=[100]) == [0.8]
+    with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got \{'syntax'"):
+        score([RIGHT], [GT], box_format=None, columns={"box_format": [MINE]})
 
 
-class TestDeclaredFormat:
-    def test_makes_a_frozen_value(self):
-        mapping = {**MINE, "keys": ["where"]}
-        reward = gr.get_reward("R3", box_format=mapping)
-        mapping["keys"].append("there")
-        mapping["space"] = "norm1"
-        assert reward == gr.get_reward("R3", box_format=MINE)
-        copy = pickle.loads(pickle.dumps(reward))
-        assert copy == reward
-        assert hash(copy) == hash(reward)
-        assert copy(['[{"where": [0, 0, 40, 50]}]'], boxes=[GT], width=[100], height=[100]) == [0.8]
-
-    def test_a_column_holds_names_only(self):
-        with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got \{'syntax'"):
-            score([RIGHT], [GT], box_format=None, columns={"box_format": [MINE]})
-
-
-@given(
-    st.text(max_size=200),
-    st.sampled_from(gr.list_box_formats()),
-    st.sampled_from(["R1", "R2", "R3", "R4", "R5"]),
-)
+@given(st.text(max_size=200), st.sampled_from(gr.list_box_formats()), st.sampled_from(["R1", "R4", "R5", "soft_f1"]))
 def test_any_text_earns_a_number(text, box_format, name):
     sizes = {"resized_width": [112], "resized_height": [84]}
     for boxes in (GT, []):

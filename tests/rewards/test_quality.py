@@ -68,39 +68,27 @@ def test_an_accepted_spline_never_falls_and_a_refused_one_does(x, y, slopes):
 
 
 @pytest.mark.parametrize(
-    "knots",
+    ("curve", "knots"),
     [
-        ((0, 0, 9), (1, 0.1, 9)),  # overshoots and comes back
-        ((0, 0, -1), (1, 1, 1)),  # falls at the start
-        ((0, 0, 1), (0.5, 0.8, 0), (1, 0.5, 0)),  # falls between knots
-        ((0, 0, 1), (1, 1.2, 1)),  # leaves [0, 1] above
-        ((0, -0.1, 1), (1, 1, 1)),  # below
-        ((0.1, 0, 1), (1, 1, 1)),  # does not start at 0
-        ((0, 0, 1), (0.9, 1, 1)),  # does not end at 1
-        ((0, 0, 1), (0.5, 0.5, 1), (0.5, 0.6, 1), (1, 1, 1)),  # an IoU twice
-        ((0, 0, 1),),  # one knot
-        ((0, 0), (1, 1)),  # no slopes
-        ((0, 0, float("nan")), (1, 1, 1)),
-        "abc",
+        (HermiteSpline, ((0, 0, 9), (1, 0.1, 9))),  # overshoots and comes back
+        (HermiteSpline, ((0, 0, -1), (1, 1, 1))),  # falls at the start
+        (HermiteSpline, ((0, 0, 1), (0.5, 0.8, 0), (1, 0.5, 0))),  # falls between knots
+        (HermiteSpline, ((0, 0, 1), (1, 1.2, 1))),  # leaves [0, 1] above
+        (HermiteSpline, ((0, -0.1, 1), (1, 1, 1))),  # below
+        (HermiteSpline, ((0, 0, 1), (0.9, 1, 1))),  # does not end at 1
+        (HermiteSpline, ((0, 0, 1), (0.5, 0.5, 1), (0.5, 0.6, 1), (1, 1, 1))),  # an IoU twice
+        (HermiteSpline, ((0, 0, 1),)),  # one knot
+        (HermiteSpline, ((0, 0), (1, 1))),  # no slopes
+        (HermiteSpline, ((0, 0, float("nan")), (1, 1, 1))),
+        (HermiteSpline, "abc"),
+        (PiecewiseLinear, ((0, 0), (0.5, 0.6), (1, 0.5))),  # falls
+        (PiecewiseLinear, ((0, 0), (1, 1.1))),  # leaves [0, 1]
+        (PiecewiseLinear, ((0.2, 0), (1, 1))),  # does not start at 0
     ],
 )
-def test_a_bad_spline_is_refused(knots):
+def test_a_bad_curve_is_refused(curve, knots):
     with pytest.raises(ValueError, match="Expected"):
-        HermiteSpline(knots)
-
-
-@pytest.mark.parametrize(
-    "knots",
-    [
-        ((0, 0), (0.5, 0.6), (1, 0.5)),  # falls
-        ((0, 0), (1, 1.1)),  # leaves [0, 1]
-        ((0, 0), (0.7, 0.5), (0.5, 0.7), (1, 1)),  # not sorted
-        ((0.2, 0), (1, 1)),  # does not start at 0
-    ],
-)
-def test_bad_straight_lines_are_refused(knots):
-    with pytest.raises(ValueError, match="Expected"):
-        PiecewiseLinear(knots)
+        curve(knots)
 
 
 def test_knots_from_yaml_are_lists_and_the_curve_is_still_hashable():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -54,72 +53,54 @@ class TestValues:
     def test_by_hand(self, kind, progress, value):
         assert Schedule(kind, 0.1, 0.5, 0.4).value(progress) == pytest.approx(value, abs=1e-6)
 
-    @given(
-        st.sampled_from(["linear", "cosine", "step"]),
-        st.floats(0.01, 1),
-        st.floats(0.01, 1),
-        st.floats(0.01, 1),
-        st.lists(st.floats(0, 1), min_size=2),
-    )
-    def test_goes_one_way_and_stays_between_its_ends(self, kind, start, to, over, progresses):
-        schedule = Schedule(kind, start, to, over)
-        values = [schedule.value(progress) for progress in sorted(progresses)]
-        assert all(min(start, to) - 1e-12 <= value <= max(start, to) + 1e-12 for value in values)
-        way = 1 if to >= start else -1
-        assert all(way * (after - before) >= -1e-12 for before, after in pairwise(values))
-        assert schedule.value(0) == start
-        assert schedule.value(over) == schedule.value(1) == to
+    @pytest.mark.parametrize("kind", ["linear", "cosine", "step"])
+    @pytest.mark.parametrize(("start", "to"), [(0.1, 0.9), (3.0, 0.7)])
+    def test_goes_one_way_and_stays_between_its_ends(self, kind, start, to):
+        values = [Schedule(kind, start, to, 0.3).value(progress / 100) for progress in range(101)]
+        assert values == sorted(values, reverse=to < start)
+        assert (values[0], *values[30:]) == (start, *[to] * 71)
 
-    def test_a_self_paced_value_moves_by_equal_steps_and_ends_at_its_end(self):
-        rising = SelfPaced("hit_rate", 4, 0.1, 0.5, 0.5, 0.15)
-        assert [rising.value(times) for times in range(5)] == [0.1, 0.25, 0.4, 0.5, 0.5]
+    def test_a_falling_self_paced_value_moves_by_equal_steps_and_ends_at_its_end(self):
         falling = SelfPaced("hit_rate", 4, 3.0, 1.0, 0.5, 1.5)
         assert [falling.value(times) for times in range(4)] == [3.0, 1.5, 1.0, 1.0]
 
 
 class TestRefused:
     @pytest.mark.parametrize(
-        ("params", "parts"),
+        ("params", "named"),
         [
-            (
-                {"iou_threshold": {**RAISED, "schedule": "exponential"}},
-                ["linear, cosine, step, self_paced", "'exponent"],
-            ),
-            ({"iou_threshold": {"from": 0.1, "to": 0.5, "over": 0.4}}, ["schedule of iou_threshold", "got None"]),
-            ({"iou_threshold": {**RAISED, "end": 1}}, ["'end', which it has not", "from: 0.1, to: 0.5, over: 0.4"]),
-            ({"iou_threshold": {"schedule": "linear", "to": 0.5, "over": 0.4}}, ["got no 'from'"]),
-            ({"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5}}, ["got no 'over'"]),
-            ({"iou_threshold": {**RAISED, "over": 0}}, ["a number in (0, 1] for `over of iou_threshold`, got 0"]),
-            ({"iou_threshold": {**RAISED, "over": 40}}, ["`over of iou_threshold`, got 40", "share of the training"]),
-            ({"iou_threshold": {**RAISED, "schedule": "step", "over": 1}}, ["below 1", "would come when all is over"]),
-            ({"iou_threshold": {**RAISED, "from": "low"}}, ["`from of iou_threshold`, got 'low'"]),
-            ({"iou_threshold": {**RAISED, "from": True}}, ["`from of iou_threshold`, got True"]),
-            ({"iou_threshold": {**RAISED, "to": float("nan")}}, ["`to of iou_threshold`, got nan"]),
-            (
-                {"iou_threshold": {**RAISED, "from": 0.5}},
-                ["two different numbers", "iou_threshold: 0.5 for a constant"],
-            ),
+            ({**RAISED, "schedule": "exponential"}, "linear, cosine, step, self_paced"),
+            ({"from": 0.1, "to": 0.5, "over": 0.4}, "schedule of iou_threshold"),
+            ({**RAISED, "end": 1}, "'end', which it has not"),
+            ({"schedule": "linear", "to": 0.5, "over": 0.4}, "got no 'from'"),
+            ({"schedule": "linear", "from": 0.1, "to": 0.5}, "got no 'over'"),
+            ({**RAISED, "over": 0}, "a number in (0, 1] for `over of iou_threshold`, got 0"),
+            ({**RAISED, "over": 40}, "`over of iou_threshold`, got 40"),
+            ({**RAISED, "schedule": "step", "over": 1}, "would come when all is over"),
+            ({**RAISED, "from": "low"}, "`from of iou_threshold`, got 'low'"),
+            ({**RAISED, "from": True}, "`from of iou_threshold`, got True"),
+            ({**RAISED, "to": float("nan")}, "`to of iou_threshold`, got nan"),
+            ({**RAISED, "from": 0.5}, "iou_threshold: 0.5 for a constant"),
             # out of the parameter's own range, at either end
-            ({"iou_threshold": {**RAISED, "to": 1.5}}, ["(0, 1] for `iou_threshold`, got 1.5", "Both ends"]),
-            ({"iou_threshold": {**RAISED, "from": 0}}, ["(0, 1] for `iou_threshold`, got 0.0", "Both ends"]),
-            ({"beta": {**RAISED, "from": -1}}, ["`beta`, got -1.0", "Both ends"]),
-            # no numbers
-            ({"matching": RAISED}, ["`matching`, got 0.5", "words and switches have no schedule"]),
-            ({"ignore_many": RAISED}, ["`ignore_many`, got 0.5", "words and switches have no schedule"]),
-            ({"betta": RAISED}, ["known parameters for reward `R3`, got 'betta'"]),
-            ({"iou_threshold": {**PACED, "of": "reward"}}, ["`of of iou_threshold`, got 'reward'", "hit_rate"]),
-            ({"iou_threshold": {**PACED, "window": 0}}, ["`window` of iou_threshold, got 0", "200 is usual"]),
-            ({"iou_threshold": {**PACED, "window": 2.5}}, ["`window` of iou_threshold, got 2.5"]),
-            ({"iou_threshold": {**PACED, "rate": 0}}, ["`rate of iou_threshold`, got 0"]),
-            ({"iou_threshold": {**PACED, "by": -0.1}}, ["`by of iou_threshold`, got -0.1", "in either direction"]),
-            ({"iou_threshold": {**PACED, "over": 0.4}}, ["'over', which it has not", "of: hit_rate, window: 200"]),
+            ({**RAISED, "to": 1.5}, "(0, 1] for `iou_threshold`, got 1.5. Choose one in that range. Both ends"),
+            ({**RAISED, "from": 0}, "(0, 1] for `iou_threshold`, got 0.0. Choose one in that range. Both ends"),
+            ({**PACED, "of": "reward"}, "`of of iou_threshold`, got 'reward'"),
+            ({**PACED, "window": 0}, "`window` of iou_threshold, got 0"),
+            ({**PACED, "window": 2.5}, "`window` of iou_threshold, got 2.5"),
+            ({**PACED, "rate": 0}, "`rate of iou_threshold`, got 0"),
+            ({**PACED, "by": -0.1}, "`by of iou_threshold`, got -0.1"),
+            ({**PACED, "over": 0.4}, "'over', which it has not"),
         ],
     )
-    def test_at_construction(self, params, parts):
+    def test_at_construction(self, params, named):
         with pytest.raises(ValueError, match=r"^Expected ") as caught:
-            gr.get_reward("R3", **params)
-        for part in parts:
-            assert part in str(caught.value)
+            gr.get_reward("R3", iou_threshold=params)
+        assert named in str(caught.value)
+
+    @pytest.mark.parametrize("name", ["matching", "ignore_many"])
+    def test_what_is_no_number(self, name):
+        with pytest.raises(ValueError, match=f"`{name}`, got 0.5.*words and switches have no schedule"):
+            gr.get_reward("R3", **{name: RAISED})
 
     def test_a_reward_that_is_no_dataclass(self, monkeypatch):
         class Mine:
@@ -134,28 +115,25 @@ class TestRefused:
             gr.get_reward("mine", share=RAISED)
 
 
-class TestValueObject:
-    def test_hashable_picklable_equal_and_named(self):
-        reward = scheduled(iou_threshold=RAISED, beta=PACED)
-        for other in (
-            scheduled(iou_threshold=dict(RAISED), beta=PACED),
-            copy.copy(reward),
-            pickle.loads(pickle.dumps(reward)),
-        ):
-            assert other == reward
-            assert hash(other) == hash(reward)
-        assert reward.__name__ == "R3"
-        assert reward != scheduled(iou_threshold={**RAISED, "over": 0.5}, beta=PACED)
-        assert reward.final() == scheduled(iou_threshold=0.5, beta=0.5) != reward
+def test_a_scheduled_reward_is_a_frozen_value():
+    reward = scheduled(iou_threshold=RAISED, beta=PACED)
+    for other in (
+        scheduled(iou_threshold=dict(RAISED), beta=PACED),
+        copy.copy(reward),
+        pickle.loads(pickle.dumps(reward)),
+    ):
+        assert other == reward
+        assert hash(other) == hash(reward)
+    assert reward != scheduled(iou_threshold={**RAISED, "over": 0.5}, beta=PACED)
+    assert reward.final() == scheduled(iou_threshold=0.5, beta=0.5) != reward
 
 
 class TestCall:
-    @pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5"])
     @pytest.mark.parametrize("step", range(0, 12, 3))
-    def test_is_the_reward_of_its_present_value(self, name, step):
-        present = scheduled(name, iou_threshold=min(0.1 + 0.4 * step / 8, 0.5))
+    def test_is_the_reward_of_its_present_value(self, step):
+        present = scheduled(iou_threshold=min(0.1 + 0.4 * step / 8, 0.5))
         told = {"step": step, "max_steps": 20}
-        assert scheduled(name, iou_threshold=RAISED)([ANSWER], **IMAGE, **told) == present([ANSWER], **IMAGE)
+        assert scheduled(iou_threshold=RAISED)([ANSWER], **IMAGE, **told) == present([ANSWER], **IMAGE)
 
     @pytest.mark.parametrize(
         ("told", "part"),
