@@ -1,7 +1,6 @@
 """One completion alone earns what it earns in a batch, to the last bit; and so in threads and in other processes."""
 
 import json
-import pickle
 import sys
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -26,11 +25,14 @@ from grounding_rewards.rewards import (
     SplineIoUReward,
 )
 from grounding_rewards.rewards.quality import HermiteSpline, PiecewiseLinear
+from grounding_rewards.rewards.soft_f1 import OVERLAPS, QUALITIES
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 
 PIXELS = {"syntax": "qwen3-vl", "space": "pixel"}
 LABELS = ["nodule", "Nodule", "left pleural effusion", "effusion", "mass"]
-SHARES = st.floats(0, 1)
+SHARES, COMPARED = st.floats(0, 1), st.sampled_from(["exact", "synonyms"])
+KNOTS = ((0.0, 0.0, 0.0), (0.3, 0.1, 0.7), (0.7, 0.6, 1.2), (1.0, 1.0, 0.0))
+BREAKS = {"iou_breakpoints": st.just((0.1, 0.2)), "quality_breakpoints": st.just((0.1, 0.4, 1.0))}
 COMMON = {
     "no_box_bonus": SHARES,
     "ignore_threshold": st.sampled_from([0.3, 0.5, 1.0]),
@@ -46,33 +48,14 @@ BETA = {"beta": st.sampled_from([0.5, 1.0, 1.5, 3.0])}
 BOX_REWARDS = st.one_of(
     st.builds(AveragePrecisionReward, **THRESHOLDS, ranking=st.sampled_from(["emission", "score", "iou", "tied"])),
     st.builds(AveragePrecisionReward, **THRESHOLDS, interpolation=st.sampled_from(["11", "101"])),
-    st.builds(
-        AveragePrecisionReward,
-        **THRESHOLDS | {"label_matching": st.sampled_from(["exact", "synonyms"])},
-        per_label=st.just(True),
-    ),
+    st.builds(AveragePrecisionReward, **THRESHOLDS | {"label_matching": COMPARED}, per_label=st.just(True)),
     st.builds(ProductIoUReward, **THRESHOLDS, **BETA, product=st.sampled_from(["plain", "geometric"])),
     st.builds(MeanIoUReward, **THRESHOLDS, **BETA),
     st.builds(SplineIoUReward, **THRESHOLDS, **BETA, center_weight=st.sampled_from([0.0, 0.15, 1.0])),
-    st.builds(
-        SplineIoUReward,
-        **THRESHOLDS,
-        knots=st.just(((0.0, 0.0, 0.0), (0.3, 0.1, 0.7), (0.7, 0.6, 1.2), (1.0, 1.0, 0.0))),
-    ),
+    st.builds(SplineIoUReward, **THRESHOLDS, knots=st.just(KNOTS)),
     st.builds(PiecewiseIoUReward, **THRESHOLDS, **BETA),
-    st.builds(
-        PiecewiseIoUReward,
-        **THRESHOLDS,
-        iou_breakpoints=st.just((0.1, 0.2)),
-        quality_breakpoints=st.just((0.1, 0.4, 1.0)),
-    ),
-    st.builds(
-        SoftF1Reward,
-        **COMMON,
-        **BETA,
-        overlap=st.sampled_from(["iou", "giou", "diou", "ciou", "nwd"]),
-        quality=st.sampled_from(["linear", "spline", "piecewise"]),
-    ),
+    st.builds(PiecewiseIoUReward, **THRESHOLDS, **BREAKS),
+    st.builds(SoftF1Reward, **COMMON, **BETA, overlap=st.sampled_from(OVERLAPS), quality=st.sampled_from([*QUALITIES])),
     st.builds(PointingReward, **COMMON, **BETA),
 )
 READERS = st.sampled_from(["best", "mean"])
@@ -111,9 +94,10 @@ def columns_of(rows):
 
 # As many boxes as make every loop over a few boxes give way to arrays, and an image without any.
 FILLER = random_boxes(np.random.default_rng(0), 12).tolist()
+PLAIN = {"ignore_boxes": None, "reader_boxes": None, "reader_labels": None}
 BIG = (
     json.dumps([{"bbox_2d": box, "label": "nodule"} for box in FILLER]),
-    {"boxes": FILLER, "labels": ["nodule"] * 12, "ignore_boxes": None, "reader_boxes": None, "reader_labels": None},
+    PLAIN | {"boxes": FILLER, "labels": ["nodule"] * 12},
 )
 
 
@@ -128,87 +112,60 @@ def test_alone_and_in_a_batch_a_completion_is_the_same(images, box_reward, reade
         columns = columns_of([row])
         assert reward([text], **columns) == [expected.reward]
         (alone,) = reward.details([text], **columns)
-        assert (alone.reward, alone.reason, alone.explanation, alone.reader) == (
-            expected.reward,
-            expected.reason,
-            expected.explanation,
-            expected.reader,
-        )
+        for part in ("reward", "reason", "explanation", "reader"):
+            assert getattr(alone, part) == getattr(expected, part)
 
 
 @given(st.lists(SHARES, min_size=1, max_size=6))
 def test_a_curve_at_a_few_points_is_the_curve(ious):
     many = ious * 10
-    for curve in (
-        HermiteSpline(),
-        HermiteSpline(((0.0, 0.0, 0.0), (0.3, 0.1, 0.7), (0.7, 0.6, 1.2), (1.0, 1.0, 0.0))),
-        PiecewiseLinear(),
-    ):
+    for curve in (HermiteSpline(), HermiteSpline(KNOTS), PiecewiseLinear()):
         assert curve(ious).tolist() * 10 == curve(many).tolist()
         assert curve([ious]).shape == (1, len(ious))
 
 
 def answers(images):
-    """Texts and columns: an image each, with one to five findings, some of them hit."""
+    """Texts and rows: an image each, with none to five findings, some of them hit."""
     rng = np.random.default_rng(1)
-    texts, boxes = [], []
-    for k in range(images):
-        truth = random_boxes(rng, k % 6)
-        boxes.append(truth.tolist())
-        texts.append(json.dumps([{"bbox_2d": box, "label": "mass"} for box in (truth * 0.97).round(3).tolist()]))
-    return texts, {"boxes": boxes, "width": [1000] * images, "height": [1000] * images}
+    truths = [random_boxes(rng, k % 6) for k in range(images)]
+    texts = [json.dumps([{"bbox_2d": box, "label": "mass"} for box in (0.97 * truth).tolist()]) for truth in truths]
+    return texts, [{"boxes": truth.tolist(), "width": 1000, "height": 1000} for truth in truths]
 
 
 def score_alone(reward, text, row):
-    return reward([text], **{name: [value] for name, value in row.items()})[0]
+    return reward([text], **columns_of([row]))[0]
 
 
 @pytest.mark.parametrize("name", ["R1", "R4", "R5", "soft_f1"])
 def test_sixteen_threads_score_what_one_does(name):
-    texts, columns = answers(200)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    expected = gr.get_reward(name, box_format="qwen3-vl")(texts, **columns)
-    shared = gr.get_reward(name, box_format="qwen3-vl")
+    texts, rows = answers(200)
+    reward = gr.get_reward(name, box_format="qwen3-vl")
     with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(score_alone, [shared] * len(texts), texts, rows)) == expected
+        assert list(pool.map(score_alone, [reward] * 200, texts, rows)) == reward(texts, **columns_of(rows))
 
 
 def test_other_processes_score_what_this_one_does():
-    texts, columns = answers(12)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    texts, rows = answers(12)
     reward = gr.get_reward("R4", box_format="qwen3-vl")
-    expected = reward(texts, **columns)
-    assert pickle.loads(pickle.dumps(reward))(texts, **columns) == expected
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
-        assert list(pool.map(score_alone, [reward] * len(texts), texts, rows)) == expected
+        assert list(pool.map(score_alone, [reward] * 12, texts, rows)) == reward(texts, **columns_of(rows))
 
 
-@pytest.fixture
-def hasty_threads():
-    """Threads that take turns as often as they can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
+def test_what_is_suspicious_is_reported_once_by_many_threads():
+    fmt, space, thinking = get_box_format("answer-list"), SpaceWatcher(), ThinkingWatcher()
 
-
-@pytest.mark.usefixtures("hasty_threads")
-def test_a_wrong_space_is_reported_once_by_many_threads():
-    fmt, watcher = get_box_format("answer-list"), SpaceWatcher()
-
-    def watch(k):
+    def in_pixels(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        return watcher.watch([raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_sizes(1, 1000, 1000))
+        return space.watch([raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_sizes(1, 1000, 1000))
 
-    with ThreadPoolExecutor(16) as pool:
-        found = [check for checks in pool.map(watch, range(0, 600, 5)) for check in checks]
-    assert len(found) == 1
-
-
-@pytest.mark.usefixtures("hasty_threads")
-def test_undeclared_thinking_is_reported_once_by_many_threads():
-    watcher = ThinkingWatcher()
-    texts = ["hm</think>[]", "hm", "hm</think>[]", "<think>a</think>[]"] * 100
-    with ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(lambda text: watcher.watch([text], prompt_opens_thinking=False), texts))
-    assert sum(one is not None for one in found) == 1
+    before = sys.getswitchinterval()
+    # Threads that take turns as often as they can.
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            assert len([check for checks in pool.map(in_pixels, range(0, 600, 5)) for check in checks]) == 1
+            texts = ["hm</think>[]", "hm", "hm</think>[]", "<think>a</think>[]"] * 100
+            found = pool.map(lambda text: thinking.watch([text], prompt_opens_thinking=False), texts)
+            assert sum(one is not None for one in found) == 1
+    finally:
+        sys.setswitchinterval(before)

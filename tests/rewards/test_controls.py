@@ -39,7 +39,6 @@ def test_controls_come_after_the_rewards():
         # a wrong box and a box without area are boxes
         ('[{"bbox_2d": [900, 900, 990, 990]}, {"bbox_2d": [7, 7, 7, 7]}]', 1),
         ("[]", 1),
-        ("There is no abnormality.", 1),
         ("<think>Maybe [0, 0, 1].</think>" + BOX, 1),
         # three numbers, words and a placeholder in the place of a box, beside a good one and alone
         ('[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [0, 0, 500]}]', 0),

@@ -24,30 +24,26 @@ def answer(*items):
 
 
 @pytest.mark.parametrize("name", NAMES)
-class TestNumbers:
-    @pytest.mark.parametrize(
-        ("pred", "options", "expected"),
-        [
-            # 0.9 · 0.2 / (1 + n)
-            ([JUNK], GRADED, 0.09),
-            ([JUNK] * 2, GRADED, 0.06),
-            ([JUNK] * 8, GRADED, 0.02),
-            # a box without area is a box
-            ([[5, 5, 5, 5]], GRADED, 0.09),
-            ([JUNK], GRADED | {"no_box_bonus": 1}, 0.45),
-            ([JUNK], GRADED | {"no_box_bonus": 0}, 0.0),
-            # silence earns what it earned
-            ([], GRADED, 0.2),
-            # as specified
-            ([JUNK], {}, 0.0),
-        ],
-    )
-    def test_by_hand(self, name, pred, options, expected):
-        assert gr.get_reward(name, **options).score(pred, []) == pytest.approx(expected, abs=1e-15)
-
-    def test_a_miss_earns_nothing_as_before(self, name):
-        reward = gr.get_reward(name, **GRADED)
-        assert reward.score([JUNK], [FINDING]) == reward.score([], [FINDING]) == 0
+@pytest.mark.parametrize(
+    ("pred", "gt", "options", "expected"),
+    [
+        # 0.9 · 0.2 / (1 + n)
+        ([JUNK], [], GRADED, 0.09),
+        ([JUNK] * 2, [], GRADED, 0.06),
+        ([JUNK] * 8, [], GRADED, 0.02),
+        # a box without area is a box
+        ([[5, 5, 5, 5]], [], GRADED, 0.09),
+        ([JUNK], [], GRADED | {"no_box_bonus": 1}, 0.45),
+        ([JUNK], [], GRADED | {"no_box_bonus": 0}, 0.0),
+        # silence earns what it earned, and a miss nothing
+        ([], [], GRADED, 0.2),
+        ([JUNK], [FINDING], GRADED, 0.0),
+        # as specified
+        ([JUNK], [], {}, 0.0),
+    ],
+)
+def test_by_hand(name, pred, gt, options, expected):
+    assert gr.get_reward(name, **options).score(pred, gt) == pytest.approx(expected, abs=1e-15)
 
 
 @given(
@@ -88,25 +84,24 @@ BROKEN = ["[1, 2, 3]", "[NaN, 1, 2, 3]", "[0, 0]", '"left lower lobe"', "[x1, y1
 
 
 @pytest.mark.parametrize("name", NAMES)
-class TestTexts:
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            (answer(JUNK), 0.09),
-            # broken beside a box is a box
-            *((answer(JUNK, broken), 0.06) for broken in BROKEN),
-            # nothing but broken
-            *((answer(broken), 0.0) for broken in BROKEN),
-            ("I see a mass in the left lung.", 0.0),
-            ("", 0.0),
-            # cut off: less than with the box that it was about to write
-            ('[{"bbox_2d": [50, 50, 60, 60]}, {"bbox_2d": [50', 0.0),
-            # a box in the thinking is none
-            ("<think>" + answer(JUNK) + "</think>", 0.0),
-        ],
-    )
-    def test_no_text_earns_more_by_being_broken(self, name, text, expected):
-        assert earned(name, text, **GRADED) == pytest.approx(expected, abs=1e-15)
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (answer(JUNK), 0.09),
+        # broken beside a box is a box
+        *((answer(JUNK, broken), 0.06) for broken in BROKEN),
+        # nothing but broken
+        *((answer(broken), 0.0) for broken in BROKEN),
+        ("I see a mass in the left lung.", 0.0),
+        ("", 0.0),
+        # cut off: less than with the box that it was about to write
+        ('[{"bbox_2d": [50, 50, 60, 60]}, {"bbox_2d": [50', 0.0),
+        # a box in the thinking is none
+        ("<think>" + answer(JUNK) + "</think>", 0.0),
+    ],
+)
+def test_no_text_earns_more_by_being_broken(name, text, expected):
+    assert earned(name, text, **GRADED) == pytest.approx(expected, abs=1e-15)
 
 
 @given(

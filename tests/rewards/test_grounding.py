@@ -185,9 +185,8 @@ def test_a_size_that_only_another_format_needs_may_be_missing():
     columns = {"box_format": ["qwen3-vl", "qwen2.5-vl"], "resized_width": [None, 200], "resized_height": [None, 200]}
     answers = [RIGHT, '[{"bbox_2d": [0, 0, 100, 100]}]']
     assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
-    columns["resized_height"] = [None, 0]
     with pytest.raises(ValueError, match=r"`resized_height`, got 0.0 in row 1"):
-        score(answers, [GT, GT], box_format=None, columns=columns)
+        score(answers, [GT, GT], box_format=None, columns=columns | {"resized_height": [None, 0]})
 
 
 def test_one_json_string_instead_of_columns():

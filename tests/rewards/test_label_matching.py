@@ -61,14 +61,12 @@ def test_a_wrong_label_costs_as_much_as_none(label):
 
 
 def test_counts_of_each_label():
-    reward = gr.get_reward("R3", label_matching="exact")
-    pred, pred_labels = (
-        [A, B, C, C, [60, 0, 70, 10], [90, 0, 99, 9]],
-        ["mass", "nodule", "mass", None, "effusion", "cyst"],
-    )
-    explained = reward.explain(
-        pred, [A, B, C], pred_labels=pred_labels, gt_labels=["Mass", "mass", "nodule"], ignore=[pred[5]]
-    )
+    pred, cyst = [A, B, C, C, [60, 0, 70, 10]], [90, 0, 99, 9]
+    labels = {
+        "pred_labels": ["mass", "nodule", "mass", None, "effusion", "cyst"],
+        "gt_labels": ["Mass", "mass", "nodule"],
+    }
+    explained = gr.get_reward("R3", label_matching="exact").explain([*pred, cyst], [A, B, C], **labels, ignore=[cyst])
     assert explained.per_label == (
         LabelCounts("mass", 1, 1, 1),
         LabelCounts("nodule", 0, 1, 1),
@@ -78,9 +76,8 @@ def test_counts_of_each_label():
 
 
 def test_a_synonym_counts_for_the_label_of_the_image():
-    reward = gr.get_reward("R3", label_matching="synonyms")
-    pred_labels, gt_labels = ["effusion", "Pleural effusion", "fluid, perhaps"], ["left pleural effusion"]
-    explained = reward.explain([A, B, C], [A], pred_labels=pred_labels, gt_labels=gt_labels)
+    labels = {"pred_labels": ["effusion", "Pleural effusion", "fluid, perhaps"], "gt_labels": ["left pleural effusion"]}
+    explained = gr.get_reward("R3", label_matching="synonyms").explain([A, B, C], [A], **labels)
     assert explained.per_label == (
         LabelCounts("left pleural effusion", 1, 1, 0),
         LabelCounts("fluid, perhaps", 0, 1, 0),
