@@ -13,7 +13,6 @@ from tests.integrations.hard_cases import CASES, READERS
 from tests.integrations.trainers import CALLS, SINGLE
 
 HARD = list(CASES.values())
-REWARDS = ("R1", "R4", "soft_f1")
 NEEDS = {"openrlhf": "torch", "nemo_rl": "torch", "nemo_gym": "pydantic"}
 
 
@@ -33,41 +32,25 @@ def test_the_cases_are_worth_comparing():
     assert earned["other syntax"] > 0.9
 
 
-@pytest.mark.parametrize("reward", REWARDS)
+@pytest.mark.parametrize(("reward", "cases"), [("R1", HARD), ("R4", HARD), ("soft_f1", HARD), ("R3", [READERS])])
 @pytest.mark.parametrize("trainer", CALLS)
-def test_every_trainer_gets_the_numbers_of_trl(trainer, reward, monkeypatch):
+def test_every_trainer_gets_the_numbers_of_trl(trainer, reward, cases, monkeypatch):
     pytest.importorskip(NEEDS.get(trainer, "numpy"))
-    expected = by_trl(reward, HARD)
+    expected = by_trl(reward, cases)
     if trainer in SINGLE:
         expected = np.float32(expected).tolist()
-    assert CALLS[trainer](monkeypatch, reward, HARD) == expected
-
-
-@pytest.mark.parametrize("trainer", CALLS)
-def test_several_readers(trainer, monkeypatch):
-    pytest.importorskip(NEEDS.get(trainer, "numpy"))
-    expected = by_trl("R3", [READERS])
-    assert CALLS[trainer](monkeypatch, "R3", [READERS]) == pytest.approx(expected, rel=1e-6)
-
-
-def test_the_components_are_the_same_finite_numbers_for_every_sample():
-    made = reward_of("R4")
-    names = None
-    for one in [*HARD, READERS]:
-        rewards, components = scored(made, [one.text], image_columns([one.ground_truth]))
-        names = names or list(components)
-        assert list(components) == names == [f"R4/{part}" for part in COMPONENTS]
-        assert all(type(value) is float and math.isfinite(value) for values in components.values() for value in values)
-        assert all(math.isfinite(value) for value in rewards)
+    assert CALLS[trainer](monkeypatch, reward, cases) == expected
 
 
 def test_components_are_what_trl_logs():
     logged: dict[str, float] = {}
-    made = gr.get_reward("R4")
+    made, texts = reward_of("R4"), [one.text for one in HARD]
     columns = image_columns([one.ground_truth for one in HARD])
-    made(completions=[one.text for one in HARD], log_metric=logged.__setitem__, **columns)
-    _, components = scored(made, [one.text for one in HARD], columns)
+    made(completions=texts, log_metric=logged.__setitem__, **columns)
+    rewards, components = scored(made, texts, columns)
+    assert list(components) == [f"R4/{part}" for part in COMPONENTS]
     for name, values in components.items():
+        assert all(type(value) is float and math.isfinite(value) for value in (*values, *rewards))
         assert np.mean(values) == pytest.approx(logged[name], rel=1e-12), name
     rate = np.mean(components["R4/hallucinated"]) / np.mean(components["R4/negatives"])
     assert rate == pytest.approx(logged["R4/hallucination_rate"])
@@ -75,5 +58,4 @@ def test_components_are_what_trl_logs():
 
 def test_an_empty_batch_has_the_same_components():
     rewards, components = scored(reward_of("R4", box_format="qwen3-vl"), [], {"boxes": [], "width": [], "height": []})
-    assert rewards == []
-    assert components == {f"R4/{part}": [] for part in COMPONENTS}
+    assert (rewards, components) == ([], {f"R4/{part}": [] for part in COMPONENTS})

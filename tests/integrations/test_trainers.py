@@ -10,10 +10,11 @@ import sys
 import types
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.integrations import nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl, verl_tokens
+from grounding_rewards.integrations import ms_swift, nemo_gym, nemo_rl, openrlhf, samples, verifiers, verl, verl_tokens
 from grounding_rewards.integrations.samples import ENVIRONMENT_VARIABLE, image_columns, reward_of, scored
 from tests.integrations.hard_cases import CASES, LOOSE, ONE, RIGHT, Case
 from tests.integrations.trainers import (
@@ -32,6 +33,8 @@ ADAPTERS = sorted(path for path in FOLDER.glob("*.py") if path.stem not in ("__i
 TRUTH = Case(RIGHT, ONE).ground_truth
 
 
+LOWER = {"schedule": "linear", "from": 0.1, "to": 0.95, "over": 0.5}
+
 # What a trainer's configuration says of the reward.
 
 
@@ -49,24 +52,19 @@ def test_containers_of_omegaconf_are_plain_ones():
     assert made.box_reward.iou_breakpoints == (0.5, 0.6)
 
 
-def test_a_schedule_is_refused_where_the_trainer_tells_no_step():
-    lower = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
-    with pytest.raises(ValueError, match=r"without a schedule for reward R3 .* got iou_threshold .*train with TRL"):
-        verl.compute_score("images", RIGHT, TRUTH, {}, reward="R3", iou_threshold=lower)
-
-
-@pytest.mark.parametrize("call", [lambda **kw: verl.compute_score("images", RIGHT, TRUTH, {}, **kw)])
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
         ({"betta": 2}, "Expected known parameters for reward `R4`, got 'betta'"),
         ({"beta": {1, 2}}, "Expected JSON values for the parameters of a reward, got set"),
+        # it tells rewards no step
+        ({"iou_threshold": LOWER}, "without a schedule for reward R4 .* got iou_threshold .*train with TRL"),
     ],
 )
-def test_a_wrong_configuration_says_what_is_legal(call, given, message):
+def test_a_wrong_configuration_says_what_is_legal(given, message):
     with pytest.raises(ValueError, match=message):
-        call(**given)
+        verl.compute_score("images", RIGHT, TRUTH, {}, **given)
 
 
 def test_errors_of_authors_are_printed_once_where_trainers_swallow_them(capsys):
@@ -117,93 +115,45 @@ class Tokenizer:
 
     eos_token_id, pad_token_id = 0, 0
 
-    def __init__(self, special=()):
-        self.special = set(special)
+    def __init__(self, special):
         self.all_special_tokens = list(special)
 
     def decode(self, ids, skip_special_tokens):
-        kept = [one for one in ids if one and not (skip_special_tokens and chr(one) in self.special)]
+        kept = [one for one in ids if one and not (skip_special_tokens and chr(one) in self.all_special_tokens)]
         return "".join(map(chr, kept))
-
-
-class Column(list):
-    """As much of a tensor as is asked for."""
-
-    def __getitem__(self, where):
-        found = super().__getitem__(where)
-        return Column(found) if isinstance(where, slice) else found
-
-    def sum(self):
-        return sum(self)
-
-    def tolist(self):
-        return list(self)
-
-
-class Batch(list):
-    """verl's `DataProto`: a slice of it is one, too."""
-
-    def __getitem__(self, where):
-        found = super().__getitem__(where)
-        return Batch(found) if isinstance(where, slice) else found
 
 
 def test_verls_reward_manager_reads_token_ids(monkeypatch):
     with_verl(monkeypatch)
-    config = types.SimpleNamespace(
-        reward=types.SimpleNamespace(
-            custom_reward_function={"reward_kwargs": {"reward": "R3", "box_format": "qwen2-vl"}}
-        )
-    )
+    ours = {"reward_kwargs": {"reward": "R3", "box_format": "qwen2-vl"}}
+    config = types.SimpleNamespace(reward=types.SimpleNamespace(custom_reward_function=ours))
     # the tags of the labels are special tokens, without which labels run into text
-    manager = verl_tokens.GroundingRewardManager(
-        config=config, tokenizer=Tokenizer(special="<"), compute_score=None, reward_router_address=None
-    )
+    manager = verl_tokens.GroundingRewardManager(config, Tokenizer("<"), reward_router_address=None)
     text = "<|object_ref_start|>nodule<|object_ref_end|><|box_start|>(100,100),(480,470)<|box_end|>"
-    ids = [*map(ord, text), 0, 0, 0]
+    ids = np.array([*map(ord, text), 0, 0, 0])
     item = types.SimpleNamespace(
-        batch={"responses": Column(ids), "attention_mask": Column([1] * 5 + [1] * (len(ids) - 2) + [0, 0])},
+        batch={"responses": ids, "attention_mask": np.array([1] * (len(ids) + 3) + [0, 0])},
         non_tensor_batch={"reward_model": {"ground_truth": TRUTH}, "extra_info": {"index": 0}},
     )
-    told = asyncio.run(manager.run_single(Batch([item, item])))
+    told = asyncio.run(manager.run_single([item, item]))
     expected = gr.get_reward("R3", box_format="qwen2-vl")([text], boxes=[ONE["boxes"]], width=[640], height=[480])
     assert [told["reward_score"]] == expected
     assert expected[0] > 0.5
     assert told["reward_extra_info"]["score"] == told["reward_score"]
 
 
-# EasyR1
-
-
 # ms-swift
 
 
-def test_a_class_for_each_reward(monkeypatch):
-    from grounding_rewards.integrations.ms_swift import register
-
+def test_ms_swift_has_a_class_for_each_reward(monkeypatch):
     orms = with_swift(monkeypatch)
-    register("R4", beta=1.0)
-    register("soft_f1", asynchronous=True)
-    # ms-swift logs the name of the class
-    assert {name: one(args=object()).__class__.__name__ for name, one in orms.items()} == {
-        "R4": "R4",
-        "soft_f1": "soft_f1",
-    }
-    loose = Case(LOOSE, {"boxes": [*ONE["boxes"], [400, 300, 600, 470]]})
-    columns = {"ground_truth": [loose.ground_truth], "trainer_state": None}
-    expected = gr.get_reward("R4", beta=1.0)([LOOSE], ground_truth=[loose.ground_truth])
-    assert (
-        orms["R4"]()([LOOSE], **columns) == expected != gr.get_reward("R4")([LOOSE], ground_truth=[loose.ground_truth])
-    )
+    for name in ("R3", "R4", "soft_f1"):
+        ms_swift.register(name, asynchronous=name == "soft_f1", **({"iou_threshold": LOWER} if name == "R3" else {}))
+    # it logs the name of the class
+    assert [one(args=object()).__class__.__name__ for one in orms.values()] == list(orms) == ["R3", "R4", "soft_f1"]
     assert asyncio.iscoroutinefunction(orms["soft_f1"]().__call__)
     assert asyncio.run(orms["soft_f1"]()([RIGHT], ground_truth=[TRUTH])) == [1.0]
-
-
-def test_ms_swift_tells_the_step(monkeypatch):
-    from grounding_rewards.integrations.ms_swift import register
-
-    orms = with_swift(monkeypatch)
-    register("R3", iou_threshold={"schedule": "linear", "from": 0.1, "to": 0.95, "over": 0.5})
+    # it tells the step
     for step, earned in ((0, True), (2, False)):
         state = types.SimpleNamespace(global_step=step, max_steps=2)
         (number,) = orms["R3"]()([LOOSE], ground_truth=[TRUTH], trainer_state=state)
@@ -211,21 +161,16 @@ def test_ms_swift_tells_the_step(monkeypatch):
 
 
 def test_the_variable_of_the_environment_goes_before(monkeypatch):
-    from grounding_rewards.integrations.ms_swift import register
-
     orms = with_swift(monkeypatch)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, '{"no_box_bonus": 0.4}')
-    register("R4", no_box_bonus=0.1)
-    none = {"ground_truth": [CASES["negative"].ground_truth]}
-    assert orms["R4"]()(["[]"], **none) == [0.4]
+    ms_swift.register("R4", no_box_bonus=0.1)
+    assert orms["R4"]()(["[]"], ground_truth=[CASES["negative"].ground_truth]) == [0.4]
 
 
 @pytest.mark.parametrize("given", ["beta=1", "[1]", '{"reward": "R5"}', ""])
 def test_a_variable_that_is_no_object_is_refused(given, monkeypatch):
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, given)
-    with pytest.raises(
-        ValueError, match=rf"Expected a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}"
-    ):
+    with pytest.raises(ValueError, match=f"a JSON object of parameters for the variable {ENVIRONMENT_VARIABLE}"):
         samples.environment_parameters()
 
 
@@ -268,6 +213,24 @@ def test_a_prompt_that_opens_thinking_is_seen():
     prompt = PROMPT + "<think>\n"
     drafts = openrlhf.reward_func([prompt + RIGHT, prompt + "hm</think>" + RIGHT], [prompt] * 2, [TRUTH] * 2, "R3")
     assert drafts["rewards"].tolist() == [0.0, 1.0]
+
+
+# Conversations: the last turn of the assistant is the answer.
+
+LOOK = '<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 300, 300]}}\n</tool_call>'
+SEEN = "<|im_end|>\n<|im_start|>user\n<tool_response>a crop</tool_response><|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_openrlhf_keeps_the_marks_of_turns():
+    pytest.importorskip("torch")
+    queries = [GROWN + LOOK + SEEN + RIGHT + "<|im_end|>", GROWN + RIGHT + SEEN + "I am not sure."]
+    found = openrlhf.reward_func(queries, [PROMPT] * 2, [TRUTH] * 2, "R3")
+    assert found["rewards"].tolist() == [1.0, 0.0]
+
+
+def test_verl_takes_the_marks_out():
+    text = f"{LOOK}\nuser\n<tool_response>a crop</tool_response>\nassistant\n{RIGHT}"
+    assert verl.compute_score("images", text, TRUTH, {}, reward="R3")["score"] == 1.0
 
 
 # NeMo

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import types
+from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from grounding_rewards.integrations import easyr1, nemo_gym, nemo_rl, openrlhf, verifiers, verl, verl_tokens
+from grounding_rewards.integrations import easyr1, ms_swift, nemo_gym, nemo_rl, openrlhf, verifiers, verl, verl_tokens
 from tests.integrations.hard_cases import Case
 
 EXAMPLE = 'Answer as [{"bbox_2d": [1, 2, 3, 4], "label": "nodule"}].'
@@ -21,13 +21,13 @@ GROWN = PROMPT.replace("<|image_pad|>", "<|image_pad|>" * 40)
 def stand_in(monkeypatch: Any, name: str, **contents: Any) -> None:
     """A module of a trainer, and the packages around it."""
     parts = name.split(".")
-    for k in range(1, len(parts) + 1):
-        dotted = ".".join(parts[:k])
+    for dotted in (".".join(parts[: k + 1]) for k in range(len(parts))):
+        package, _, own = dotted.rpartition(".")
         module = sys.modules.get(dotted) or types.ModuleType(dotted)
         module.__path__ = []  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, dotted, module)
-        if k > 1:
-            monkeypatch.setattr(sys.modules[".".join(parts[: k - 1])], parts[k - 1], module, raising=False)
+        if package:
+            monkeypatch.setattr(sys.modules[package], own, module, raising=False)
     for key, value in contents.items():
         monkeypatch.setattr(sys.modules[name], key, value, raising=False)
 
@@ -40,10 +40,7 @@ def with_swift(monkeypatch: Any) -> dict[str, Any]:
         def __init__(self, args: Any = None, **_: Any) -> None:
             self.args = args
 
-    class AsyncORM(ORM):
-        pass
-
-    stand_in(monkeypatch, "swift.rewards", ORM=ORM, AsyncORM=AsyncORM, orms=orms)
+    stand_in(monkeypatch, "swift.rewards", ORM=ORM, AsyncORM=ORM, orms=orms)
     return orms
 
 
@@ -57,14 +54,7 @@ def with_verl(monkeypatch: Any) -> None:
 
 
 def with_nemo_rl(monkeypatch: Any) -> dict[str, str]:
-    class EnvironmentReturn(NamedTuple):
-        observations: Any
-        metadata: Any
-        next_stop_strings: Any
-        rewards: Any
-        terminateds: Any
-        answers: Any = None
-
+    told = ["observations", "metadata", "next_stop_strings", "rewards", "terminateds", "answers"]
     registered: dict[str, str] = {}
     nemo_rl._environment.cache_clear()
     stand_in(monkeypatch, "ray", remote=lambda made: made)
@@ -72,7 +62,7 @@ def with_nemo_rl(monkeypatch: Any) -> dict[str, str]:
         monkeypatch,
         "nemo_rl.environments.interfaces",
         EnvironmentInterface=object,
-        EnvironmentReturn=EnvironmentReturn,
+        EnvironmentReturn=namedtuple("EnvironmentReturn", told),
     )
     stand_in(monkeypatch, "nemo_rl.environments.utils", register_env=registered.__setitem__)
     stand_in(monkeypatch, "nemo_rl.distributed.ray_actor_environment_registry", ACTOR_ENVIRONMENT_REGISTRY=registered)
@@ -83,40 +73,33 @@ def with_nemo_rl(monkeypatch: Any) -> dict[str, str]:
 def with_nemo_gym(monkeypatch: Any) -> None:
     from pydantic import BaseModel
 
-    class BaseResourcesServerConfig(BaseModel):
+    class Config(BaseModel):
         name: str = "grounding"
 
-    class BaseVerifyRequest(BaseModel):
+    class Request(BaseModel):
         response: Any
 
-    class BaseVerifyResponse(BaseVerifyRequest):
+    class Response(Request):
         reward: float
 
-    class SimpleResourcesServer(BaseModel):
-        config: BaseResourcesServerConfig
+    class Server(BaseModel):
+        config: Config
 
     nemo_gym._server.cache_clear()
-    stand_in(
-        monkeypatch,
-        "nemo_gym.base_resources_server",
-        BaseResourcesServerConfig=BaseResourcesServerConfig,
-        BaseVerifyRequest=BaseVerifyRequest,
-        BaseVerifyResponse=BaseVerifyResponse,
-        SimpleResourcesServer=SimpleResourcesServer,
-    )
+    parents = {"BaseResourcesServerConfig": Config, "BaseVerifyRequest": Request, "BaseVerifyResponse": Response}
+    stand_in(monkeypatch, "nemo_gym.base_resources_server", SimpleResourcesServer=Server, **parents)
 
 
 def gym_response(text: str) -> Any:
     """What NeMo-Gym hands over: reasoning, a call of a tool, and messages."""
-    part = types.SimpleNamespace(type="output_text", text=text)
-    early = types.SimpleNamespace(type="output_text", text='[{"bbox_2d": [0, 0, 9, 9]}]')
-    return types.SimpleNamespace(
-        output=[
-            types.SimpleNamespace(type="message", role="assistant", content=[early]),
-            types.SimpleNamespace(type="function_call", name="zoom", arguments='{"bbox_2d": [1, 2, 3, 4]}'),
-            types.SimpleNamespace(type="message", role="assistant", content=[part]),
-        ]
+    early, last = (
+        types.SimpleNamespace(
+            type="message", role="assistant", content=[types.SimpleNamespace(type="output_text", text=said)]
+        )
+        for said in ('[{"bbox_2d": [0, 0, 9, 9]}]', text)
     )
+    call = types.SimpleNamespace(type="function_call", name="zoom", arguments='{"bbox_2d": [1, 2, 3, 4]}')
+    return types.SimpleNamespace(output=[early, call, last])
 
 
 def by_verl(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
@@ -124,45 +107,33 @@ def by_verl(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
 
 
 def by_verl_mapping(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    call = partial(asyncio.run)
-    return [
-        call(verl.compute_score_async("images", one.text, one.fields, None, reward=reward))["score"] for one in cases
-    ]
+    told = [verl.compute_score_async("images", one.text, one.fields, None, reward=reward) for one in cases]
+    return [asyncio.run(one)["score"] for one in told]
 
 
 def by_verl_batch(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    truths = [one.ground_truth for one in cases]
-    told = verl.compute_score_batch(
-        ["images"] * len(cases), [one.text for one in cases], truths, [{}] * len(cases), reward
-    )
+    texts, truths = [one.text for one in cases], [one.ground_truth for one in cases]
+    told = verl.compute_score_batch(["images"] * len(cases), texts, truths, [{}] * len(cases), reward)
     return [one["score"] for one in told]
 
 
 def by_easyr1(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     inputs = [{"response": one.text, "response_length": 9, "ground_truth": one.ground_truth} for one in cases]
-    return [one["overall"] for one in easyr1.compute_score(inputs, reward=reward)]
-
-
-def by_easyr1_one(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    inputs = [{"response": one.text, "response_length": 9, "ground_truth": one.ground_truth} for one in cases]
-    return [easyr1.compute_score(one, reward=reward)["overall"] for one in inputs]
+    alone = [easyr1.compute_score(one, reward=reward) for one in inputs]
+    assert alone == easyr1.compute_score(inputs, reward=reward)
+    return [one["overall"] for one in alone]
 
 
 def by_ms_swift(monkeypatch: Any, reward: str, cases: Sequence[Case]) -> list[float]:
-    from grounding_rewards.integrations.ms_swift import register
-
     orms = with_swift(monkeypatch)
-    register(reward)
-    scorer = orms[reward](args=None)
+    ms_swift.register(reward)
     rows = {"ground_truth": [one.ground_truth for one in cases], "messages": [[]] * len(cases), "trainer_state": None}
-    return scorer([one.text for one in cases], **rows)
+    return orms[reward](args=None)([one.text for one in cases], **rows)
 
 
 def by_openrlhf(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     queries, labels = [GROWN + one.text for one in cases], [one.ground_truth for one in cases]
-    found = [openrlhf.reward_func([q], [PROMPT], [label], reward) for q, label in zip(queries, labels, strict=True)]
-    assert all(one["rewards"].shape == (1,) for one in found)
-    return [one["rewards"].item() for one in found]
+    return openrlhf.reward_func(queries, [PROMPT] * len(cases), labels, reward)["rewards"].tolist()
 
 
 def by_nemo_rl(monkeypatch: Any, reward: str, cases: Sequence[Case]) -> list[float]:
@@ -191,15 +162,9 @@ def by_nemo_gym(monkeypatch: Any, reward: str, cases: Sequence[Case]) -> list[fl
 
 def by_verifiers(_: Any, reward: str, cases: Sequence[Case]) -> list[float]:
     number, _components = verifiers.functions_of(reward)
-    return [
-        asyncio.run(
-            number(
-                task=types.SimpleNamespace(ground_truth=one.ground_truth),
-                trace=types.SimpleNamespace(last_reply=one.text),
-            )
-        )
-        for one in cases
-    ]
+    tasks = [types.SimpleNamespace(ground_truth=one.ground_truth) for one in cases]
+    traces = [types.SimpleNamespace(last_reply=one.text) for one in cases]
+    return [asyncio.run(number(task=task, trace=trace)) for task, trace in zip(tasks, traces, strict=True)]
 
 
 #: How each trainer calls: a function of monkeypatch, the name of a reward, and cases.
