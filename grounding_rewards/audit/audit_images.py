@@ -7,7 +7,6 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,40 +87,46 @@ def images_of(rows: Sequence[Mapping[str, Any]]) -> list[AuditImage]:
     """
     if not rows:
         raise ValueError("Expected images for the audit, got none. Name a split that holds some.")
-    sizes = [_size(row, number) for number, row in enumerate(rows)]
-    readers = [tuple(map(as_box_array, row.get("reader_boxes") or ())) for row in rows]
-    boxes = [
-        as_box_array(row["boxes"] if row.get("boxes") is not None else of_readers[0] if of_readers else ())
-        for row, of_readers in zip(rows, readers, strict=True)
-    ]
-    labels = [_labels(row.get("labels"), len(own)) for row, own in zip(rows, boxes, strict=True)]
-    counted = Counter(chain.from_iterable(labels)).most_common()
+    images = [_image(row, number) for number, row in enumerate(rows)]
+    counted = Counter(label for image in images for label in image.labels).most_common()
     names = tuple(label for label, _ in counted) or (_UNNAMED,)
-    patients = [number if (patient := patient_of(row)) is None else patient for number, row in enumerate(rows)]
+    patients = [image.number if image.patient is None else image.patient for image in images]
     references = [
-        (patient, label, box / np.tile(size[:2], 2))
-        for patient, own, of_boxes, size in zip(patients, boxes, labels, sizes, strict=True)
-        for box, label in zip(own, of_boxes, strict=True)
+        (patient, label, box / np.tile(image.size[:2], 2))
+        for patient, image in zip(patients, images, strict=True)
+        for box, label in zip(image.boxes, image.labels, strict=True)
     ]
-    asked = [tuple(dict.fromkeys(own)) or names[:1] for own in labels]
+    asked = [tuple(dict.fromkeys(image.labels)) or names[:1] for image in images]
     usual = iter(
-        usual_boxes(references, [(whose, one) for whose, own in zip(patients, asked, strict=True) for one in own])
+        usual_boxes(references, [(whose, label) for whose, own in zip(patients, asked, strict=True) for label in own])
     )
-    known = [Known(names, {label: box for label in own if not np.isnan(box := next(usual)).any()}) for own in asked]
-    return [
-        AuditImage(
-            number,
-            boxes[number],
-            labels[number],
-            sizes[number],
-            known[number],
-            as_box_array(row.get("ignore_boxes") or ()),
-            readers[number],
-            patient_of(row),
-            None if row.get("id") is None else str(row["id"]),
-        )
-        for number, row in enumerate(rows)
-    ]
+    found = [{label: box for label in own if not np.isnan(box := next(usual)).any()} for own in asked]
+    return [replace(image, known=Known(names, own)) for image, own in zip(images, found, strict=True)]
+
+
+def _image(row: Mapping[str, Any], number: int) -> AuditImage:
+    """What a row says of its image; what is known without looking is not known yet."""
+    try:
+        width, height = float(row["width"]), float(row["height"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
+            f"{row.get('height')!r}. Add the columns: without them no box can be written."
+        ) from None
+    readers = tuple(map(as_box_array, row.get("reader_boxes") or ()))
+    own = as_box_array(row["boxes"] if row.get("boxes") is not None else readers[0] if readers else ())
+    labels = row.get("labels")
+    return AuditImage(
+        number,
+        own,
+        tuple(labels) if labels is not None and len(labels) == len(own) else (_UNNAMED,) * len(own),
+        Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height)),
+        Known((), {}),
+        as_box_array(row.get("ignore_boxes") or ()),
+        readers,
+        patient_of(row),
+        None if row.get("id") is None else str(row["id"]),
+    )
 
 
 def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], asked: Iterable[tuple[Hashable, str]]) -> Array:
@@ -151,21 +156,6 @@ def usual_boxes(references: Iterable[tuple[Hashable, str, Array]], asked: Iterab
         return np.median(others, axis=0) if others else np.full(4, np.nan)
 
     return np.array([median(*one) for one in asked]).reshape(-1, 4)
-
-
-def _labels(given: Sequence[str] | None, count: int) -> tuple[str, ...]:
-    return tuple(given) if given is not None and len(given) == count else (_UNNAMED,) * count
-
-
-def _size(row: Mapping[str, Any], number: int) -> Size:
-    try:
-        width, height = float(row["width"]), float(row["height"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError(
-            f"Expected `width` and `height` for the image in row {number}, got {row.get('width')!r} and "
-            f"{row.get('height')!r}. Add the columns: without them no box can be written."
-        ) from None
-    return Size(width, height, float(row.get("resized_width") or width), float(row.get("resized_height") or height))
 
 
 def stray_box(image: AuditImage, draw: np.random.Generator) -> Array:

@@ -143,15 +143,9 @@ class Audit:
             },
             "findings": FINDINGS,
             "played": [
-                {
-                    "reward": one.reward,
-                    "script": one.script,
-                    "mean": estimate_as_json(one.mean),
-                    "gain": finite_or_none(one.gain),
-                    "ceiling": finite_or_none(one.ceiling),
-                    "finding": one.finding,
-                    "against": one.against,
-                }
+                vars(one)
+                | {"mean": estimate_as_json(one.mean)}
+                | {key: finite_or_none(getattr(one, key)) for key in ("gain", "ceiling")}
                 for one in self.played
             ],
             "position_maps": {
@@ -171,12 +165,7 @@ class Audit:
         """A ``pandas.DataFrame`` with a row for each script and reward; see :class:`Played`."""
         import pandas
 
-        rows = [
-            {"script": one.script, "reward": one.reward, **one.mean._asdict(), "gain": one.gain}
-            | {"ceiling": one.ceiling, "finding": one.finding, "against": one.against}
-            for one in self.played
-        ]
-        return pandas.DataFrame(rows)
+        return pandas.DataFrame([vars(one) | one.mean._asdict() for one in self.played]).drop(columns="mean")
 
 
 def audit(

@@ -159,10 +159,6 @@ def _beside(
     return Reply(added + items if before else items + added)
 
 
-def _copies(image: AuditImage, item: Item, *, times: int) -> list[Item]:
-    return [item] * times
-
-
 def _near_copies(image: AuditImage, item: Item) -> list[Item]:
     """The same box, moved and resized a little in all directions."""
     side = np.tile(item.box[2:] - item.box[:2], 2)
@@ -175,16 +171,9 @@ def _junk(image: AuditImage, item: Item, *, times: int = 1) -> list[Item]:
     return [_stray(image, draw) for _ in range(times)]
 
 
-def _specks_beside(image: AuditImage, item: Item) -> list[Item]:
-    return [item._replace(box=box) for box in _specks(image, 10)]
-
-
-def _grid_beside(image: AuditImage, item: Item) -> list[Item]:
-    return [item._replace(box=box) for box in _grid(_whole(image), 3)]
-
-
-def _whole_beside(image: AuditImage, item: Item) -> list[Item]:
-    return [item._replace(box=_whole(image))]
+def _placed(image: AuditImage, item: Item, *, where: Callable[[AuditImage], Iterable[Array]]) -> list[Item]:
+    """The finding's label at other places."""
+    return [item._replace(box=box) for box in where(image)]
 
 
 def _other_labels(image: AuditImage, item: Item) -> list[Item]:
@@ -429,15 +418,20 @@ def _specks(image: AuditImage, count: int) -> list[Array]:
 
 #: Something wrong beside each right box: the name, what it tries, what is added, and whether it stands in front.
 _ADDED: tuple[tuple[str, str, Callable[[AuditImage, Item], Iterable[Item]], bool], ...] = (
-    ("every box twice", "a copy of a hit is a hit", partial(_copies, times=1), False),
-    ("every box ten times", "as above, where each copy counts", partial(_copies, times=9), False),
+    ("every box twice", "a copy of a hit is a hit", lambda image, item: [item], False),
+    ("every box ten times", "as above, where each copy counts", lambda image, item: [item] * 9, False),
     ("near copies", "one of seven variants fits better", _near_copies, False),
     ("junk after", "boxes behind the right ones may be free", _junk, False),
     ("junk before", "boxes in front of the right ones may be free", _junk, True),
     ("ten junk boxes after", "as above, with more of it", partial(_junk, times=10), False),
-    ("specks after", "boxes of no size may weigh nothing", _specks_beside, False),
-    ("a grid after", "whatever was missed, some cell hits it", _grid_beside, False),
-    ("the whole image after", "it holds every finding", _whole_beside, False),
+    ("specks after", "boxes of no size may weigh nothing", partial(_placed, where=partial(_specks, count=10)), False),
+    (
+        "a grid after",
+        "whatever was missed, some cell hits it",
+        partial(_placed, where=lambda image: _grid(_whole(image), 3)),
+        False,
+    ),
+    ("the whole image after", "it holds every finding", partial(_placed, where=lambda image: [_whole(image)]), False),
     ("every label", "one of the labels is right", _other_labels, False),
     *(
         (
