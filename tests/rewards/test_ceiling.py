@@ -70,10 +70,6 @@ def test_values(name, n, m, expected):
 
 def test_a_reward_of_a_third_party_promises_no_less_than_1():
     class Mine(gr.rewards.BoxReward):
-        def _pair_up(self, overlap):
-            raise NotImplementedError
-
-        def _combine(self, batch):
-            raise NotImplementedError
+        _pair_up = _combine = None
 
     np.testing.assert_array_equal(Mine().ceiling([0, 1, 5, 0], [0, 1, 2, 3]), [0.2, 1, 1, 0])

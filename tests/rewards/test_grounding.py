@@ -253,34 +253,21 @@ def test_the_same_metrics_in_the_same_order_on_every_call(completions, boxes):
 
 def test_metrics_by_hand():
     values = dict(logged([RIGHT, '[{"bbox_2d": [0, 0, 500]}]', RIGHT, "[]"], [GT, GT, [], []]))
-    expected = {
-        "boxes": 2 / 4,
-        "precision": 1 / 4,
-        "recall": 1 / 4,
-        "mean_iou": 1 / 4,
-        "status/boxes": 2 / 4,
-        "status/empty": 1 / 4,
-        "status/unparseable": 1 / 4,
-        "rejected/wrong_count": 1 / 4,
-        "negatives": 2 / 4,
-        "hallucinated": 1 / 4,
-        "hallucination_rate": 1 / 2,
-    }
+    expected = dict.fromkeys(("boxes", "status/boxes", "negatives", "hallucination_rate"), 1 / 2)
+    expected |= dict.fromkeys(("precision", "recall", "mean_iou", "status/empty", "status/unparseable"), 1 / 4)
+    expected |= dict.fromkeys(("rejected/wrong_count", "hallucinated"), 1 / 4)
     assert {key: values[f"R3/{key}"] for key in expected} == expected
 
 
 def test_extra_columns_have_one_entry_per_completion():
     seen = {}
     score([RIGHT, "junk"], [GT, []], columns={"log_extra": seen.setdefault})
-    assert seen["R3/status"] == ["boxes", "unparseable"]
-    assert len(seen["R3/reason"]) == 2
+    assert (seen["R3/status"], len(seen["R3/reason"])) == (["boxes", "unparseable"], 2)
     assert (seen["R3/counted"], seen["R3/findings"]) == ([1, 0], [1, 0])
+    known = {"width": 100, "height": 100, "box_format": "qwen3-vl"}
     assert list(map(json.loads, seen["R3/row"])) == [
-        {
-            **{"boxes": GT, "width": 100, "height": 100, "box_format": "qwen3-vl"},
-            **{"pred": [[0, 0, 50, 50]], "pred_labels": ["nodule"]},
-        },
-        {"boxes": [], "width": 100, "height": 100, "box_format": "qwen3-vl", "pred": []},
+        known | {"boxes": GT, "pred": [[0, 0, 50, 50]], "pred_labels": ["nodule"]},
+        known | {"boxes": [], "pred": []},
     ]
 
 
@@ -370,12 +357,9 @@ def test_reasons(text, boxes, reason):
 
 def test_details_carry_boxes_in_original_pixels():
     reward = gr.get_reward("R3", box_format="qwen3-vl")
-    texts = ["[]", RIGHT, RIGHT]
-    first, second, third = reward.details(texts, boxes=[GT] * 3, width=[100, 100, 200], height=[100, 100, 50])
-    assert first.parsed.boxes.shape == (0, 4)
-    assert second.parsed.boxes.tolist() == GT
-    assert third.parsed.boxes.tolist() == [[0, 0, 100, 25]]
-    assert third.parsed.labels == ("nodule",)
+    details = reward.details(["[]", RIGHT, RIGHT], boxes=[GT] * 3, width=[100, 100, 200], height=[100, 100, 50])
+    assert [one.parsed.boxes.tolist() for one in details] == [[], GT, [[0, 0, 100, 25]]]
+    assert details[0].parsed.boxes.shape == (0, 4)
 
 
 def test_ranking_by_the_confidence_that_the_text_states():
@@ -394,36 +378,24 @@ class Tokenizer:
         return "".join(map(chr, ids)).replace("L", "<loc_10><loc_20><loc_60><loc_80>")
 
 
-FLORENCE = {"boxes": [[[10.5, 20.5, 60.5, 80.5]]], "width": [1000], "height": [1000]}
-
-
-class TestTokenizer:
+@pytest.mark.parametrize(
+    ("ids", "stop_ids", "label"),
+    [
+        # the end and the padding are left out
+        *((ids, "", "mass") for ids in ("massL", "massL$", "massL$___", "__massL")),
+        # further tokens are where somebody says that they are no part of an answer
+        ("#massL", "", "#mass"),
+        ("#massL", "#", "mass"),
+    ],
+)
+def test_token_ids_are_decoded_where_the_format_needs_them(ids, stop_ids, label):
     """With real tokenizers and for every format: tests/parsing/test_special_tokens.py."""
-
-    reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Tokenizer())
-
-    @pytest.mark.parametrize("ids", ["massL", "massL$", "massL$___", "__massL"])
-    def test_the_end_and_the_padding_are_left_out(self, ids):
-        (scored,) = self.reward.details(["mass"], completion_ids=[list(map(ord, ids))], **FLORENCE)
-        assert scored.reward == 1.0
-        assert scored.parsed.labels == ("mass",)
-
-    def test_further_tokens_that_are_no_part_of_an_answer(self):
-        more = dataclasses.replace(self.reward, stop_ids=frozenset([ord("#")]))
-        for reward, label in ((self.reward, "#mass"), (more, "mass")):
-            (scored,) = reward.details(["mass"], completion_ids=[list(map(ord, "#massL"))], **FLORENCE)
-            assert scored.parsed.labels == (label,)
-
-    def test_only_the_rows_that_need_it_are_decoded(self):
-        reward = gr.get_reward("R3", tokenizer=Tokenizer())
-        columns = {"boxes": [GT, GT], "width": [100] * 2, "height": [100] * 2, "box_format": ["qwen3-vl", "florence-2"]}
-        assert reward([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)[0] == 1.0
-        (_, second) = reward.details([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)
-        assert second.parsed.status == "boxes"
-
-    def test_of_a_processor(self):
-        processor = SimpleNamespace(tokenizer=Tokenizer())
-        assert gr.get_reward("R3", box_format="florence-2", tokenizer=processor).tokenizer is processor.tokenizer
+    reward = gr.get_reward("R3", tokenizer=SimpleNamespace(tokenizer=Tokenizer()))
+    reward = dataclasses.replace(reward, stop_ids=frozenset(map(ord, stop_ids)))
+    columns = {"boxes": [[[10.5, 20.5, 60.5, 80.5]]] * 2, "width": [1000] * 2, "height": [1000] * 2}
+    columns |= {"box_format": ["florence-2", "qwen3-vl"], "completion_ids": [list(map(ord, ids)), [0]]}
+    in_tokens, in_text = reward.details(["mass", "[]"], **columns)
+    assert (in_tokens.reward, in_tokens.parsed.labels, in_text.parsed.status) == (1.0, (label,), "empty")
 
 
 def test_a_declared_format_makes_a_frozen_value():

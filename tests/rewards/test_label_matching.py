@@ -117,18 +117,14 @@ def images(draw, predictions=box_lists):
 @given(images(), st.sampled_from(NAMES), st.sampled_from(["greedy", "thresholded_hungarian"]))
 def test_no_pair_of_different_labels(image, name, matching):
     pred, gt, pred_labels, gt_labels = image
-    explained = gr.get_reward(name, label_matching="exact", matching=matching).explain(
-        pred, gt, pred_labels=pred_labels, gt_labels=gt_labels
-    )
+    reward = gr.get_reward(name, label_matching="exact", matching=matching)
+    explained = reward.explain(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels)
     assert all(pred_labels[i] == gt_labels[j] for i, j in explained.matches)
-    assert sum(one.tp for one in explained.per_label) == explained.tp
-    assert sum(one.fp for one in explained.per_label) == explained.fp
-    assert sum(one.fn for one in explained.per_label) == explained.fn
+    for count in ("tp", "fp", "fn"):
+        assert sum(getattr(one, count) for one in explained.per_label) == getattr(explained, count)
 
 
-TEXTS = st.one_of(
-    st.sampled_from([*LABELS, "Nodule/Mass", "left lung", "lung", "RLL opacity", ""]), st.text(max_size=20)
-)
+TEXTS = st.sampled_from([*LABELS, "Nodule/Mass", "left lung", "lung", "RLL opacity", ""]) | st.text(max_size=20)
 
 
 @given(st.lists(st.none() | TEXTS, max_size=5), st.lists(TEXTS, max_size=4))

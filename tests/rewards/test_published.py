@@ -86,9 +86,7 @@ def test_vision_reasoner_as_an_assignment_of_scipy() -> None:
 @given(
     text=st.one_of(
         st.text(),
-        st.lists(st.lists(st.integers(-5, 1100), min_size=4, max_size=4)).map(
-            lambda boxes: str([{"bbox_2d": box} for box in boxes]).replace("'", '"')
-        ),
+        st.lists(st.lists(st.integers(-5, 1100), min_size=4, max_size=4)).map(str),
         st.just('[{"bbox_2d": [NaN, 1, 2, 3]}, {"bbox_2d": [5, 5, 5, 5]}, {"bbox_2d": [1, 2, 3, 4]}]'),
     )
 )
@@ -126,9 +124,8 @@ def test_they_have_names_of_their_own_and_are_no_default() -> None:
 
 
 def test_medloc_takes_a_schedule() -> None:
-    reward = gr.get_reward(
-        "medloc", box_format="qwen3-vl", iou_threshold={"schedule": "linear", "from": 0.3, "to": 0.8, "over": 1.0}
-    )
+    raised = {"schedule": "linear", "from": 0.3, "to": 0.8, "over": 1.0}
+    reward = gr.get_reward("medloc", box_format="qwen3-vl", iou_threshold=raised)
     columns = {"boxes": [[[0, 0, 500, 1000]]], "width": [1000], "height": [1000], "max_steps": 10}
     answer = ['[{"bbox_2d": [0, 0, 500, 500]}]']
     assert [reward(answer, step=step, **columns)[0] for step in (0, 3, 5)] == [1.0, 1.0, 0.0]
