@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -199,19 +198,17 @@ class PiecewiseIoUReward(FBetaReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("iou_breakpoints", "quality_breakpoints"):
-            object.__setattr__(self, name, _as_numbers(name, getattr(self, name)))
-        if len(self.quality_breakpoints) != len(self.iou_breakpoints) + 1:
-            raise ValueError(
-                f"Expected {len(self.iou_breakpoints) + 1} numbers for `quality_breakpoints`, "
-                f"got {self.quality_breakpoints!r}. Give one per IoU breakpoint and one for IoU 1."
-            )
         try:
+            for name in ("iou_breakpoints", "quality_breakpoints"):
+                given = getattr(self, name)
+                # The digits of a word are no breakpoints.
+                object.__setattr__(self, name, tuple(map(float, [given] if isinstance(given, str) else given)))
             self._curve()
-        except ValueError:
+        except (TypeError, ValueError):
             raise ValueError(
-                "Expected IoUs that increase inside (0, 1) for `iou_breakpoints` and credits in [0, 1] that never fall "
-                f"for `quality_breakpoints`, got {self.iou_breakpoints} and {self.quality_breakpoints}. Sort them."
+                "Expected IoUs that increase inside (0, 1) for `iou_breakpoints`, and for `quality_breakpoints` "
+                "credits in [0, 1] that never fall, one for each and one for IoU 1, got "
+                f"{self.iou_breakpoints!r} and {self.quality_breakpoints!r}. Write them as [0.3, 0.5] and [0, 0.3, 1]."
             ) from None
 
     def _curve(self) -> PiecewiseLinear:
@@ -230,15 +227,6 @@ _spline = functools.lru_cache(maxsize=64)(HermiteSpline)
 def _piecewise(iou_breakpoints: tuple[float, ...], quality_breakpoints: tuple[float, ...]) -> PiecewiseLinear:
     first, *rest = quality_breakpoints
     return PiecewiseLinear(tuple(zip((0.0, *iou_breakpoints, 1.0), (first, first, *rest), strict=True)))
-
-
-def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
-    try:
-        if not isinstance(values, str):
-            return tuple(float(number) for number in values)
-    except (TypeError, ValueError):
-        pass
-    raise ValueError(f"Expected a list of numbers for `{name}`, got {values!r}. Write it as [0.3, 0.5, 0.7].")
 
 
 def _center_closeness(batch: MatchedBatch) -> Array:

@@ -339,7 +339,7 @@ class GroundingReward:
         return changed
 
     def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> ScoredBatch:
-        return self._judge(self._read(completions, columns, labelled=self.compares_labels))
+        return judge(self._read(completions, columns, labelled=self.compares_labels), self)
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
         columns = with_ground_truth(columns, len(completions))
@@ -357,9 +357,6 @@ class GroundingReward:
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
         pred = predicted_boxes(raws, formats, columns)
         return ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns)
-
-    def _judge(self, read: ReadBatch) -> ScoredBatch:
-        return judge(read, self.box_reward, on_unparseable=self.on_unparseable, readers=self.readers)
 
     def _notice_wrong_reading(self, batch: ScoredBatch) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
@@ -595,7 +592,7 @@ def score_batches(rewards: Sequence[GroundingReward], completions: Sequence[Any]
     batches = []
     for reward in rewards:
         reward._refuse_lost_labels(read.formats)
-        batches.append(reward._judge(read))
+        batches.append(judge(read, reward))
     first._notice_wrong_reading(batches[0])
     return batches
 

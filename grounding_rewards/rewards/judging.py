@@ -209,16 +209,16 @@ def judges_boxes(box_reward: Any) -> bool:
     return not (hasattr(box_reward, "of_text") or hasattr(box_reward, "of_batch"))
 
 
-def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str) -> ScoredBatch:
+def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
     """Score a batch that was read.
 
     Args:
         read: n completions.
-        box_reward: an object with ``score(pred, gt)``.
-        on_unparseable: ``"zero"`` or ``"empty"``, as for :class:`grounding_rewards.rewards.grounding.GroundingReward`,
-        readers: and ``"best"``, ``"mean"`` or ``"weighted"``, as there.
+        reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`, of which ``box_reward``,
+            ``on_unparseable`` and ``readers`` play a part.
     """
     raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
+    box_reward = reward.box_reward
     counted = _with_broken_boxes(raws, pred)
     stated = _of_boxes(raws, attrgetter("scores"), attrgetter("score"))
     # None becomes NaN
@@ -230,7 +230,7 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     # On an image without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
     # not enough. A text whose boxes all lie in ignore regions counts as saying so; one with something broken in the
     # place of a box never does, and one that was cut off earns nothing, lest breaking off be cheaper than a box.
-    lenient = on_unparseable == "empty"
+    lenient = reward.on_unparseable == "empty"
     credited = [
         raw.status in ("empty", "boxes") or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
         for raw in raws
@@ -251,24 +251,26 @@ def judge(read: ReadBatch, box_reward: Any, *, on_unparseable: str, readers: str
     else:
         judged, against, regions = counted, gt, ignore
     outcomes = score_boxes(by_boxes, judged, against, scores, ignore=regions, labels=labels)
-    reward = outcomes.reward if all(credited) else np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
+    earned = outcomes.reward if all(credited) else np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
     suited: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
-        best = _first_best(reward, rows)
-        if readers != "best":
-            weights = np.ones(len(rows)) if readers == "mean" else _shares_of_readers(box_reward, outcomes, rows)
-            mean = np.bincount(rows, weights=weights * reward) / np.bincount(rows, weights=weights)
+        best = _first_best(earned, rows)
+        if reward.readers != "best":
+            weights = np.ones(len(rows)) if reward.readers == "mean" else box_reward.reader_weights(outcomes)
+            # Nothing was drawn where no box counts: by each reader it is right or wrong as a whole.
+            weights = np.where((np.bincount(rows, weights=outcomes.n) == 0)[rows], 1.0, weights)
+            mean = np.bincount(rows, weights=weights * earned) / np.bincount(rows, weights=weights)
             # Rounding must not lift it above the best.
-            reward = np.minimum(mean, reward[best])
+            earned = np.minimum(mean, earned[best])
         else:
-            reward = reward[best]
+            earned = earned[best]
         outcomes, gt = outcomes.take(best), gt.take(best)
         suited = [references.readers[entry] for entry in best]
     if hasattr(box_reward, "of_batch"):
-        reward = box_reward.of_batch(read)
+        earned = box_reward.of_batch(read)
     elif hasattr(box_reward, "of_text"):
-        reward = np.array(list(map(box_reward.of_text, read.texts, raws, row_names(read))), dtype=np.float64)
-    return ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=suited)
+        earned = np.array(list(map(box_reward.of_text, read.texts, raws, row_names(read))), dtype=np.float64)
+    return ScoredBatch(**vars(read), outcomes=outcomes, reward=earned, gt=gt, readers=suited)
 
 
 def _known_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
@@ -288,13 +290,6 @@ def _known_sides(read: ReadBatch, box_reward: Any) -> NDArray[np.float64]:
 
 def _shares_of_image(boxes: BoxBatch, sizes: NDArray[np.float64]) -> BoxBatch:
     return BoxBatch(boxes.flat / np.repeat(np.tile(sizes, 2), boxes.counts, axis=0), boxes.counts)
-
-
-def _shares_of_readers(box_reward: Any, outcomes: Outcomes, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """What each reader's reward counts in that of a row, where findings are weighted."""
-    # Nothing was drawn where no box counts: by each reader it is right or wrong as a whole.
-    silent = np.bincount(rows, weights=outcomes.n) == 0
-    return np.where(silent[rows], 1.0, box_reward.reader_weights(outcomes))
 
 
 def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:

@@ -81,7 +81,11 @@ def describe_rewards() -> str:
     lines = []
     for name, factory in REGISTRY.items():
         lines.append(f"  {name}: {summary_of(name)}".rstrip(": "))
-        lines.append(f"      {', '.join(map(_with_default, _parameters(factory) or ())) or 'no parameters'}")
+        taken = [
+            one.name if one.default is one.empty else f"{one.name}={one.default!r}"
+            for one in _parameters(factory) or ()
+        ]
+        lines.append(f"      {', '.join(taken) or 'no parameters'}")
     return "\n".join(lines)
 
 
@@ -261,7 +265,3 @@ def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
         return list(inspect.signature(factory).parameters.values())
     except ValueError:
         return None
-
-
-def _with_default(parameter: inspect.Parameter) -> str:
-    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"

@@ -124,16 +124,6 @@ def is_self_paced(schedules: Schedules) -> bool:
     return any(isinstance(one, SelfPaced) for _, one in schedules)
 
 
-def schedule_lines(schedules: Schedules) -> list[str]:
-    """The schedules in words, a line each.
-
-    Example:
-        >>> schedule_lines((("beta", Schedule("step", 2, 1, 0.5)),))
-        ['beta: step from 2 to 1 at 0.5 of training']
-    """
-    return [f"{name}: {one}" for name, one in schedules]
-
-
 def is_schedule(value: object) -> bool:
     """Whether somebody means a schedule by this value of a parameter.
 
@@ -165,7 +155,15 @@ def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPa
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
     paced = kind == _SELF_PACED
     needed = ("from", "to", "of") if paced else ("from", "to", "over")
-    _check_keys(parameter, str(kind), given, needed, ("window", "rate", "by") if paced else ())
+    legal = ("schedule", *needed, *(("window", "rate", "by") if paced else ()))
+    said = [f"{key!r}, which it has not" for key in given if key not in legal]
+    said += [f"no {key!r}" for key in needed if key not in given]
+    if said:
+        example = "of: hit_rate, window: 200, from: 0.1, to: 0.5" if paced else "from: 0.1, to: 0.5, over: 0.4"
+        raise ValueError(
+            f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {', '.join(said)}. "
+            f"Write it like {{schedule: {kind}, {example}}}."
+        )
     start, to = (check_number(f"{end} of {parameter}", given[end], _ANY, "Write a number.") for end in ("from", "to"))
     if start == to:
         raise ValueError(
@@ -193,23 +191,6 @@ def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPa
         f"by of {parameter}", by, Interval(above=True), "It is the length of a step, in either direction."
     )
     return SelfPaced(given["of"], window, start, to, rate, by)
-
-
-def _check_keys(
-    parameter: str, kind: str, given: Mapping[str, Any], needed: tuple[str, ...], optional: tuple[str, ...]
-) -> None:
-    legal = ("schedule", *needed, *optional)
-    unknown = [key for key in given if key not in legal]
-    missing = [key for key in needed if key not in given]
-    if unknown or missing:
-        said = ", ".join([*(f"{key!r}, which it has not" for key in unknown), *(f"no {key!r}" for key in missing)])
-        example = (
-            "of: hit_rate, window: 200, from: 0.1, to: 0.5" if kind == _SELF_PACED else "from: 0.1, to: 0.5, over: 0.4"
-        )
-        raise ValueError(
-            f"Expected the keys {', '.join(legal)} for the {kind} schedule of {parameter}, got {said}. "
-            f"Write it like {{schedule: {kind}, {example}}}."
-        )
 
 
 def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedules]:

@@ -21,7 +21,7 @@ from grounding_rewards.parsing import STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
 from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
-from grounding_rewards.rewards.schedules import Pace, is_self_paced, schedule_lines
+from grounding_rewards.rewards.schedules import Pace, is_self_paced
 
 Reward = str | Callable[..., list[float]]
 
@@ -88,7 +88,8 @@ def reward_with_parameters(reward: Any) -> str:
     if isinstance(reward, StepReward):
         reward = reward.reward
     if isinstance(reward, GroundingReward):
-        return "; ".join([f"{reward.name}: {reward.box_reward!r}", *schedule_lines(reward.schedules)])
+        schedules = [f"{name}: {one}" for name, one in reward.schedules]
+        return "; ".join([f"{reward.name}: {reward.box_reward!r}", *schedules])
     return reward_name(reward)
 
 
