@@ -192,6 +192,7 @@ class TestLabels:
             gr.get_reward("R4", label_matching="exact")(["[]"] * 2, box_format=["qwen3-vl", "llava"], **columns)
 
 
+TOLD = {"reader_labels": [[["mass"], ["mass"]]]}
 UNTOLD = {"reader_boxes": [[GT, GT]], "reader_labels": [None]}
 
 
@@ -203,8 +204,8 @@ UNTOLD = {"reader_boxes": [[GT, GT]], "reader_labels": [None]}
         ({"ignore_boxes": [LONE, LONE]}, "(1) for column `ignore_boxes`, got 2"),
         ({"reader_boxes": [[]]}, "one per reader, for `reader_boxes`, got [] in row 0"),
         ({"reader_boxes": [GT]}, "`reader_boxes`"),  # one list of boxes, not one per reader
-        ({"reader_boxes": [[GT, None]]}, "`reader_boxes`, got None in row 0"),
-        ({"reader_boxes": [[GT, [[9, 9, 9, 9]]]]}, "`reader_boxes`, got [[9, 9, 9, 9]] in row 0"),
+        (TOLD | {"reader_boxes": [[GT, None]]}, "`reader_boxes`, got None in row 0"),
+        (TOLD | {"reader_boxes": [[GT, [[9, 9, 9, 9]]]]}, "`reader_boxes`, got [[9, 9, 9, 9]] in row 0"),
         ({"reader_boxes": [[GT, [[9, 9, math.nan, 9]]]]}, "`reader_boxes`"),
         ({"reader_boxes": ["ab"]}, "`reader_boxes`, got 'ab' in row 0"),
         ({"labels": [["nodule", "mass"]]}, "each of 1 boxes for `labels`, got ['nodule', 'mass'] in row 0"),
