@@ -253,41 +253,27 @@ class CoordinateSpace:
     meaning: str = field(default="", compare=False, repr=False)
 
 
-PIXEL = CoordinateSpace("pixel", "original", meaning="pixels of the image")
-RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized", meaning="pixels of the image as the processor resized it")
-NORM1 = CoordinateSpace("norm1", "image", meaning="fractions of width and height")
-NORM100 = CoordinateSpace("norm100", "image", 100.0, meaning="0 to 100")
-NORM999 = CoordinateSpace("norm999", "image", 999.0, meaning="0 to 999: x / 999")
-NORM1000 = CoordinateSpace("norm1000", "image", 1000.0, meaning="0 to 1000: x / 1000")
-NORM1023 = CoordinateSpace("norm1023", "image", 1023.0, meaning="0 to 1023: x / 1023")
-BIN1024 = CoordinateSpace("bin1024", "image", 1024.0, meaning="bins: n / 1024")
-BIN1000 = CoordinateSpace("bin1000", "image", 1000.0, offset=0.5, meaning="bins, their centres: (n + 0.5) / 1000")
-SQUASH840 = CoordinateSpace("squash840", "image", 840.0, meaning="pixels of the image squashed to 840 × 840")
-PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the image padded to a square")
-PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the image padded to a square")
-PAD1000 = CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the image padded to a square")
-CROP100 = CoordinateSpace(
-    "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the image's centre: (n + 0.5) / 100"
-)
-
 #: The spaces by name, the most common first: where several fit what a model writes, the space check names the first.
 SPACES = {
     space.name: space
     for space in (
-        NORM1000,
-        PIXEL,
-        RESIZED_PIXEL,
-        NORM1,
-        NORM100,
-        NORM999,
-        PAD1,
-        NORM1023,
-        BIN1024,
-        BIN1000,
-        PAD999,
-        PAD1000,
-        CROP100,
-        SQUASH840,
+        CoordinateSpace("norm1000", "image", 1000.0, meaning="0 to 1000: x / 1000"),
+        CoordinateSpace("pixel", "original", meaning="pixels of the image"),
+        CoordinateSpace("resized_pixel", "resized", meaning="pixels of the image as the processor resized it"),
+        CoordinateSpace("norm1", "image", meaning="fractions of width and height"),
+        CoordinateSpace("norm100", "image", 100.0, meaning="0 to 100"),
+        CoordinateSpace("norm999", "image", 999.0, meaning="0 to 999: x / 999"),
+        CoordinateSpace("pad1", "padded", meaning="fractions of the image padded to a square"),
+        CoordinateSpace("norm1023", "image", 1023.0, meaning="0 to 1023: x / 1023"),
+        CoordinateSpace("bin1024", "image", 1024.0, meaning="bins: n / 1024"),
+        CoordinateSpace("bin1000", "image", 1000.0, 0.5, meaning="bins, their centres: (n + 0.5) / 1000"),
+        CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the image padded to a square"),
+        CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the image padded to a square"),
+        CoordinateSpace(
+            *("crop100", "cropped", 100.0, 0.5),
+            meaning="bins of the square in the image's centre: (n + 0.5) / 100",
+        ),
+        CoordinateSpace("squash840", "image", 840.0, meaning="pixels of the image squashed to 840 × 840"),
     )
 }
 
@@ -336,7 +322,7 @@ def space_frame(
         ValueError: a size that this space needs is missing or not a positive finite number.
 
     Example:
-        >>> space_frame(CROP100, 640, 481)
+        >>> space_frame(get_space("crop100"), 640, 481)
         Frame(offset=0.5, size=array([481.]), unit=100.0, origin=array([79.,  0., 79.,  0.]))
     """
     if space.frame == "original":
@@ -391,7 +377,7 @@ def frame_to_pixel(boxes: Boxes, frame: Frame) -> Boxes:
     """Convert boxes ``(n, 4)`` from a frame to pixels of the image.
 
     Example:
-        >>> frame_to_pixel(np.array([[0.0, 0.0, 1.0, 1.0]]), space_frame(PAD1, 100, 50))
+        >>> frame_to_pixel(np.array([[0.0, 0.0, 1.0, 1.0]]), space_frame(get_space("pad1"), 100, 50))
         array([[  0., -25., 100.,  75.]])
     """
     # x * W / unit, in this order: exact wherever the true product is
@@ -402,30 +388,20 @@ def pixel_to_frame(boxes: Boxes, frame: Frame) -> Boxes:
     """Convert boxes ``(n, 4)`` from pixels of the image to a frame; the inverse of :func:`frame_to_pixel`.
 
     Example:
-        >>> pixel_to_frame(np.array([[0.0, 0.0, 100.0, 50.0]]), space_frame(PAD1, 100, 50))
+        >>> pixel_to_frame(np.array([[0.0, 0.0, 100.0, 50.0]]), space_frame(get_space("pad1"), 100, 50))
         array([[0.  , 0.25, 1.  , 0.75]])
     """
     return (boxes - frame.origin) * frame.unit / frame.size - frame.offset
 
 
-def to_pixel(
-    boxes: Boxes,
-    space: CoordinateSpace,
-    *,
-    width: ArrayLike | None = None,
-    height: ArrayLike | None = None,
-    resized_width: ArrayLike | None = None,
-    resized_height: ArrayLike | None = None,
-) -> Boxes:
+def to_pixel(boxes: Boxes, space: CoordinateSpace, **sizes: ArrayLike | None) -> Boxes:
     """Convert boxes from ``space`` to pixels of the original image.
 
     Args:
         boxes: ``(n, 4)`` xyxy in ``space``.
         space: what the numbers mean.
-        width: width of the original image in pixels, one number or one per box; not needed for ``pixel``.
-        height: height of the original image in pixels, likewise.
-        resized_width: width of the image that the model saw; needed for ``resized_pixel`` only.
-        resized_height: height of the image that the model saw; needed for ``resized_pixel`` only.
+        sizes: ``width``, ``height``, ``resized_width`` and ``resized_height`` of the image as :func:`space_frame` takes
+            them, those that this space needs.
 
     Returns:
         ``(n, 4)`` xyxy in original pixels. Nothing is rounded or clipped.
@@ -436,31 +412,23 @@ def to_pixel(
     Example:
         The vector of Qwen's own conversion notebook, back from 0–1000 to a 640×428 image:
 
-        >>> to_pixel(np.array([[228.0, 320.0, 961.0, 970.0]]), NORM1000, width=640, height=428).round()
+        >>> to_pixel(np.array([[228.0, 320.0, 961.0, 970.0]]), get_space("norm1000"), width=640, height=428).round()
         array([[146., 137., 615., 415.]])
     """
-    return frame_to_pixel(boxes, space_frame(space, width, height, resized_width, resized_height))
+    return frame_to_pixel(boxes, space_frame(space, **sizes))
 
 
-def from_pixel(
-    boxes: Boxes,
-    space: CoordinateSpace,
-    *,
-    width: ArrayLike | None = None,
-    height: ArrayLike | None = None,
-    resized_width: ArrayLike | None = None,
-    resized_height: ArrayLike | None = None,
-) -> Boxes:
+def from_pixel(boxes: Boxes, space: CoordinateSpace, **sizes: ArrayLike | None) -> Boxes:
     """Convert boxes from pixels of the original image to ``space``; the inverse of :func:`to_pixel`.
 
     Nothing is rounded or clipped: the number of a bin is the rounded result, at least 0 and below the number of bins.
 
     Example:
-        >>> from_pixel(np.array([[146.0, 137.0, 615.0, 415.0]]), RESIZED_PIXEL,
+        >>> from_pixel(np.array([[146.0, 137.0, 615.0, 415.0]]), get_space("resized_pixel"),
         ...            width=640, height=428, resized_width=644, resized_height=420).round()
         array([[147., 134., 619., 407.]])
     """
-    return pixel_to_frame(boxes, space_frame(space, width, height, resized_width, resized_height))
+    return pixel_to_frame(boxes, space_frame(space, **sizes))
 
 
 def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -> tuple[float, float, float, float]:

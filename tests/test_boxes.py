@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards import boxes as bx
+from grounding_rewards.boxes import SPACES
 from tests.conftest import random_boxes
 
 SIZES = {"width": 640, "height": 428, "resized_width": 644, "resized_height": 420}
 
-every_space = pytest.mark.parametrize("space", bx.SPACES.values(), ids=bx.SPACES)
+every_space = pytest.mark.parametrize("space", SPACES.values(), ids=SPACES)
 sides = st.integers(1, 6000)
 
 
@@ -68,9 +69,9 @@ def test_conversions_are_inverse():
     ("space", "expected"),
     [
         # The image of Qwen's conversion notebook: [146, 137, 615, 415] on 640×428
-        (bx.NORM1000, [228, 320, 961, 970]),
-        (bx.RESIZED_PIXEL, [147, 134, 619, 407]),
-        (bx.PIXEL, [146, 137, 615, 415]),
+        (SPACES["norm1000"], [228, 320, 961, 970]),
+        (SPACES["resized_pixel"], [147, 134, 619, 407]),
+        (SPACES["pixel"], [146, 137, 615, 415]),
     ],
 )
 def test_published_vectors(space, expected):
@@ -83,28 +84,28 @@ def test_published_vectors(space, expected):
     ("space", "box", "width", "height", "expected"),
     [
         # PaliGemma, test of supervision's reader: <loc0256><loc0256><loc0768><loc0768> on 1000×1000
-        (bx.BIN1024, [256, 256, 768, 768], 1000, 1000, [250, 250, 750, 750]),
+        (SPACES["bin1024"], [256, 256, 768, 768], 1000, 1000, [250, 250, 750, 750]),
         # Rex-Omni, first example of its parser, on 999×1998 by hand: x/999·W, y/999·H
-        (bx.NORM999, [0, 35, 980, 987], 999, 1998, [0, 70, 980, 1974]),
+        (SPACES["norm999"], [0, 35, 980, 987], 999, 1998, [0, 70, 980, 1974]),
         # DeepSeek-VL2 by hand: 999 is the right edge
-        (bx.NORM999, [0, 0, 999, 999], 640, 480, [0, 0, 640, 480]),
+        (SPACES["norm999"], [0, 0, 999, 999], 640, 480, [0, 0, 640, 480]),
         # CogVLM and GLM-4.xV by hand: 999 is not quite the right edge
-        (bx.NORM1000, [86, 540, 400, 999], 1000, 500, [86, 270, 400, 499.5]),
+        (SPACES["norm1000"], [86, 540, 400, 999], 1000, 500, [86, 270, 400, 499.5]),
         # CheXagent by hand
-        (bx.NORM100, [12, 25, 50, 100], 2544, 3056, [305.28, 764, 1272, 3056]),
+        (SPACES["norm100"], [12, 25, 50, 100], 2544, 3056, [305.28, 764, 1272, 3056]),
         # Florence-2: bin 53 of an image 1000 wide is pixel 53, which its middle lies in
-        (bx.BIN1000, [53, 0, 999, 999], 1000, 2000, [53.5, 1, 999.5, 1999]),
+        (SPACES["bin1000"], [53, 0, 999, 999], 1000, 2000, [53.5, 1, 999.5, 1999]),
         # MAIRA-2: <x55> is 0.555 of the square of 2544 in the middle of 3056×2544, 256 from the left
-        (bx.CROP100, [55, 0, 99, 99], 3056, 2544, [1667.92, 12.72, 2787.28, 2531.28]),
-        (bx.CROP100, [55, 0, 99, 99], 2544, 3056, [1411.92, 268.72, 2531.28, 2787.28]),
+        (SPACES["crop100"], [55, 0, 99, 99], 3056, 2544, [1667.92, 12.72, 2787.28, 2531.28]),
+        (SPACES["crop100"], [55, 0, 99, 99], 2544, 3056, [1411.92, 268.72, 2531.28, 2787.28]),
         # LLaVA, Shikra: the whole of an image of 640×480 is 0.125 to 0.875 high
-        (bx.PAD1, [0, 0.125, 1, 0.875], 640, 480, [0, 0, 640, 480]),
-        (bx.PAD1, [0.125, 0, 0.875, 1], 480, 640, [0, 0, 480, 640]),
+        (SPACES["pad1"], [0, 0.125, 1, 0.875], 640, 480, [0, 0, 640, 480]),
+        (SPACES["pad1"], [0.125, 0, 0.875, 1], 480, 640, [0, 0, 480, 640]),
         # All-Seeing: an odd difference of 5 pads 2 before and 3 after
-        (bx.PAD999, [0, 0, 999, 999], 999, 994, [0, -2, 999, 997]),
-        (bx.PAD999, [2, 0, 996, 999], 994, 999, [0, 0, 994, 999]),
+        (SPACES["pad999"], [0, 0, 999, 999], 999, 994, [0, -2, 999, 997]),
+        (SPACES["pad999"], [2, 0, 996, 999], 994, 999, [0, 0, 994, 999]),
         # VisionReasoner by hand: x·W/840, y·H/840
-        (bx.SQUASH840, [84, 84, 840, 420], 1000, 500, [100, 50, 1000, 250]),
+        (SPACES["squash840"], [84, 84, 840, 420], 1000, 500, [100, 50, 1000, 250]),
     ],
 )
 def test_vectors_of_other_families(space, box, width, height, expected):
@@ -143,18 +144,18 @@ def shikra(value, side, other):
 
 #: Space, largest number and each family's own rule from a number to a pixel along one side, before any rounding.
 FAMILIES = {
-    "qwen2-vl, qwen3-vl, internvl, ferret, glm-4v": (bx.NORM1000, 1000, on_image(1000)),
-    "deepseek-vl2, rex-omni, cogvlm": (bx.NORM999, 999, on_image(999)),
+    "qwen2-vl, qwen3-vl, internvl, ferret, glm-4v": (SPACES["norm1000"], 1000, on_image(1000)),
+    "deepseek-vl2, rex-omni, cogvlm": (SPACES["norm999"], 999, on_image(999)),
     # as its trainer writes: round(v * 1023) in big_vision's pp/proj/paligemma/segmentation.py
-    "paligemma": (bx.NORM1023, 1023, on_image(1023)),
+    "paligemma": (SPACES["norm1023"], 1023, on_image(1023)),
     # as many demonstrations read PaliGemma
-    "bin1024": (bx.BIN1024, 1023, on_image(1024)),
-    "chexagent-2": (bx.NORM100, 100, on_image(100)),
-    "seg-zero": (bx.SQUASH840, 840, on_image(840)),
-    "florence-2": (bx.BIN1000, 999, florence_2),
-    "maira-2": (bx.CROP100, 99, maira_2),
-    "all-seeing": (bx.PAD999, 999, all_seeing),
-    "shikra, llava": (bx.PAD1, 1000, shikra),
+    "bin1024": (SPACES["bin1024"], 1023, on_image(1024)),
+    "chexagent-2": (SPACES["norm100"], 100, on_image(100)),
+    "seg-zero": (SPACES["squash840"], 840, on_image(840)),
+    "florence-2": (SPACES["bin1000"], 999, florence_2),
+    "maira-2": (SPACES["crop100"], 99, maira_2),
+    "all-seeing": (SPACES["pad999"], 999, all_seeing),
+    "shikra, llava": (SPACES["pad1"], 1000, shikra),
 }
 
 
@@ -165,7 +166,7 @@ def test_every_family_by_its_own_rule(space, largest, rule, data, width, height)
     expected = [
         float(rule(value, *both)) for value, both in zip(box, [(width, height), (height, width)] * 2, strict=True)
     ]
-    written = np.array([box]) / (1000 if space is bx.PAD1 else 1)
+    written = np.array([box]) / (1000 if space is SPACES["pad1"] else 1)
     pixel = bx.to_pixel(written, space, width=width, height=height)
     np.testing.assert_allclose(pixel[0], expected, rtol=0, atol=1e-9)
     np.testing.assert_allclose(bx.from_pixel(pixel, space, width=width, height=height), written, rtol=0, atol=1e-9)
@@ -173,7 +174,7 @@ def test_every_family_by_its_own_rule(space, largest, rule, data, width, height)
 
 @given(st.integers(0, 1000), sides)
 def test_exact_wherever_the_true_product_is(value, side):
-    pixel = bx.to_pixel(np.full((1, 4), float(value)), bx.NORM1000, width=side, height=side)
+    pixel = bx.to_pixel(np.full((1, 4), float(value)), SPACES["norm1000"], width=side, height=side)
     assert pixel[0, 0] == value * side / 1000  # of integers: rounded once
 
 
@@ -232,7 +233,7 @@ def padding_of(width, height):
 
 
 @pytest.mark.training
-@pytest.mark.parametrize(("space", "published"), [(bx.CROP100, crop_of), (bx.PAD1, padding_of)])
+@pytest.mark.parametrize(("space", "published"), [(SPACES["crop100"], crop_of), (SPACES["pad1"], padding_of)])
 @pytest.mark.parametrize(
     ("width", "height"), [(7, 7), (8, 7), (7, 8), (9, 7), (7, 9), (10, 7), (7, 10), (40, 1), (1, 41), (33, 50)]
 )
@@ -254,11 +255,11 @@ def test_florence_2_in_transformers(width, height):
     bins = rng.integers(0, 1000, (200, 4))
     # It counts whole pixels: the one that the point lies in
     pixels = published.dequantize(torch.tensor(bins), size=(width, height)).numpy()
-    ours = bx.to_pixel(bins, bx.BIN1000, width=width, height=height)
+    ours = bx.to_pixel(bins, SPACES["bin1000"], width=width, height=height)
     assert np.abs(ours - (pixels + 0.5)).max() <= 0.5 + 1e-3  # float32 there
     boxes = rng.uniform(0, 1, (200, 4)) * [width, height, width, height]
     tokens = published.quantize(torch.tensor(boxes), size=(width, height)).numpy()
-    assert np.abs(bx.from_pixel(boxes, bx.BIN1000, width=width, height=height) - tokens).max() <= 0.5 + 1e-3
+    assert np.abs(bx.from_pixel(boxes, SPACES["bin1000"], width=width, height=height) - tokens).max() <= 0.5 + 1e-3
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ def test_what_has_no_cells_is_refused(box):
 
 
 @pytest.mark.parametrize("bad", [None, 0, -1, float("nan"), float("inf"), "wide"])
-@pytest.mark.parametrize("space", [bx.NORM1, bx.PAD1, bx.CROP100], ids=lambda space: space.name)
+@pytest.mark.parametrize("space", [SPACES["norm1"], SPACES["pad1"], SPACES["crop100"]], ids=lambda space: space.name)
 def test_a_missing_size_is_named(bad, space):
     with pytest.raises(ValueError, match="`height`"):
         bx.to_pixel(np.zeros((1, 4)), space, width=10, height=bad)
@@ -325,14 +326,14 @@ def test_a_missing_size_is_named(bad, space):
 def test_resized_pixels_without_sizes_are_taken_as_they_are_and_noticed():
     boxes = np.array([[1.0, 2.0, 3.0, 4.0]])
     with pytest.warns(UserWarning, match="resized_width"):
-        np.testing.assert_array_equal(bx.to_pixel(boxes, bx.RESIZED_PIXEL, width=10, height=10), boxes)
+        np.testing.assert_array_equal(bx.to_pixel(boxes, SPACES["resized_pixel"], width=10, height=10), boxes)
 
 
 @pytest.mark.parametrize("name", ["norm10", "", None, 1000, ["norm1"]])
 def test_unknown_space_lists_the_known_ones(name):
     with pytest.raises(ValueError, match="for `space`") as error:
         bx.get_space(name)
-    assert all(known in str(error.value) for known in bx.SPACES)
+    assert all(known in str(error.value) for known in SPACES)
 
 
 @given(st.lists(st.one_of(st.floats(-1e300, 1e300), st.just(np.nan), st.just(np.inf)), min_size=4, max_size=4))

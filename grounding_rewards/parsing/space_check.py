@@ -19,9 +19,10 @@ without the shift and the factor in size that they share. A model that writes bo
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +30,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import (
     ORDERS,
-    PIXEL,
-    RESIZED_PIXEL,
     SPACES,
     Boxes,
     as_box_array,
@@ -158,12 +157,20 @@ def check_space(
             f"Expected one list of reference boxes per completion ({n}) for `boxes`, got {len(boxes)}. "
             "Repeat them once per completion."
         )
-    gt = [np.zeros((0, 4)) if boxes is None else as_box_array(boxes[k]) for k in range(n)]
     sizes = original_sizes(n, width, height, resized_width, resized_height)
-    answers = [_answer(raw, fmt, gt[k], sizes[k], k) for k, raw in enumerate(raws) if raw.coords]
+    answers = [
+        _answer(raw, fmt, np.zeros((0, 4)) if boxes is None else as_box_array(boxes[k]), sizes[k])
+        for k, raw in enumerate(raws)
+        if raw.coords
+    ]
     if any(len(answer.gt) for answer in answers):
         answers = [answer for answer in answers if len(answer.gt)]
-    return _compare(_some_images(answers), fmt)
+    images: dict[object, list[_Answer]] = {}
+    for k, answer in enumerate(answers):
+        images.setdefault(_image_key(answer.gt, answer.sizes) if len(answer.gt) else k, []).append(answer)
+    # Evenly out of the whole log.
+    step = max(1, -(-len(images) // _MOST_IMAGES))
+    return _compare([own[:_MOST_ANSWERS_PER_IMAGE] for own in list(images.values())[::step]], fmt)
 
 
 class SpaceWatcher:
@@ -192,8 +199,7 @@ class SpaceWatcher:
 
     def wants(self, formats: Iterable[BoxFormat]) -> bool:
         """Whether more has to be seen of one of these formats."""
-        names = {fmt.name for fmt in formats}
-        return any(name not in self._watched or not self._watched[name].done for name in names)
+        return any(fmt.name not in self._watched or not self._watched[fmt.name].done for fmt in formats)
 
     def watch(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
@@ -210,48 +216,43 @@ class SpaceWatcher:
         Returns:
             What contradicts a declared space or order, each format once.
         """
-        found = []
         with self._lock:
             for k, (raw, fmt) in enumerate(zip(raws, formats, strict=True)):
                 if raw.coords and len(gt[k]):
                     self._watched.setdefault(fmt.name, _Watched(fmt)).add(raw, gt[k], sizes[k])
-            for watched in self._watched.values():
-                check = watched.look()
-                if check is not None and check.likely is not None:
-                    found.append(check)
-        return found
+            checks = [watched.look() for watched in self._watched.values()]
+        return [check for check in checks if check is not None and check.likely is not None]
 
 
+@dataclass
 class _Watched:
     """What was seen of one format; looked at after 4, 8, 16, 32, … images, and dropped when nothing is left to
     learn."""
 
-    def __init__(self, fmt: BoxFormat) -> None:
-        self.done = False
-        self._fmt = fmt
-        self._images: dict[Any, list[_Answer]] = {}
-        self._next_look = _FEWEST_IMAGES
-        self._room = _MOST_WATCHED
+    fmt: BoxFormat
+    images: dict[object, list[_Answer]] = field(default_factory=dict)
+    next_look: int = _FEWEST_IMAGES
+    room: int = _MOST_WATCHED
+    done: bool = False
 
     def add(self, raw: RawBoxes, gt: Boxes, sizes: Array) -> None:
-        if self.done or not self._room or len(self._images) == _MOST_IMAGES:
+        if self.done or not self.room or len(self.images) == _MOST_IMAGES:
             return
-        self._room -= 1
-        key = _image_key(gt, sizes)
-        answers = self._images.setdefault(key, [])
+        self.room -= 1
+        answers = self.images.setdefault(_image_key(gt, sizes), [])
         if len(answers) < _MOST_ANSWERS_PER_IMAGE:
-            answers.append(_answer(raw, self._fmt, gt, sizes, key))
+            answers.append(_answer(raw, self.fmt, gt, sizes))
 
     def look(self) -> SpaceCheck | None:
-        is_last = not self._room or len(self._images) == _MOST_IMAGES
-        if self.done or not (is_last or len(self._images) >= self._next_look):
+        is_last = not self.room or len(self.images) == _MOST_IMAGES
+        if self.done or not (is_last or len(self.images) >= self.next_look):
             return None
-        check = _compare([answer for answers in self._images.values() for answer in answers], self._fmt)
+        check = _compare(list(self.images.values()), self.fmt)
         # A look takes as long as hundreds of completions alone.
-        self._next_look = 2 * len(self._images)
+        self.next_look = 2 * len(self.images)
         self.done = is_last or check.likely is not None
         if self.done:
-            self._images.clear()
+            self.images.clear()
         return check
 
 
@@ -292,7 +293,6 @@ class _Answer(NamedTuple):
     written: Boxes
     gt: Boxes
     sizes: Array
-    image: Any
 
 
 @dataclass(frozen=True)
@@ -307,54 +307,47 @@ class _Sample:
     gt: Boxes
     sizes: Array
     image: NDArray[np.intp]
+    images: int
+    sizes_known: bool
+    resized_known: bool
 
     @staticmethod
-    def of(answers: Sequence[_Answer]) -> _Sample:
-        if any(_positive(answer.sizes[:2]).all() for answer in answers):
-            answers = [answer for answer in answers if _positive(answer.sizes[:2]).all()]
+    def of(images: Sequence[Sequence[_Answer]], *, in_pixels: bool) -> _Sample:
+        """`in_pixels`: the declared space is, so that references can be compared on images of unknown size too."""
+        known = [own for own in images if _positive(own[0].sizes[:2]).all()]
+        images = known or images
+        answers = [answer for own in images for answer in own]
         sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
-        gt = _padded([answer.gt for answer in answers])
-        images = {image: k for k, image in enumerate(dict.fromkeys(answer.image for answer in answers))}
+        gt = _padded([answer.gt if known or in_pixels else answer.gt[:0] for answer in answers])
         return _Sample(
             _padded([answer.written for answer in answers]),
-            gt / _corner(sizes) if _positive(sizes[:2]).all() else gt,
+            gt / _corner(sizes) if known else gt,
             sizes,
-            np.array([images[answer.image] for answer in answers], dtype=np.intp),
+            np.repeat(np.arange(len(images)), [len(own) for own in images]),
+            len(images),
+            bool(known),
+            bool(known) and bool(_positive(sizes[2:]).all()),
         )
-
-    @property
-    def sizes_known(self) -> bool:
-        return bool(_positive(self.sizes[:2]).all())
-
-    @property
-    def resized_known(self) -> bool:
-        return self.sizes_known and bool(_positive(self.sizes[2:]).all())
-
-    @property
-    def images(self) -> int:
-        return int(self.image.max(initial=-1)) + 1
 
     @property
     def written_boxes(self) -> NDArray[np.bool_]:
         return ~np.isnan(self.written[..., 0])
 
-    def spaces(self) -> list[str]:
-        """The spaces in which these boxes can be read with the sizes that are known."""
-        if not self.sizes_known:
-            # Without the image's size, references can only be compared in pixels; else parts of the image show what
-            # fits.
-            frames = {"original"} if self.gt.shape[1] else {"original", "image"}
-        elif not self.resized_known:
-            frames = {"original", "image", "padded", "cropped"}
-        else:
-            frames = {"original", "image", "padded", "cropped", "resized"}
-        return [name for name in SPACES if SPACES[name].frame in frames]
+    def alternatives(self, declared: Reading) -> list[Reading]:
+        """All other readings for which enough sizes are known, the most common space first."""
+        # Without the image's size, references can only be compared in pixels; else parts of the image show what fits.
+        frames = {"original"} if self.gt.shape[1] and not self.sizes_known else {"original", "image"}
+        frames |= {"padded", "cropped"} if self.sizes_known else set()
+        frames |= {"resized"} if self.resized_known else set()
+        readings = [Reading(name, order) for name in SPACES if SPACES[name].frame in frames for order in ORDERS]
+        return [reading for reading in readings if reading != declared]
 
     def read(self, reading: Reading) -> Boxes:
         """The boxes in parts of the image; in pixels for a space in pixels on images of unknown size."""
         width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
         # As in scoring, an image of unknown resized size is assumed to reach the model unresized.
-        space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
+        known = self.resized_known or reading.space != "resized_pixel"
+        space = SPACES[reading.space if known else "pixel"]
         frame = space_frame(space, width, height, *self.sizes[2:])
         pixels = frame_to_pixel(to_xyxy(self.written, reading.order), frame)
         return pixels / _corner(self.sizes) if self.sizes_known else pixels
@@ -375,25 +368,14 @@ class _Sample:
         return np.mean([self.mean_iou(boxes, self.gt[other]) for other in others], axis=0)
 
 
-def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array, image: Any) -> _Answer:
+def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array) -> _Answer:
     xyxy = np.array(raw.coords[: 4 * _MOST_BOXES], dtype=np.float64).reshape(-1, 4)
-    return _Answer(from_xyxy(xyxy, fmt.order), gt[:_MOST_BOXES], sizes, image)
+    return _Answer(from_xyxy(xyxy, fmt.order), gt[:_MOST_BOXES], sizes)
 
 
 def _image_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
     """Identifies an image: all samples of one prompt have the same references and count as one piece of evidence."""
     return gt.tobytes(), sizes.tobytes()
-
-
-def _some_images(answers: list[_Answer]) -> list[_Answer]:
-    """At most `_MOST_IMAGES` images out of the whole log, evenly; answers with the same references share an image."""
-    images: dict[Any, list[_Answer]] = {}
-    for answer in answers:
-        key = _image_key(answer.gt, answer.sizes) if len(answer.gt) else answer.image
-        images.setdefault(key, []).append(answer._replace(image=key))
-    step = max(1, -(-len(images) // _MOST_IMAGES))
-    kept = list(images.values())[::step]
-    return [answer for image in kept for answer in image[:_MOST_ANSWERS_PER_IMAGE]]
 
 
 def _positive(sizes: Array) -> NDArray[np.bool_]:
@@ -413,11 +395,9 @@ def _padded(arrays: Sequence[Boxes]) -> Boxes:
     return stacked
 
 
-def _compare(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceCheck:
+def _compare(images: Sequence[Sequence[_Answer]], fmt: BoxFormat) -> SpaceCheck:
     declared = Reading(fmt.space.name, fmt.order)
-    sample = _Sample.of(answers)
-    if not sample.sizes_known and fmt.space.frame not in _IN_PIXELS:
-        sample = replace(sample, gt=sample.gt[:, :0])
+    sample = _Sample.of(images, in_pixels=fmt.space.frame in _IN_PIXELS)
     boxes = int(sample.written_boxes.sum())
     likely, declared_iou, likely_iou = None, np.nan, np.nan
     if sample.images < _FEWEST_IMAGES:
@@ -429,7 +409,7 @@ def _compare(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceCheck:
         evidence = (
             f"over {_counted(sample.images, boxes)} the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}"
         )
-    elif np.isnan(declared_iou) or declared_iou < _LEAST_IOU:
+    elif not declared_iou >= _LEAST_IOU:
         likely, evidence = _fit_on_images(sample, declared)
         if likely is not None and sample.gt.shape[1]:
             as_likely = sample.mean_iou(sample.read(likely), sample.gt)
@@ -457,21 +437,12 @@ def _counted(images: int, boxes: int) -> str:
 
 
 def _declaration(fmt: BoxFormat, reading: Reading) -> str:
-    """What to write into YAML: the name of a format that differs in nothing else, or a mapping."""
-    known = [get_box_format(name) for name in list_box_formats()]
-    if fmt in known:
-        wanted = _as_read(replace(fmt, space=SPACES[reading.space], order=reading.order))
-        named = [other.name for other in known if _as_read(other) == wanted]
-        if named:
-            return named[0]
-    base = next(other for other in known if (other.family, other.layout) == (fmt.family, fmt.layout))
-    fields = {"syntax": base.name}
-    if fmt.keys != base.keys:
-        fields["keys"] = f"[{', '.join(fmt.keys)}]"
-    if fmt.scope != base.scope:
-        fields["scope"] = fmt.scope
-    fields |= reading._asdict()
-    return f"{{{', '.join(f'{field}: {value}' for field, value in fields.items())}}}"
+    """What to write into YAML: the name of a format that differs in nothing else, or a mapping, as JSON."""
+    if fmt.name.startswith("{"):
+        return json.dumps({**json.loads(fmt.name), **reading._asdict()}, ensure_ascii=False)
+    wanted = _as_read(replace(fmt, space=SPACES[reading.space], order=reading.order))
+    named = (name for name in list_box_formats() if _as_read(get_box_format(name)) == wanted)
+    return next(named, json.dumps({"syntax": fmt.name, **reading._asdict()}))
 
 
 def _as_read(fmt: BoxFormat) -> BoxFormat:
@@ -486,7 +457,7 @@ def _fit_to_references(sample: _Sample, declared: Reading) -> tuple[Reading | No
     if baseline.mean() > 1 - _LEAST_GAIN:
         return None, float(as_declared.mean()), np.nan
     better = {}
-    for reading in _alternatives(sample, declared):
+    for reading in sample.alternatives(declared):
         boxes = sample.read(reading)
         iou = sample.mean_iou(boxes, sample.gt)
         gain = iou - baseline
@@ -534,12 +505,6 @@ def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
     return (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
 
 
-def _alternatives(sample: _Sample, declared: Reading) -> list[Reading]:
-    """All other readings, the most common space first."""
-    readings = [Reading(space, order) for space in sample.spaces() for order in ORDERS]
-    return [reading for reading in readings if reading != declared]
-
-
 def _changes(reading: Reading, declared: Reading) -> int:
     return sum(a != b for a, b in zip(reading, declared, strict=True))
 
@@ -560,7 +525,7 @@ def _fit_on_images(sample: _Sample, declared: Reading) -> tuple[Reading | None, 
     if len(np.unique(written, axis=0)) < _FEWEST_DISTINCT or (fitting > most_fitting and reach > _SPECK):
         return None, ""
     reaches = {}
-    for reading in _alternatives(sample, declared):
+    for reading in sample.alternatives(declared):
         share, other_reach = _fit(sample, reading, _MARGIN)
         # Without references a square around or inside the image cannot be told from the image itself.
         plain = SPACES[reading.space].frame not in ("padded", "cropped")

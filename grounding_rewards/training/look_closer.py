@@ -121,11 +121,11 @@ class View:
     Example:
         A model that counts from 0 to 1000 marks the middle of a part of 200 by 100 pixels:
 
-        >>> from grounding_rewards.boxes import NORM1000
+        >>> from grounding_rewards.boxes import get_space
         >>> view = View(300.0, 50.0, 200.0, 100.0)
-        >>> view.to_image([[250, 250, 750, 750]], NORM1000)
+        >>> view.to_image([[250, 250, 750, 750]], get_space("norm1000"))
         array([[350.,  75., 450., 125.]])
-        >>> view.from_image([[350, 75, 450, 125]], NORM1000)
+        >>> view.from_image([[350, 75, 450, 125]], get_space("norm1000"))
         array([[250., 250., 750., 750.]])
     """
 

@@ -274,12 +274,13 @@ def test_equal_readings_are_named_by_the_most_common_that_changes_least():
         ("qwen3-vl", declared("resized_pixel"), "qwen2.5-vl"),
         ("qwen2.5-vl", declared("norm1000"), "qwen3-vl"),
         ("qwen3-vl", declared("norm1000", "yxyx"), "gemini"),
-        ("qwen3-vl", declared("norm1"), "{syntax: qwen3-vl, space: norm1, order: xyxy}"),
+        ("qwen3-vl", declared("norm1"), '{"syntax": "qwen3-vl", "space": "norm1", "order": "xyxy"}'),
         # a format of the user's own keeps what is right about it
         (
-            {"syntax": "json", "keys": ["bbox_2d"], "scope": "all", "space": "norm1"},
+            {"syntax": "json", "keys": ["bbox_2d"], "scope": "all", "space": "norm1", "no_finding": ["Nil"]},
             declared("norm100"),
-            "{syntax: json, keys: [bbox_2d], scope: all, space: norm100, order: xyxy}",
+            '{"syntax": "json", "space": "norm100", "keys": ["bbox_2d"], "scope": "all", "no_finding": ["Nil"], '
+            '"order": "xyxy"}',
         ),
     ],
 )
