@@ -315,43 +315,23 @@ def excused_boxes(
         >>> excused_boxes(guesses, nowhere, [[0, 0, 9, 9]], np.zeros(3, dtype=bool), ignore_many=True)
         array([ True,  True,  True])
 
-    Source: a maximum matching by augmenting paths, Kuhn, Naval Research Logistics 1955.
+    Source: Edmonds and Fulkerson, Transversals and Matroid Partition, 1965.
     """
     if ignore_many:
         return is_ignored(covered_share(pred, regions), matched, ignore_threshold)
     inside = pairwise_ioa(regions, pred) >= ignore_threshold
     touches = (pairwise_iou(pred, gt) > 0).any(axis=1)
     candidates = np.flatnonzero(~matched & ~touches & inside.any(axis=0))
-    holder: dict[int, int] = {}
-    # Regions that may still take a box. Where the search for one fails, it will fail for every later box as well.
-    open_regions = np.asarray(inside[:, candidates].any(axis=1), dtype=np.bool_)
-    for box in candidates.tolist():
-        if not open_regions.any():
-            break
-        if (inside[:, box] & open_regions).any():
-            open_regions[_searched_in_vain(box, inside, holder)] = False
     excused = np.zeros(len(matched), dtype=np.bool_)
-    excused[list(holder.values())] = True
+    if len(candidates):
+        from scipy.optimize import linear_sum_assignment
+
+        # The sets of boxes that regions can take are the independent sets of a matroid: where an earlier box is worth
+        # more than a later one, the set that is worth most is the largest, and has the first boxes that it can.
+        worth = inside[:, candidates] * np.arange(len(candidates), 0, -1)
+        region, box = linear_sum_assignment(worth, maximize=True)
+        excused[candidates[box[worth[region, box] > 0]]] = True
     return excused
-
-
-def _searched_in_vain(box: int, inside: NDArray[np.bool_], holder: dict[int, int]) -> list[int]:
-    """Give ``box`` a region in ``holder``, moving other boxes if need be; the regions in question if there is none."""
-    found_for = dict.fromkeys(np.flatnonzero(inside[:, box]).tolist(), box)
-    waiting = list(found_for)
-    for region in waiting:
-        if region not in holder:
-            region_of = {held: taken for taken, held in holder.items()}
-            # Back along the path: each box moves to the region that was found for it.
-            while (taker := found_for[region]) != box:
-                holder[region], region = taker, region_of[taker]
-            holder[region] = box
-            return []
-        for other in np.flatnonzero(inside[:, holder[region]]).tolist():
-            if other not in found_for:
-                found_for[other] = holder[region]
-                waiting.append(other)
-    return waiting
 
 
 def is_ignored(share: Array, matched: NDArray[np.bool_], iou_threshold: float | Array) -> NDArray[np.bool_]:
