@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -122,19 +121,6 @@ def are_synonyms(a: str, b: str) -> bool:
     if first.name in _file()["anatomy"]:
         return first.laterality == second.laterality
     return {first.laterality, second.laterality} != {"left", "right"}
-
-
-def unknown_labels(labels: Iterable[str], dataset: str | None = None) -> dict[str, int]:
-    """Count the labels that the vocabulary does not know, the most frequent first; `a|b` are two labels.
-
-    Example:
-        >>> unknown_labels(["Effusion", "Efusion", "Efusion", "fluid?"])
-        {'Efusion': 2, 'fluid?': 1}
-    """
-    counted = Counter(
-        one for label in labels for one in label.split(SEVERAL) if not normalize_label(one, dataset).known
-    )
-    return dict(counted.most_common())
 
 
 @cache
