@@ -162,7 +162,10 @@ def last_turn(text: str) -> Turn:
         >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").text
         ' The answer.'
     """
-    words = has_turn_words(text) or ("{" in text and _has_call_words(text))
+    words = has_turn_words(text) or (
+        "{" in text
+        and ("arguments" in text or "parameters" in text or "input" in text or "args" in text or "tool" in text)
+    )
     if "<" not in text and not words:
         return Turn(text)
     pattern = _TOKENS
@@ -201,10 +204,6 @@ def has_turn_words(text: str) -> bool:
         or "functions." in text
         or ("\n" in text and ("user\n" in text or "model\n" in text or "tool\n" in text or "```tool" in text))
     )
-
-
-def _has_call_words(text: str) -> bool:
-    return "arguments" in text or "parameters" in text or "input" in text or "args" in text or "tool" in text
 
 
 def moves_turn(words: str) -> bool:
@@ -260,41 +259,27 @@ class _Talk:
             words = preamble + words
         elif preamble:
             self.drafts.append(preamble)
-        return Turn(
-            words,
-            self.ended,
-            self.asks,
-            self.waits,
-            self.state == _ASKS and bool(self.closer),
-            tuple(self.drafts),
-            self.marked,
-            self.begun,
-        )
+        breaks_off = self.state == _ASKS and bool(self.closer)
+        return Turn(words, self.ended, self.asks, self.waits, breaks_off, tuple(self.drafts), self.marked, self.begun)
 
     def _take(self, mark: re.Match[str]) -> int:
         """Take one mark; returns where to go on."""
         kind = mark.lastgroup
         start, end = mark.span()
-        if kind == "open":
-            self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
-        elif kind == "close":
+        if kind == "close" or (kind == "bracket" and mark[kind]):
             self._close(_name(mark[0]), start, end)
+        elif kind in ("open", "bracket"):
+            self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
         elif kind in ("end", "asked", "minimax_end", "exaone_end"):
             self._over(start, asked=kind == "asked")
-        elif kind == "bracket":
-            if mark[kind]:
-                self._close(_name(mark[0]), start, end)
-            else:
-                self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
         elif kind == "inst":
             self._speak("assistant" if mark[kind] else "user", start, end)
         elif kind == "fence":
             self._open(_name(mark[kind]), start)
             self.closer = self.closer and "```"
-        elif kind is None:
-            # The end of any code, which closes that of a tool alone.
-            if self.closer == "```":
-                self._close("```", start, end)
+        elif kind is None and self.closer == "```":
+            # The end of any code closes that of a tool alone.
+            self._close("```", start, end)
         elif kind == "json":
             return self._skip_json(start, end)
         elif kind == "bare":
@@ -303,10 +288,9 @@ class _Talk:
             self._skip_python(start, end)
         elif kind == "flower":
             self._step({"RESULT": "Observation", "RETURN": "Answer"}.get(mark[kind], "Action"), start, end)
-        elif kind == "react":
-            if self.reacts:
-                self._step(mark[kind], start, end)
-        else:
+        elif kind == "react" and self.reacts:
+            self._step(mark[kind], start, end)
+        elif kind not in (None, "react"):
             self._speak(mark[kind].lower(), start, end)
         return end
 

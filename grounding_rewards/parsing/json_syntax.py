@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
@@ -49,15 +48,9 @@ _LIST_KEYS = frozenset(
     ]
 )
 _REASON_BY_KEY = {
-    "point2d": "point",
-    "point": "point",
-    "coordinate": "point",
-    "points": "point",
-    "quad": "quad",
-    "quad2d": "quad",
-    "polygon": "quad",
-    "bbox3d": "box_3d",
-    "box3d": "box_3d",
+    **dict.fromkeys(("point2d", "point", "coordinate", "points"), "point"),
+    **dict.fromkeys(("quad", "quad2d", "polygon"), "quad"),
+    **dict.fromkeys(("bbox3d", "box3d"), "box_3d"),
 }
 
 
@@ -153,7 +146,7 @@ class _Node:
 
     def __init__(self, is_object: bool, start: int) -> None:
         self.is_object, self.start, self.end, self.closed = is_object, start, start, False
-        self.members: list[tuple[str | None, _Value]] = []
+        self.members: _Members = []
 
     def nodes(self) -> list[_Node]:
         return [value for _, value in self.members if isinstance(value, _Node)]
@@ -164,6 +157,7 @@ class _Node:
 
 
 _Value: TypeAlias = "str | bool | _Node | None"
+_Members: TypeAlias = "list[tuple[str | None, _Value]]"
 
 # Every alternative matches as far as it can and never fails after a long match, so reading is linear: a string
 # without its closing quote ends with the line. A single quote closes only before punctuation: 'patient's lung'.
@@ -199,12 +193,15 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
         >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
         ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
-    if not fmt.syntax.keyed and not _may_hold_boxes(text, fmt.keys):
-        return text
+    keys = _folded(fmt.keys)
+    if not fmt.syntax.keyed:
+        lower = folded(text)
+        # JSON without a box or a denial is left to the other readers.
+        if not any(word in lower for word in ("false", *keys, *(names[0] for names in CORNER_NAMES))):
+            return text
     text = _plain(text)
     read = Findings()
     roots = _read_values(text, read)
-    keys = _folded(fmt.keys)
     chosen = [root for root in roots if _holds_key(root, keys)]
     if not chosen and not fmt.syntax.keyed:
         found.stated_empty |= any(map(_denies, roots))
@@ -220,12 +217,6 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
         _collect(root, None, fmt, found)
     starts, ends = [0, *(root.end for root in chosen)], [*(root.start for root in chosen), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
-
-
-def _may_hold_boxes(text: str, keys: tuple[str, ...]) -> bool:
-    """Whether JSON with a box or a denial could be in the text of a family that does not write JSON."""
-    lower = folded(text)
-    return "false" in lower or any(key in lower for key in (*_folded(keys), *(names[0] for names in CORNER_NAMES)))
 
 
 #: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.
@@ -424,7 +415,8 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
     is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
-    score = _score_of(members)
+    stated = (member for key, member in members if key in SCORE_KEYS and isinstance(member, str))
+    score = next((read_number(one.strip()) for one in stated), None)
     last_label = labels[-1] if labels else None
     if not count and _has_corners(node):
         found.take(_corner_box(node), last_label, score)
@@ -452,9 +444,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
             found.stated_empty |= not member
 
 
-def _joined_corners(members: _Members) -> list[tuple[str | None, _Value]]:
+def _joined_corners(members: _Members) -> _Members:
     """The members with `"bbox": (1,2),(3,4)` as one: its second corner stands without a key."""
-    joined: list[tuple[str | None, _Value]] = []
+    joined: _Members = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
             both = _Node(is_object=False, start=0)
@@ -481,7 +473,11 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
         found.stated_empty = True
         return []
     if isinstance(member, str):
-        return _boxes_in_string(member, fmt, found)
+        content = member.translate(_BRACKETS_TO_BLANKS)
+        if content.strip(" .").casefold() in NOTHING:
+            found.stated_empty = True
+            return []
+        return [ordered_box_or_reason(tokens, fmt.order) for tokens in split_numbers(content)]
     if isinstance(member, bool):
         return ["not_a_number"]
     if member.is_object:
@@ -499,14 +495,6 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
     if children:
         return [box for child in children for box in _boxes_of(child, fmt, found)]
     return _read_box(member, fmt, found, named=True)
-
-
-def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[_BoxOrReason]:
-    content = text.translate(_BRACKETS_TO_BLANKS)
-    if content.strip(" .").casefold() in NOTHING:
-        found.stated_empty = True
-        return []
-    return [ordered_box_or_reason(tokens, fmt.order) for tokens in split_numbers(content)]
 
 
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
@@ -541,9 +529,6 @@ def _token(value: _Value) -> str:
     return value.strip() if isinstance(value, str) else "{}" if isinstance(value, _Node) else str(value)
 
 
-_Members: TypeAlias = "Sequence[tuple[str | None, _Value]]"
-
-
 def _labels_of(members: _Members) -> list[str | None]:
     """The values of the first label key that the object has."""
     for key in filter({name for name, _ in members}.__contains__, (*_LABEL_KEYS, "labels")):
@@ -551,9 +536,7 @@ def _labels_of(members: _Members) -> list[str | None]:
         if len(values) == 1 and isinstance(values[0], _Node) and not values[0].is_object:
             # One list of labels for a list of boxes.
             values = [member for _, member in values[0].members]
-            return list(map(_label, values))
-        if values:
-            return list(map(_label, values))
+        return list(map(_label, values))
     return []
 
 
@@ -562,10 +545,3 @@ def _label(member: _Value) -> str | None:
         nested = {key: value for key, value in member.members if isinstance(value, str)}
         return next((nested[key] for key in _NESTED_LABEL_KEYS if key in nested), None)
     return member or None if isinstance(member, str) else None
-
-
-def _score_of(members: _Members) -> float | None:
-    for key, member in members:
-        if key in SCORE_KEYS and isinstance(member, str):
-            return read_number(member.strip())
-    return None

@@ -35,23 +35,17 @@ _WORDS = {
 SENTENCES = _WORDS["sentences"]
 _FINDINGS, _MODIFIERS, _PLACES = _WORDS["findings"], _WORDS["modifiers"], _WORDS["places"]
 _FRAME = _PLACES | _WORDS["frame"]
-_NORMALITY = re.compile(
-    r"\b(?:normal|clear|unremarkable|intact|sharp|negative|preserved|maintained|within normal limits|midline|healthy|"
-    r"well (?:expanded|aerated|inflated|preserved)|expanded|not enlarged)\b"
-)
-_ADVERBS = re.compile(
-    r"\b(?:is|are|was|were|be|appears?|looks?|seems?|remains?|grossly|entirely|completely|otherwise|bilaterally|overall|"
-    r"in (?:size|contour|appearance|position|alignment|size and contour|caliber)|of|to)\b"
-)
+
+
+def _one_of(name: str) -> str:
+    return "|".join(sorted(_WORDS[name], key=len, reverse=True))
+
+
+_SEEN = _one_of("seen")
+_NORMALITY, _ADVERBS = re.compile(rf"\b(?:{_one_of('normal')})\b"), re.compile(rf"\b(?:{_one_of('adverbs')})\b")
 _DENIED = re.compile(
     r"^(?P<frame>.{0,120}?)\b(?:no|without|negative for|free of|free from|absence of|zero|0|clear of|neither|"
-    r"(?:(?:do|does|did|could|can|is|are)(?: not|not)|cannot|unable to|fail to)"
-    r"(?: (?:see|find|detect|identify|show|exhibit|demonstrate|contain|have|any|observe|reveal|(?:appear|"
-    r"seem) to be)))\b "
-)
-_SEEN = (
-    "seen|identified|detected|present|noted|visible|visualized|visualised|evident|demonstrated|appreciated|found|shown|"
-    "observed|apparent|reported|marked|localized|localised|needed|to (?:report|mark|locate|localize|be marked|box|find)"
+    rf"(?:(?:do|does|did|could|can|is|are)(?: not|not)|cannot|unable to|fail to) (?:{_one_of('verbs')}))\b "
 )
 _SEEN_BEHIND = re.compile(rf" (?:(?:is|are|was|were|can be|could be|has been|have been) )?(?:{_SEEN})\b")
 _ABSENT = re.compile(
@@ -65,15 +59,7 @@ _LONGEST_LIST = 12
 _UNFINISHED = _WORDS["unfinished"]
 _TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
 _DECORATION = str.maketrans({**dict.fromkeys('*_`"#<>|\\[]{}$~•', " "), "(": ",", ")": ","})
-_CONTRACTIONS = {
-    "can't": "can not",
-    "can’t": "can not",
-    "n't": " not",
-    "n’t": " not",
-    "’": "'",
-    "there's": "there is",
-    "it's": "it is",
-}
+_CONTRACTIONS = {"’": "'", "can't": "can not", "n't": " not", "there's": "there is", "it's": "it is"}
 _CHINESE = re.compile(
     r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
     r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"

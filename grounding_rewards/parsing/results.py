@@ -162,14 +162,6 @@ class Findings:
         self.full = False
         self._room = MAX_BOXES
 
-    def add(self, box: list[float], label: str | None = None, score: float | None = None) -> None:
-        """Take a box, its numbers as they count."""
-        if self._take_room():
-            self.coords += box
-            self.labels.append(label)
-            self.scores.append(score)
-            self.ends_open = False
-
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
         """Count why something is no box; where it stands in the place of one, it is a broken box."""
         if self._take_room():
@@ -188,8 +180,11 @@ class Findings:
         """Add a box, or the reason why something in its place is none."""
         if isinstance(box, str):
             self.reject(box, label, score)
-        else:
-            self.add(box, label, score)
+        elif self._take_room():
+            self.coords += box
+            self.labels.append(label)
+            self.scores.append(score)
+            self.ends_open = False
 
     def broken_beside_boxes(self, *, cut_off: bool) -> tuple[BrokenBox, ...]:
         """The broken boxes that count: none without a complete box, nor the one in which a text is cut off."""

@@ -227,10 +227,25 @@ def _find_said(text: str, scope: str, opened: bool, ended: bool) -> Answer:
     """`find_answer` in the words of one turn; `opened`: it begins inside a thinking."""
     if scope == "all":
         return Answer(text, ended=ended)
-    marks = _find_marks(text) if "<" in text or has_rare_marks(text) else None
+    marks = _find_marks(text)
     if opened and not (marks and marks.thinking_end):
         return Answer("", cut_off=True, thought=True)
-    return _find_in(text, marks, scope, ended) if marks else Answer(text, ended=ended)
+    if marks is None:
+        return Answer(text, ended=ended)
+    first, thinking_end = marks.first_thinking, marks.thinking_end
+    before = "" if first is None or first >= thinking_end else text[:first]
+    end = len(text)
+    if scope == "answer":
+        if marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
+            tag_start, start = marks.answer
+            close, behind = marks.answer_close or (end, end)
+            content = text[start:close]
+            around = before + text[thinking_end:tag_start] + text[behind:]
+            closed = marks.answer_close is not None
+            return Answer(content, closed, not closed and not content.strip(), ended, around, thought=True)
+        end = end if marks.answer_end is None else marks.answer_end
+    start = end if marks.open_thinking is None else min(marks.open_thinking, end)
+    return Answer(text[thinking_end:start], False, start < end, ended, before, thought=True)
 
 
 def opens_thinking(prompt: str) -> bool:
@@ -255,10 +270,7 @@ def thinking_state(completion: str) -> str:
         >>> thinking_state("a draft</think>[]"), thinking_state("<think>a draft"), thinking_state("[]")
         ('unopened', 'unclosed', 'none')
     """
-    completion = _without_middle(completion)
-    if "<" not in completion and not has_rare_marks(completion):
-        return "none"
-    marks = _find_marks(completion)
+    marks = _find_marks(_without_middle(completion))
     if marks is None or not marks.thinking_end:
         return "unclosed" if marks and marks.open_thinking is not None else "none"
     return "unopened" if marks.unopened else "paired"
@@ -306,9 +318,12 @@ def may_have_marks(text: str) -> bool:
 
 def _find_marks(text: str) -> Marks | None:
     """The marks in a text, None where it has none."""
+    rare = has_rare_marks(text)
+    if not rare and "<" not in text:
+        return None
     answer = answer_close = answer_end = first_thinking = open_thinking = kind = None
     thinking_end, unopened = 0, False
-    for count, tag in enumerate((_TAG_OR_RARE if has_rare_marks(text) else _TAG).finditer(text)):
+    for count, tag in enumerate((_TAG_OR_RARE if rare else _TAG).finditer(text)):
         if count == MAX_MARKS:
             # A generation that loops over its marks has no answer.
             return Marks(None, None, None, None, None, len(text), False)
@@ -327,20 +342,3 @@ def _find_marks(text: str) -> Marks | None:
     if kind is None:
         return None
     return Marks(answer, answer_close, answer_end, first_thinking, open_thinking, thinking_end, unopened)
-
-
-def _find_in(text: str, marks: Marks, scope: str, ended: bool) -> Answer:
-    first, thinking_end = marks.first_thinking, marks.thinking_end
-    before = "" if first is None or first >= thinking_end else text[:first]
-    end = len(text)
-    if scope == "answer":
-        if marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
-            tag_start, start = marks.answer
-            close, behind = marks.answer_close or (end, end)
-            content = text[start:close]
-            around = before + text[thinking_end:tag_start] + text[behind:]
-            closed = marks.answer_close is not None
-            return Answer(content, closed, not closed and not content.strip(), ended, around, thought=True)
-        end = end if marks.answer_end is None else marks.answer_end
-    start = end if marks.open_thinking is None else min(marks.open_thinking, end)
-    return Answer(text[thinking_end:start], False, start < end, ended, before, thought=True)
