@@ -271,7 +271,11 @@ class _Talk:
         elif kind in ("open", "bracket"):
             self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
         elif kind in ("end", "asked", "minimax_end", "exaone_end"):
-            self._over(start, asked=kind == "asked")
+            self._keep(start)
+            if self.state in (_SAYS, _ASKS):
+                self.ended = True
+                self.asks = self.asks or kind == "asked"
+            self.state = _OVER
         elif kind == "inst":
             self._speak("assistant" if mark[kind] else "user", start, end)
         elif kind == "fence":
@@ -284,13 +288,17 @@ class _Talk:
             return self._skip_json(start, end)
         elif kind == "bare":
             return self._skip_bare(mark)
-        elif kind == "python":
-            self._skip_python(start, end)
+        elif kind == "python" and self.state == _SAYS:
+            # A call in Python, with the list around it.
+            self._keep(start)
+            self.asks = True
+            self._set_aside()
+            self.since = end
         elif kind == "flower":
             self._step({"RESULT": "Observation", "RETURN": "Answer"}.get(mark[kind], "Action"), start, end)
         elif kind == "react" and self.reacts:
             self._step(mark[kind], start, end)
-        elif kind not in (None, "react"):
+        elif kind not in (None, "react", "python"):
             self._speak(mark[kind].lower(), start, end)
         return end
 
@@ -312,14 +320,6 @@ class _Talk:
         self.ended = self.ended or self.state in (_SAYS, _ASKS)
         self.waits = self.waits or role in _TOOLS
         self.state, self.closer = _OTHER, ""
-
-    def _over(self, start: int, *, asked: bool) -> None:
-        """The mark that ends a turn."""
-        self._keep(start)
-        if self.state in (_SAYS, _ASKS):
-            self.ended = True
-            self.asks = self.asks or asked
-        self.state = _OVER
 
     def _open(self, name: str, start: int, *, closed: bool = True) -> None:
         """The mark that opens what is asked of a tool, or what it says."""
@@ -392,14 +392,6 @@ class _Talk:
         if closed:
             self._close("response", start, position)
         return position
-
-    def _skip_python(self, start: int, end: int) -> None:
-        """A call in Python, with the list around it."""
-        if self.state == _SAYS:
-            self._keep(start)
-            self.asks = True
-            self._set_aside()
-            self.since = end
 
     def _end_of_braces(self, start: int) -> tuple[bool, int]:
         """Where the braces are closed that open behind `start`; where they never are, the next turn or the end."""

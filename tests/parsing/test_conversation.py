@@ -20,8 +20,8 @@ IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 CALL = f"<tool_call>\n{CROP}\n</tool_call>"
 TOLD = '<tool_response>\nThe crop shows [{"bbox_2d": [9, 9, 10, 10]}].\n</tool_response>'
 
-# (before the answer, behind it): talks of one form for each family and agent
-TALKS = {
+# What stands before the answer, or (before it, behind it): talks of one form for each family and agent
+WRITTEN = {
     # a tool, special tokens kept
     "ChatML": (
         f"<think>A dense spot {DRAFT}?</think>{CALL}<|im_end|>\n<|im_start|>user\n{TOLD}{IMAGE}<|im_end|>\n"
@@ -33,8 +33,7 @@ TALKS = {
         "<|im_end|><|endoftext|><|endoftext|>",
     ),
     "ChatML, an answer that the user doubts": (
-        f"{DRAFT}<|im_end|>\n<|im_start|>user\nLook again.<|im_end|>\n<|im_start|>assistant\n",
-        "",
+        f"{DRAFT}<|im_end|>\n<|im_start|>user\nLook again.<|im_end|>\n<|im_start|>assistant\n"
     ),
     "ChatML, role tool": (
         f"{CALL}<|im_end|>\n<|im_start|>tool\n{DRAFT}<|im_end|>\n<|im_start|>assistant\n",
@@ -139,74 +138,62 @@ TALKS = {
         "<|assistant_end|>",
     ),
     "dots": (f"{DRAFT}<|endofassistant|><|user|>Sure?<|endofuser|><|assistant|>", "<|endofassistant|>"),
-    "first LLaVA": (f"{DRAFT}###Human: Sure?###Assistant: ", ""),
+    "first LLaVA": f"{DRAFT}###Human: Sure?###Assistant: ",
     "Alpaca": (f"{DRAFT}\n\n### Instruction:\nSure?\n\n### Response:\n", "</s>"),
     # the same without special tokens
-    "Gemma 4, stripped": (f"call:zoom{{bbox_2d:[1,2,3,4]}}response:zoom{{value:{DRAFT}}}", ""),
+    "Gemma 4, stripped": f"call:zoom{{bbox_2d:[1,2,3,4]}}response:zoom{{value:{DRAFT}}}",
     "Kimi, stripped": (
         'Let me look.functions.zoom:0{"bbox_2d": [1, 2, 3, 4]}functions.crop:1{"bbox_2d": [1, 2, 3, 4]}\n'
-        f"## Return of functions.zoom:0\n{DRAFT}\nassistant\n",
-        "",
+        f"## Return of functions.zoom:0\n{DRAFT}\nassistant\n"
     ),
-    "LFM2, stripped": ("[zoom(x1=1, y1=2, x2=3, y2=4), image_crop(x1=1, y1=2, x2=3, y2=4)]\n", ""),
-    "ChatML, stripped": (f"<think>{DRAFT}?</think>{CALL}\nuser\n{TOLD}\nassistant\n<think>So.</think>\n", ""),
-    "ChatML, stripped, without tags": (f"{DRAFT}\nuser\nHere is the crop.\nassistant\n", ""),
-    "Gemma, stripped": (f"```tool_code\nzoom([1, 2, 3, 4])\n```\nuser\n{DRAFT}\nmodel\n", ""),
-    "Llama, stripped": (f"{CROP}ipython\n\n{DRAFT}assistant\n\n", ""),
-    "tags of a tool alone": (f"{DRAFT}{CALL}\n{TOLD}\n", ""),
-    "a call in JSON alone": (f"Let me look.\n{CROP}\n", ""),
-    "a list of calls": (f"```json\n[{CROP}, {CROP}]\n```\n{TOLD}\n", ""),
+    "LFM2, stripped": "[zoom(x1=1, y1=2, x2=3, y2=4), image_crop(x1=1, y1=2, x2=3, y2=4)]\n",
+    "ChatML, stripped": f"<think>{DRAFT}?</think>{CALL}\nuser\n{TOLD}\nassistant\n<think>So.</think>\n",
+    "ChatML, stripped, without tags": f"{DRAFT}\nuser\nHere is the crop.\nassistant\n",
+    "Gemma, stripped": f"```tool_code\nzoom([1, 2, 3, 4])\n```\nuser\n{DRAFT}\nmodel\n",
+    "Llama, stripped": f"{CROP}ipython\n\n{DRAFT}assistant\n\n",
+    "tags of a tool alone": f"{DRAFT}{CALL}\n{TOLD}\n",
+    "a call in JSON alone": f"Let me look.\n{CROP}\n",
+    "a list of calls": f"```json\n[{CROP}, {CROP}]\n```\n{TOLD}\n",
     "OpenAI's calls": (
         f'{{"role": "assistant", "content": null, "tool_calls": [{{"id": "1", "type": "function", "function": {CROP}}}]'
-        f"}}\n{TOLD}\n",
-        "",
+        f"}}\n{TOLD}\n"
     ),
-    "Anthropic's calls": ('{"type": "tool_use", "id": "1", "name": "zoom", "input": {"bbox_2d": [1, 2, 3, 4]}}\n', ""),
-    "LangChain's calls": ('{"action": "zoom", "action_input": {"bbox_2d": [1, 2, 3, 4]}}\n', ""),
-    "a tool named beside its arguments": ('{"tool": "zoom", "bbox_2d": [1, 2, 3, 4]}\n', ""),
+    "Anthropic's calls": '{"type": "tool_use", "id": "1", "name": "zoom", "input": {"bbox_2d": [1, 2, 3, 4]}}\n',
+    "LangChain's calls": '{"action": "zoom", "action_input": {"bbox_2d": [1, 2, 3, 4]}}\n',
+    "a tool named beside its arguments": '{"tool": "zoom", "bbox_2d": [1, 2, 3, 4]}\n',
     # agents
     "Qwen3-Coder and Qwen3.5": (
         "<tool_call>\n<function=zoom>\n<parameter=bbox_2d>\n[1, 2, 3, 4]\n</parameter>\n</function>\n</tool_call>"
         f"<|im_end|>\n<|im_start|>user\n{TOLD}<|im_end|>\n<|im_start|>assistant\n",
         "<|im_end|>",
     ),
-    "older agents of Qwen": (
-        f'✿FUNCTION✿: zoom\n✿ARGS✿: {{"bbox_2d": [1, 2, 3, 4]}}\n✿RESULT✿: {DRAFT}\n✿RETURN✿: ',
-        "",
-    ),
+    "older agents of Qwen": f'✿FUNCTION✿: zoom\n✿ARGS✿: {{"bbox_2d": [1, 2, 3, 4]}}\n✿RESULT✿: {DRAFT}\n✿RETURN✿: ',
     "Mini-o3": (
         '<think>Closer.</think><grounding>{"bbox_2d": [0.1, 0.2, 0.3, 0.4], "source": "original_image"}</grounding>'
         f"<|im_end|>\n<|im_start|>user\nObservation 1: {IMAGE}<|im_end|>\n<|im_start|>assistant\n<think>So.</think>",
         "<|im_end|>",
     ),
-    "Python": (
-        f"<code>\n```python\ncrop([1, 2, 3, 4])\n```\n</code>\n<sandbox_output>{DRAFT}</sandbox_output>\n",
-        "",
-    ),
-    "a search": (f"<search>{DRAFT}</search><information>{DRAFT} {FINAL}</information>", ""),
-    "more names": (f'<tool>{DRAFT}</tool><python>{DRAFT}</python><invoke name="zoom">{DRAFT}</invoke>', ""),
-    "other names": (f"<image_zoom>{DRAFT}</image_zoom><observation>{DRAFT}</observation>", ""),
-    "MiniMax": (f'<minimax:tool_call>\n<invoke name="zoom">{DRAFT}</invoke>\n</minimax:tool_call>{TOLD}', ""),
+    "Python": f"<code>\n```python\ncrop([1, 2, 3, 4])\n```\n</code>\n<sandbox_output>{DRAFT}</sandbox_output>\n",
+    "a search": f"<search>{DRAFT}</search><information>{DRAFT} {FINAL}</information>",
+    "more names": f'<tool>{DRAFT}</tool><python>{DRAFT}</python><invoke name="zoom">{DRAFT}</invoke>',
+    "other names": f"<image_zoom>{DRAFT}</image_zoom><observation>{DRAFT}</observation>",
+    "MiniMax": f'<minimax:tool_call>\n<invoke name="zoom">{DRAFT}</invoke>\n</minimax:tool_call>{TOLD}',
     "ReAct": (
         'Thought: closer.\nAction: zoom\nAction Input: {"bbox_2d": [1, 2, 3, 4]}\n'
-        f"Observation: {DRAFT}\nThought: perhaps {DRAFT}\nFinal Answer: ",
-        "",
+        f"Observation: {DRAFT}\nThought: perhaps {DRAFT}\nFinal Answer: "
     ),
     # tags in disorder
     "never closed before the next turn": (
-        f"<tool_call>\n{CROP}<|im_end|>\n<|im_start|>user\n<tool_response>\n{DRAFT}<|im_end|>\n<|im_start|>assistant\n",
-        "",
+        f"<tool_call>\n{CROP}<|im_end|>\n<|im_start|>user\n<tool_response>\n{DRAFT}<|im_end|>\n<|im_start|>assistant\n"
     ),
-    "never opened": (f"{CROP}\n</tool_call>\n{DRAFT}\n</tool_response>\n", ""),
-    "a call within a call": (f"<tool_calls><tool_call>{CROP}</tool_call>{CROP}</tool_calls>", ""),
-    "a call while it thinks": (f"<think>{DRAFT}{CALL}{TOLD} Yes. {DRAFT}</think>", ""),
-    "a call that the prompt declares": (f"<tools>{CROP}</tools>", ""),
-    "marks within what a tool says": (f"{CALL}<tool_response>ASSISTANT: {DRAFT}</tool_response>", ""),
-    "a brace within a string of a call": (
-        '{"name": "zoom", "arguments": {"why": "a } b", "bbox_2d": [1, 2, 3, 4]}}',
-        "",
-    ),
+    "never opened": f"{CROP}\n</tool_call>\n{DRAFT}\n</tool_response>\n",
+    "a call within a call": f"<tool_calls><tool_call>{CROP}</tool_call>{CROP}</tool_calls>",
+    "a call while it thinks": f"<think>{DRAFT}{CALL}{TOLD} Yes. {DRAFT}</think>",
+    "a call that the prompt declares": f"<tools>{CROP}</tools>",
+    "marks within what a tool says": f"{CALL}<tool_response>ASSISTANT: {DRAFT}</tool_response>",
+    "a brace within a string of a call": '{"name": "zoom", "arguments": {"why": "a } b", "bbox_2d": [1, 2, 3, 4]}}',
 }
+TALKS = {name: (talk, "") if isinstance(talk, str) else talk for name, talk in WRITTEN.items()}
 QWEN = get_box_format("qwen3-vl")
 
 

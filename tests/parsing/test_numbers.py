@@ -4,7 +4,7 @@ import pytest
 
 from grounding_rewards.parsing.numbers import box_or_reason, read_number, split_numbers
 
-BOXES = [
+CASES = [
     (["1", "2", "3", "4"], [1, 2, 3, 4]),
     # zero-padded, as CogVLM writes; invalid in JSON
     (["086", "007", "000", "999"], [86, 7, 0, 999]),
@@ -15,8 +15,6 @@ BOXES = [
     # inverted and empty boxes are kept as written
     (["9", "9", "1", "1"], [9, 9, 1, 1]),
     (["0", "0", "0", "0"], [0, 0, 0, 0]),
-]
-REASONS = [
     ([], "wrong_count"),
     (["1", "2"], "point"),
     (["1", "2", "3"], "wrong_count"),
@@ -43,14 +41,9 @@ REASONS = [
 ]
 
 
-@pytest.mark.parametrize(("tokens", "box"), BOXES)
-def test_box(tokens, box):
-    assert box_or_reason(tokens) == box
-
-
-@pytest.mark.parametrize(("tokens", "reason"), REASONS)
-def test_reason(tokens, reason):
-    assert box_or_reason(tokens) == reason
+@pytest.mark.parametrize(("tokens", "read"), CASES)
+def test_a_box_or_the_reason_for_none(tokens, read):
+    assert box_or_reason(tokens) == read
 
 
 @pytest.mark.parametrize(("token", "value"), [("0.9", 0.9), ("90%", None), ("1e300", None), ("nan", None)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -64,30 +65,26 @@ def read(preds, written: dict[str, str], size: dict[str, int], as_format: dict[s
     return [read_boxes(format_boxes(boxes, written, **size), get_box_format(as_format)) for boxes in preds]
 
 
+def mix_ups(table: str) -> list[tuple[tuple[str, str], tuple[str, str]]]:
+    """What the model writes > what is declared; the order is xyxy where none is said."""
+    pairs = [[(*side.split(), "xyxy")[:2] for side in one.split(">")] for one in re.split("[;\n]", table.strip())]
+    return [(written, as_declared) for written, as_declared in pairs]
+
+
+MIX_UPS = """
+pixel > norm1; norm1 > pixel; norm1000 > norm1; norm1 > norm1000; norm1000 > norm100; norm1000 > resized_pixel
+resized_pixel > norm1000; resized_pixel > pixel; pixel > resized_pixel; norm1000 yxyx > norm1000
+norm1000 > norm1000 yxyx; norm1000 xywh > norm1000; norm1000 cxcywh > norm1000; norm1000 > norm1000 xywh
+pixel xywh > norm1
+"""
+ALIKE_ON_A_SQUARE = "pad1 > norm1; norm1 > pad1; pad999 > norm999; crop100 > norm100"
+
+
 @pytest.mark.parametrize(
     ("written", "expected_space", "shapes"),
     [
-        # (space and order that the model writes), (what was declared), the images that show it
-        (("pixel", "xyxy"), ("norm1", "xyxy"), "square tall wide"),
-        (("norm1", "xyxy"), ("pixel", "xyxy"), "square tall wide"),
-        (("norm1000", "xyxy"), ("norm1", "xyxy"), "square tall wide"),
-        (("norm1", "xyxy"), ("norm1000", "xyxy"), "square tall wide"),
-        (("norm1000", "xyxy"), ("norm100", "xyxy"), "square tall wide"),
-        (("norm1000", "xyxy"), ("resized_pixel", "xyxy"), "square tall wide"),
-        (("resized_pixel", "xyxy"), ("norm1000", "xyxy"), "square tall wide"),
-        (("resized_pixel", "xyxy"), ("pixel", "xyxy"), "square tall wide"),
-        (("pixel", "xyxy"), ("resized_pixel", "xyxy"), "square tall wide"),
-        (("norm1000", "yxyx"), ("norm1000", "xyxy"), "square tall wide"),
-        (("norm1000", "xyxy"), ("norm1000", "yxyx"), "square tall wide"),
-        (("norm1000", "xywh"), ("norm1000", "xyxy"), "square tall wide"),
-        (("norm1000", "cxcywh"), ("norm1000", "xyxy"), "square tall wide"),
-        (("norm1000", "xyxy"), ("norm1000", "xywh"), "square tall wide"),
-        (("pixel", "xywh"), ("norm1", "xyxy"), "square tall wide"),
-        # the same on a square image
-        (("pad1", "xyxy"), ("norm1", "xyxy"), "tall wide"),
-        (("norm1", "xyxy"), ("pad1", "xyxy"), "tall wide"),
-        (("pad999", "xyxy"), ("norm999", "xyxy"), "tall wide"),
-        (("crop100", "xyxy"), ("norm100", "xyxy"), "tall wide"),
+        *((*one, "square tall wide") for one in mix_ups(MIX_UPS)),
+        *((*one, "tall wide") for one in mix_ups(ALIKE_ON_A_SQUARE)),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
 )
@@ -105,15 +102,10 @@ def test_a_mix_up_is_found_and_named(written, expected_space, shapes):
         assert f"{check.likely_iou:.2f}" in check.message
 
 
+# What is plain on each of a few images.
 @pytest.mark.parametrize(
     ("written", "expected_space"),
-    [
-        # what is plain on each of a few images
-        (("pixel", "xyxy"), ("norm1", "xyxy")),
-        (("pixel", "xyxy"), ("norm1000", "xyxy")),
-        (("norm1000", "xyxy"), ("norm1", "xyxy")),
-        (("norm1000", "xywh"), ("norm1", "xyxy")),
-    ],
+    mix_ups("pixel > norm1; pixel > norm1000; norm1000 > norm1; norm1000 xywh > norm1"),
 )
 @pytest.mark.parametrize("with_references", [True, False], ids=["references", "bare"])
 def test_a_few_images_show_what_is_plain(written, expected_space, with_references):
@@ -212,17 +204,14 @@ def test_no_advice_lowers_the_iou():
     assert advised > 40
 
 
+WITHOUT_SIZES = """
+norm1000 > norm1; norm1 > norm1000; norm1 > pixel; norm1 > resized_pixel; norm1000 xywh > norm1000; pixel > norm1000
+"""
+
+
 @pytest.mark.parametrize(
     ("written", "as_declared", "sized"),
-    [
-        (("pixel", "xyxy"), ("norm1", "xyxy"), True),
-        (("norm1000", "xyxy"), ("norm1", "xyxy"), False),
-        (("norm1", "xyxy"), ("norm1000", "xyxy"), False),
-        (("norm1", "xyxy"), ("pixel", "xyxy"), False),
-        (("norm1", "xyxy"), ("resized_pixel", "xyxy"), False),
-        (("norm1000", "xywh"), ("norm1000", "xyxy"), False),
-        (("pixel", "xyxy"), ("norm1000", "xyxy"), False),
-    ],
+    [(*mix_ups("pixel > norm1")[0], True), *((*one, False) for one in mix_ups(WITHOUT_SIZES))],
     ids=str,
 )
 def test_numbers_that_do_not_fit_on_the_images_need_no_references(written, as_declared, sized):
