@@ -21,6 +21,8 @@ from typing import Any, Literal, NamedTuple, TypeGuard, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.common.legal import check_word
+
 Boxes = NDArray[np.float64]
 
 # Up to so many boxes a loop in Python is faster than numpy.
@@ -288,8 +290,7 @@ def get_space(name: str) -> CoordinateSpace:
         >>> get_space("norm1000").unit
         1000.0
     """
-    if not isinstance(name, str) or name not in SPACES:
-        raise ValueError(f"Expected a known name for `space`, got {name!r:.200}. Use one of: {', '.join(SPACES)}.")
+    check_word("space", name, SPACES)
     return SPACES[name]
 
 

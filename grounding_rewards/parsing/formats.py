@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
+from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.texts import parse_yaml
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
@@ -121,32 +122,23 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
     base = get_box_format(given["syntax"])
     changes: dict[str, Any] = {field: value for field, value in given.items() if field != "syntax"}
 
-    def check(legal: bool, field: str, expected: str, remedy: str) -> None:
-        if not legal:
+    for field, names in (("order", ORDERS), ("scope", SCOPES)):
+        check_word(field, changes.get(field, getattr(base, field)), names)
+    for field in filter(changes.__contains__, ("keys", "no_finding")):
+        stated = changes[field]
+        texts = [stated] if isinstance(stated, str) else stated
+        if not isinstance(texts, list | tuple) or not texts or not all(isinstance(one, str) and one for one in texts):
             raise ValueError(
-                f"Expected {expected} for `{field}` of `box_format`, got {changes[field]!r:.200}. {remedy}"
+                f"Expected a list of texts for `{field}` of `box_format`, got {stated!r:.200}. Give the JSON keys that "
+                "hold a box as `keys`, such as [bbox_2d], whole sentences as `no_finding`, such as [Kein Befund.]."
             )
-
-    for field, names in (("order", tuple(ORDERS)), ("scope", SCOPES)):
-        remedy = f"Without it, that of {base.name} is taken: {getattr(base, field)}."
-        check(changes.get(field, names[0]) in names, field, f"one of {', '.join(names)}", remedy)
-    for field, kind, remedy in (
-        ("keys", "names", "Give the JSON keys that hold a box, such as [bbox_2d]; without it, all known keys count."),
-        (
-            *("no_finding", "texts"),
-            "Give whole sentences, such as [Kein Befund.]; without it, only the published ones count.",
-        ),
-    ):
-        if field in changes:
-            texts = [changes[field]] if isinstance(changes[field], str) else changes[field]
-            legal = isinstance(texts, list | tuple) and texts and all(isinstance(one, str) and one for one in texts)
-            check(bool(legal), field, f"a list of {kind}", remedy)
-            changes[field] = tuple(texts)
+        changes[field] = tuple(texts)
     decimals = changes.get("decimals", 0)
-    check(
-        type(decimals) is int and 0 <= decimals <= 9,
-        *("decimals", "0 to 9", "Give the number of digits after the point, 0 for whole numbers."),
-    )
+    if type(decimals) is not int or not 0 <= decimals <= 9:
+        raise ValueError(
+            f"Expected 0 to 9 for `decimals` of `box_format`, got {decimals!r:.200}. "
+            "Give the number of digits after the point, 0 for whole numbers."
+        )
     if "space" in changes:
         changes |= _declared_space(base, get_space(changes["space"]), changes)
     if base.syntax.patches and {"space", "order", "decimals"} & changes.keys():
