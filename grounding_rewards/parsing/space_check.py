@@ -199,7 +199,8 @@ class SpaceWatcher:
 
     def wants(self, formats: Iterable[BoxFormat]) -> bool:
         """Whether more has to be seen of one of these formats."""
-        return any(fmt.name not in self._watched or not self._watched[fmt.name].done for fmt in formats)
+        names = {fmt.name for fmt in formats}
+        return any(name not in self._watched or not self._watched[name].done for name in names)
 
     def watch(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
