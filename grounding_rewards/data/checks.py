@@ -18,7 +18,6 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.legal import check_word
-from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
@@ -86,8 +85,7 @@ def check_dataset(
         ...     print(str(error).splitlines()[-1].partition(";")[0])
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
-    _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
-    rows = _all_rows(dataset, name)
+    rows = _all_rows(dataset, name, needs_format=reward.box_format is None)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
     gold = _gold(
         chain.from_iterable(_references(number, row) for number, row in enumerate(rows) if number not in problems),
@@ -127,8 +125,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         ...     print(str(error).splitlines()[-1])
         row 0 (id -): box 0 is [10, 10, 50, 50], outside the image of 40 x 60
     """
-    _check_columns(dataset.column_names, name, needs_format=False)
-    rows = _all_rows(dataset, name)
+    rows = _all_rows(dataset, name, needs_format=False)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         if row["prompt"] is None or prompt_problem(row["prompt"]):
@@ -229,35 +226,6 @@ def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[st
     return [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in sorted(problems.items())]
 
 
-def check_patients_apart(train: Dataset, held_out: Dataset) -> None:
-    """Refuse images to evaluate on of patients who are trained on.
-
-    Raises:
-        ValueError: a patient is in both, by the columns `patient_id` and `file`; how many are.
-
-    Example:
-        >>> from datasets import Dataset
-        >>> train, held_out = (Dataset.from_dict({"patient_id": ids}) for ids in (["3", "7"], ["0007", "9"]))
-        >>> check_patients_apart(train, held_out)
-        Traceback (most recent call last):
-        ...
-        ValueError: Expected other patients in eval_split than in train_split, got 1 of 2 in both. Draw the splits by \
-patient: `grounding-rewards prepare` does.
-    """
-    trained, evaluated = (_patients(images) for images in (train, held_out))
-    if both := trained & evaluated:
-        raise ValueError(
-            f"Expected other patients in eval_split than in train_split, got {len(both)} of {len(evaluated)} in both. "
-            "Draw the splits by patient: `grounding-rewards prepare` does."
-        )
-
-
-def _patients(images: Dataset) -> set[str]:
-    named = [name for name in ("patient_id", "file") if name in images.column_names]
-    plain = images.with_format(None).select_columns(named) if named else []
-    return {patient for row in plain if (patient := patient_of_row(row)) is not None}
-
-
 ROW_PARTS = ("sizes", "lists", "labels", "boxes", "format")
 """What `row_problems` looks at; all but lists only where the columns of boxes are lists."""
 
@@ -300,7 +268,14 @@ def row_problems(
     if reward is not None and "format" in about:
         yield from _format_problems(row, reward)
         if reward.compares_labels:
-            yield from _label_problems(row)
+            column = "labels" if row.get("reader_boxes") is None else "reader_labels"
+            if (labels := row.get(column)) is None:
+                yield f"{column} is missing, which the reward compares"
+                return
+            named = labels if column == "labels" else list(chain.from_iterable(filter(None, labels)))
+            if blank := sum(map(is_blank, named)):
+                verb = "is" if blank == 1 else "are"
+                yield f"{blank} of {len(named)} in {column} {verb} blank, which the reward compares"
 
 
 def _list_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -401,19 +376,6 @@ def _references(number: int, row: Mapping[str, Any]) -> Iterator[_Reference]:
         yield number, f"reader {index}: ", {**row, **own, "reader_boxes": None, "reader_labels": None}
 
 
-def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """Missing or blank labels, for a reward that compares them."""
-    column = "labels" if row.get("reader_boxes") is None else "reader_labels"
-    labels = row.get(column)
-    if labels is None:
-        yield f"{column} is missing, which the reward compares"
-        return
-    named = labels if column == "labels" else [label for of_reader in labels for label in of_reader or ()]
-    blank = sum(map(is_blank, named))
-    if blank:
-        yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
-
-
 def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
     """What each row's ground truth loses when it is written in the box format and scored, one sentence each.
 
@@ -431,13 +393,6 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
     return [list(_gold_problems(one, reward)) for one in _gold([(0, "", row) for row in rows], reward)]
-
-
-def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
-    rows = list(rows_with_sizes(dataset))
-    if not rows:
-        raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
-    return rows
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -466,19 +421,20 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> None:
-    columns = set(columns)
-    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
-    if "image" not in columns:
-        missing += [column for column in ("width", "height") if column not in columns]
-    if needs_format and "box_format" not in columns:
-        missing.append("box_format")
-    if missing:
+def _all_rows(dataset: Dataset, name: str, *, needs_format: bool) -> list[dict[str, Any]]:
+    """The rows with their sizes; a column that is missing, and no row at all, are refused."""
+    columns, sizes = set(dataset.column_names), ("width", "height")
+    needed = [*_REQUIRED_COLUMNS, *(() if "image" in columns else sizes), *(["box_format"] if needs_format else [])]
+    if missing := [column for column in needed if column not in columns]:
         raise ValueError(
-            f"Expected the columns {', '.join((*_REQUIRED_COLUMNS, 'width', 'height', 'box_format'))} "
-            f"for {name}, got {', '.join(sorted(columns))}. Add {', '.join(missing)} "
-            "(an image column may stand for width and height, the reward's own box_format for the last)."
+            f"Expected the columns {', '.join((*_REQUIRED_COLUMNS, *sizes, 'box_format'))} for {name}, got "
+            f"{', '.join(sorted(columns))}. Add {', '.join(missing)} (an image column may stand for width and height, "
+            "the reward's own box_format for the last)."
         )
+    rows = list(rows_with_sizes(dataset))
+    if not rows:
+        raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
+    return rows
 
 
 def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -615,21 +571,14 @@ def _gold_problems(gold: _Gold, reward: GroundingReward) -> Iterator[str]:
 def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why one box, (1, 4), is not found again."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
-    crop = _crop(row, box_format)
-    outside = 0.0 if crop is None else 1.0 - pairwise_ioa(crop, box)[0, 0]
-    if crop is not None and outside > _TOLERANCE:
-        why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
-    else:
-        why = f"does not survive the rounding of {box_format.name}"
+    why = f"does not survive the rounding of {box_format.name}"
+    if box_format.space.frame == "cropped":
+        frame = space_frame(box_format.space, row["width"], row["height"])
+        crop = np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
+        outside = 1.0 - pairwise_ioa(crop, box)[0, 0]
+        if outside > _TOLERANCE:
+            why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the image"
     return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
-
-
-def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
-    """The part of the image, (1, 4), that the format can express; None where it can express all of it."""
-    if box_format.space.frame != "cropped":
-        return None
-    frame = space_frame(box_format.space, row["width"], row["height"])
-    return np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
 
 
 def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: str, rows: int) -> None:

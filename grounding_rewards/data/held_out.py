@@ -1,11 +1,18 @@
-"""Images that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing
-out."""
+"""Images that no model may learn from: which are of one patient, what a source's own splits mean, and what is drawn
+where it holds nothing out."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grounding_rewards.columns import patient_key, patient_of
+from grounding_rewards.data.annotated_image import AnnotatedImage
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
 """Default shares of the patients of a source that holds no image out."""
@@ -18,6 +25,19 @@ FEWEST_PATIENTS = 20
 """Of fewer patients none is held out: a tenth of them may be nobody."""
 
 _SHOWN = 5
+
+_IN_NAMES = (
+    # CheXpert, MURA, and what most people write themselves; BIDS
+    re.compile(r"(?<![a-z])(?:patient|subject|sub-)[-_ ]?(\d+)", re.IGNORECASE),
+    # MIMIC-CXR: files/p10/p10000032/s50414267/...
+    re.compile(r"(?:^|/)p(\d{8})(?=[/_.])"),
+    # NIH ChestX-ray14: 00000013_005.png
+    re.compile(r"(?:^|/)(\d{8})_\d{3}\.\w+$"),
+)
+
+# Without what parts their words; what follows `id`, such as `_hash`, makes another column of it.
+_COLUMNS = {f"{who}{what}" for who in ("patient", "subject", "person", "participant") for what in ("", "id", "key")}
+_COLUMNS |= {"pid", "mrn", "patientname", "patientnumber", "empi", "empianon"}
 
 
 class SplitRule(NamedTuple):
@@ -242,4 +262,78 @@ def check_split_exists(split: str, known: Collection[str], name: str, remedy: st
     if split not in (*known, ALL):
         raise ValueError(
             f"Expected one of {', '.join(known)} or {ALL} for the split of {name!r}, got {split!r}. {remedy}"
+        )
+
+
+def patient_column(columns: Iterable[str]) -> str | None:
+    """The column that looks like the patient, by its name, where none is called `patient_id`; None without one.
+
+    Example:
+        >>> patient_column(["image", "Subject-ID", "age"]), patient_column(["patient_id", "PatientID"])
+        ('Subject-ID', None)
+    """
+    columns = list(columns)
+    alike = (name for name in columns if re.sub(r"[\W_]", "", name).casefold() in _COLUMNS)
+    return None if "patient_id" in columns else next(alike, None)
+
+
+def patient_in_name(file: str) -> str | None:
+    """The patient that the name of a file tells, as :func:`grounding_rewards.columns.patient_key`; None without one.
+
+    Example:
+        >>> patient_in_name("train/patient00003/study1/view1.jpg"), patient_in_name("00000013_005.png")
+        ('3', '13')
+        >>> patient_in_name("IMG0000019.jpg") is None
+        True
+    """
+    found = next(filter(None, (pattern.search(file) for pattern in _IN_NAMES)), None)
+    return None if found is None else patient_key(found[1])
+
+
+def patient_of_row(row: Mapping[str, Any]) -> str | None:
+    """Whose image a row is: by `patient_id`, else by the name of its file; None where neither tells.
+
+    Example:
+        >>> patient_of_row({"patient_id": "0003"}), patient_of_row({"file": "patient3_study2.png"}), patient_of_row({})
+        ('3', '3', None)
+    """
+    file = row.get("file")
+    return patient_of(row) or (patient_in_name(file) if isinstance(file, str) else None)
+
+
+def patient_of_image(image: AnnotatedImage) -> str | None:
+    """Whose image it is, as :func:`patient_of_row`.
+
+    Example:
+        >>> patient_of_image(AnnotatedImage("a", "a.png", [], [], patient_id="0003"))
+        '3'
+    """
+    return patient_of_row({"patient_id": image.patient_id, "file": image.file})
+
+
+def check_patients_apart(train: Dataset, held_out: Dataset) -> None:
+    """Refuse images to evaluate on of patients who are trained on.
+
+    Raises:
+        ValueError: a patient is in both, by the columns `patient_id` and `file`; how many are.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> train, held_out = (Dataset.from_dict({"patient_id": ids}) for ids in (["3", "7"], ["0007", "9"]))
+        >>> check_patients_apart(train, held_out)
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected other patients in eval_split than in train_split, got 1 of 2 in both. Draw the splits by \
+patient: `grounding-rewards prepare` does.
+    """
+    patients: list[set[str]] = []
+    for images in (train, held_out):
+        named = [name for name in ("patient_id", "file") if name in images.column_names]
+        rows = images.with_format(None).select_columns(named) if named else ()
+        patients.append({patient for row in rows if (patient := patient_of_row(row)) is not None})
+    trained, evaluated = patients
+    if both := trained & evaluated:
+        raise ValueError(
+            f"Expected other patients in eval_split than in train_split, got {len(both)} of {len(evaluated)} in both. "
+            "Draw the splits by patient: `grounding-rewards prepare` does."
         )

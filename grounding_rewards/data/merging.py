@@ -13,7 +13,6 @@ Conventions, the same for all strategies:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from math import fsum
 from typing import Any
 
@@ -26,6 +25,8 @@ from grounding_rewards.common.legal import SHARE, check_number, check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import most_hits_match
 from grounding_rewards.overlap import pairwise_iou
+
+STRATEGIES = ("union", "majority", "consensus", "any-of", "ignore")
 
 # Label and phrase: boxes are compared only where both are the same.
 _Kind = tuple[str, str | None]
@@ -52,7 +53,7 @@ def reference_boxes(
 
     Args:
         image: `readers` says who drew each box.
-        strategy: a key of :data:`STRATEGIES`.
+        strategy: one of :data:`STRATEGIES`.
         iou_threshold: τ, in [0, 1], from which two boxes agree.
         min_readers: how many readers must agree, the one who drew the box included; by default 2 for `majority` and
             `ignore`, and 1, which keeps all, for `consensus`. The other strategies have no use for it.
@@ -80,13 +81,50 @@ def reference_boxes(
         [[[0.0, 0.0, 10.0, 10.0]], [[0.0, 0.0, 10.0, 8.0], [50.0, 50.0, 60.0, 60.0]], []]
     """
     check_word("strategy", strategy, STRATEGIES)
-    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
+    tau = check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     if min_readers is not None and (not isinstance(min_readers, int) or min_readers < 1):
         raise ValueError(
             f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."
         )
     check_readers(image)
-    return STRATEGIES[strategy](image, float(iou_threshold), min_readers)
+    names = image_readers(image)
+    kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
+    drawn: list[_Drawn] = [(list(map(float, box)), kind) for box, kind in zip(image.boxes, kinds, strict=True)]
+    ignored = [list(map(float, box)) for box in image.ignored]
+    of_readers: dict[str, Any] = {}
+    if strategy == "any-of":
+        sets = [drawn]
+        if len(names) > 1:
+            sets = [[one for one, reader in zip(drawn, image.readers, strict=True) if reader == name] for name in names]
+            agreement = [_mean_f1(one, sets[:i] + sets[i + 1 :], tau) for i, one in enumerate(sets)]
+            # Ties go to the first reader by name, so that the order of the readers decides nothing.
+            drawn = sets[min(range(len(names)), key=lambda i: (-agreement[i], names[i]))]
+        of_readers = {
+            "reader_boxes": [[box for box, _ in one] for one in sets],
+            "reader_labels": [[label for _, (label, _) in one] for one in sets],
+        }
+    elif strategy != "union" and len(names) > 1:
+        grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
+        for (box, kind), reader in zip(drawn, image.readers, strict=True):
+            grouped[kind].append((box, sorted(names).index(reader)))
+        needed = min(len(names), min_readers or (1 if strategy == "consensus" else 2))
+        drawn = []
+        for kind, group in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+            boxes, readers = as_box_array([box for box, _ in group]), np.array([reader for _, reader in group])
+            if strategy == "consensus":
+                fused = fused_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
+                drawn += [(box, kind) for box in fused]
+                continue
+            kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=tau)
+            drawn += [(boxes[i].tolist(), kind) for i in kept]
+            if strategy == "ignore":
+                ignored += boxes[rest].tolist()
+    return {
+        "boxes": [box for box, _ in drawn],
+        "labels": [label for _, (label, _) in drawn],
+        "ignore_boxes": ignored,
+        **of_readers,
+    }
 
 
 def image_readers(image: AnnotatedImage) -> list[str]:
@@ -226,65 +264,6 @@ def _closest_of_others(
     return [j for _, _, j in closest.values()]
 
 
-def _union(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
-    return _columns(image, _drawn(image))
-
-
-def _majority(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
-    return _ignore(image, iou_threshold, min_readers) | {"ignore_boxes": _own_ignored(image)}
-
-
-def _ignore(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
-    n = len(image_readers(image))
-    if n <= 1:
-        return _columns(image, _drawn(image))
-    needed = min(n, 2 if min_readers is None else min_readers)
-    chosen: list[_Drawn] = []
-    doubtful = _own_ignored(image)
-    for kind, boxes, readers in _by_kind(image):
-        kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
-        chosen += [(boxes[i].tolist(), kind) for i in kept]
-        doubtful += [boxes[i].tolist() for i in rest]
-    return _columns(image, chosen) | {"ignore_boxes": doubtful}
-
-
-def _consensus(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
-    n = len(image_readers(image))
-    if n <= 1:
-        return _columns(image, _drawn(image))
-    needed = min(n, 1 if min_readers is None else min_readers)
-    chosen = [
-        (box, kind)
-        for kind, boxes, readers in _by_kind(image)
-        for box in fused_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
-    ]
-    return _columns(image, chosen)
-
-
-def _any_of(image: AnnotatedImage, iou_threshold: float, min_readers: int | None) -> dict[str, Any]:
-    names, drawn = image_readers(image), _drawn(image)
-    if len(names) <= 1:
-        sets, best = [drawn], 0
-    else:
-        sets = [[one for one, reader in zip(drawn, image.readers, strict=True) if reader == name] for name in names]
-        agreement = [_mean_f1(one, sets[:i] + sets[i + 1 :], iou_threshold) for i, one in enumerate(sets)]
-        # Ties go to the first reader by name, so that the order of the readers decides nothing.
-        best = min(range(len(names)), key=lambda i: (-agreement[i], names[i]))
-    return _columns(image, sets[best]) | {
-        "reader_boxes": [[box for box, _ in one] for one in sets],
-        "reader_labels": [[label for _, (label, _) in one] for one in sets],
-    }
-
-
-STRATEGIES: dict[str, Callable[[AnnotatedImage, float, int | None], dict[str, Any]]] = {
-    "union": _union,
-    "majority": _majority,
-    "consensus": _consensus,
-    "any-of": _any_of,
-    "ignore": _ignore,
-}
-
-
 def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float) -> float:
     """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
     scores = []
@@ -296,32 +275,3 @@ def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float
         total = len(one) + len(other)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)
-
-
-def _drawn(image: AnnotatedImage) -> list[_Drawn]:
-    kinds = zip(image.labels, image.phrases or [None] * len(image.boxes), strict=True)
-    return [([float(value) for value in box], kind) for box, kind in zip(image.boxes, kinds, strict=True)]
-
-
-def _columns(image: AnnotatedImage, drawn: list[_Drawn]) -> dict[str, Any]:
-    return {
-        "boxes": [box for box, _ in drawn],
-        "labels": [label for _, (label, _) in drawn],
-        "ignore_boxes": _own_ignored(image),
-    }
-
-
-def _own_ignored(image: AnnotatedImage) -> list[list[float]]:
-    return [[float(value) for value in box] for box in image.ignored]
-
-
-def _by_kind(image: AnnotatedImage) -> list[tuple[_Kind, Array, NDArray[np.int64]]]:
-    """For each label and phrase, sorted: ``(n, 4)`` boxes, and the number of the reader who drew each."""
-    number = {name: i for i, name in enumerate(sorted(image_readers(image)))}
-    grouped: dict[_Kind, list[tuple[list[float], int]]] = defaultdict(list)
-    for (box, kind), reader in zip(_drawn(image), image.readers, strict=True):
-        grouped[kind].append((box, number[reader]))
-    return [
-        (kind, as_box_array([box for box, _ in drawn]), np.array([reader for _, reader in drawn]))
-        for kind, drawn in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or ""))
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
@@ -13,7 +13,7 @@ from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping
 
     from datasets import Dataset
 
@@ -44,9 +44,18 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad
         get_box_format(box_format)
         dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
+        # What the processor gets may be smaller than the images that boxes were drawn on.
+        is_stored = "image" in dataset.column_names
+        fed = stored_sizes(dataset) if is_stored else zip(dataset["width"], dataset["height"], strict=True)
+
+        def resize(size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+            width, height = size or (None, None)
+            if width is None or height is None:
+                raise ValueError("Expected an image, or width and height, got none. Add it.")
+            return resized_size(processor, width, height)
+
         expected = "an image that the processor can resize"
-        resize = partial(_resized_size, processor)
-        dataset, sizes = with_each(dataset, _fed_sizes(dataset), resize, expected, "dataset", bad_rows)
+        dataset, sizes = with_each(dataset, fed, resize, expected, "dataset", bad_rows)
         dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
@@ -85,7 +94,10 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
     rest = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
     if prompts is not None and not any(prompt is None or isinstance(prompt, str) for prompt in prompts):
         return rest
-    everything = prompt_order(_labels(columns))
+    found = [*columns.get("labels", ()), *chain.from_iterable(filter(None, columns.get("reader_labels", ())))]
+    labels = chain.from_iterable(filter(None, found))
+    # What is no label is left to the checks.
+    everything = prompt_order(label for label in labels if isinstance(label, str) and label.strip())
     written: dict[str, Any] = {}
 
     def asked(number: int) -> Any:
@@ -108,27 +120,6 @@ def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxForma
         return written[key]
 
     return _with_column(rest, "prompt", [asked(number) for number in range(dataset.num_rows)])
-
-
-def _labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Every label of every reader; what is no label is left to the checks."""
-    found = list(columns.get("labels", ()))
-    found += [labels for readers in columns.get("reader_labels", ()) for labels in readers or ()]
-    return [label for labels in found for label in labels or () if isinstance(label, str) and label.strip()]
-
-
-def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
-    width, height = size or (None, None)
-    if width is None or height is None:
-        raise ValueError("Expected an image, or width and height, got none. Add it.")
-    return resized_size(processor, width, height)
-
-
-def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
-    """The sizes of the images that the processor gets, perhaps smaller than the images that boxes were drawn on."""
-    if "image" in dataset.column_names:
-        return stored_sizes(dataset)
-    return zip(dataset["width"], dataset["height"], strict=True)
 
 
 def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:

@@ -89,7 +89,8 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
     for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):
             says = " or ".join(claim.says for claim in claims)
-            yield f"the prompt asks for the {kind} {says}, {box_format.name} has {_own(kind, box_format)}"
+            own = {"order": box_format.order, "space": box_format.space.name, "syntax": box_format.layout.item}[kind]
+            yield f"the prompt asks for the {kind} {says}, {box_format.name} has {own}"
 
 
 def told_box(
@@ -165,9 +166,3 @@ def told_nothing(prompt: str) -> str:
     sentences = (re.sub(r"^(?:report|findings?|impression)\s*:\s*", "", one, flags=re.IGNORECASE) for one in sentences)
     plain = (one for one in sentences if _DENIAL.search(one) and not _CONDITION.search(one))
     return next((one for one in plain if states_nothing(f"{one}.")), "")
-
-
-def _own(kind: str, box_format: BoxFormat) -> str:
-    if kind == "order":
-        return box_format.order
-    return box_format.space.name if kind == "space" else box_format.layout.item

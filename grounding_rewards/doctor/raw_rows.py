@@ -19,8 +19,16 @@ import numpy as np
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
-from grounding_rewards.data.patients import patient_column, patient_in_name, patient_of_row
+from grounding_rewards.data.held_out import (
+    ALL,
+    TRAIN,
+    assign_splits,
+    check_split_exists,
+    in_usual_order,
+    patient_column,
+    patient_in_name,
+    patient_of_row,
+)
 from grounding_rewards.images.decoding import has_shape, image_path
 from grounding_rewards.prepare.load import dataset_parts, parquet_shards
 from grounding_rewards.prepare.manifest import MANIFEST, read_manifest

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from grounding_rewards.data.copies import find_copies
-from grounding_rewards.data.patients import patient_column, patient_in_name
+from grounding_rewards.data.held_out import patient_column, patient_in_name
 from grounding_rewards.doctor.case import Case, Problem
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.raw_rows import ImageRow

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from grounding_rewards.data.patients import patient_in_name
+from grounding_rewards.data.held_out import patient_in_name
 from grounding_rewards.doctor.case import Case, Place
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.raw_rows import ImageRow

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import find_copies
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.held_out import patient_of_image
 
 _SHOWN = 5
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.held_out import image_split, in_usual_order
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.held_out import image_split, in_usual_order, patient_of_image
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.shards import ShardCounts

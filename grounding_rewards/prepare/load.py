@@ -17,9 +17,15 @@ from grounding_rewards.columns import SIZE_COLUMNS, patient_of, stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
-from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_split_exists, in_usual_order
+from grounding_rewards.data.held_out import (
+    ALL,
+    TRAIN,
+    assign_splits,
+    check_split_exists,
+    in_usual_order,
+    patient_of_row,
+)
 from grounding_rewards.data.merging import image_readers
-from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.images.decoding import image_path, image_size
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards

@@ -13,8 +13,7 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.whole_files import check_new
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
-from grounding_rewards.data.held_out import TRAIN, PatientSplits, hash_fraction
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.held_out import TRAIN, PatientSplits, hash_fraction, patient_of_image
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.prepare.copied_images import join_copies
 from grounding_rewards.prepare.manifest import PACKAGES, read_manifest, split_shards, write_manifest, written_splits

@@ -19,10 +19,11 @@ from grounding_rewards.data.held_out import (
     SplitRule,
     drawn_sentence,
     holds_out,
+    patient_column,
+    patient_of_image,
     split_rule,
 )
 from grounding_rewards.data.merging import check_readers, image_readers
-from grounding_rewards.data.patients import patient_column, patient_of_image
 from grounding_rewards.data.prompts import prompt_order
 from grounding_rewards.prepare.copied_images import CopiedImages
 from grounding_rewards.prepare.settings import PrepareSettings, check_split_name

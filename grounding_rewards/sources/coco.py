@@ -25,7 +25,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.patients import patient_column
+from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.sources.base import passes_over, register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN

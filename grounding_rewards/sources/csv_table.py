@@ -31,7 +31,7 @@ from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.patients import patient_column
+from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED

@@ -20,8 +20,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import is_size, row_problems
-from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists, patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import json_lines

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
-from grounding_rewards.data.checks import check_patients_apart
+from grounding_rewards.data.held_out import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split

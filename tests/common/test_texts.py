@@ -243,7 +243,6 @@ def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsy
 
 def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
     for module in (
-        "data.patients",
         "data.held_out",
         "common.texts",
         "data.copies",

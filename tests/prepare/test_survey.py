@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import SHARES, PatientSplits, SplitRule, hash_fraction, hashed_split, image_split
-from grounding_rewards.data.patients import patient_of_image
+from grounding_rewards.data.held_out import (
+    SHARES,
+    PatientSplits,
+    SplitRule,
+    hash_fraction,
+    hashed_split,
+    image_split,
+    patient_of_image,
+)
 from grounding_rewards.prepare.settings import PrepareSettings
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
