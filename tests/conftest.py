@@ -81,6 +81,29 @@ def images() -> Any:
     )
 
 
+def write_dicom(image: Any, folder: Path) -> Path:
+    """A drawn radiograph in a DICOM file of 12 bits, with a window that restores its greys."""
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian, generate_uid
+
+    pixels, dataset = np.asarray(image.image).astype("<u2") << 4, Dataset()
+    dataset.SOPClassUID, dataset.SOPInstanceUID = DigitalXRayImageStorageForPresentation, generate_uid()
+    dataset.StudyInstanceUID, dataset.SeriesInstanceUID = generate_uid(), generate_uid()
+    dataset.PatientName, dataset.PatientID, dataset.Modality = "", "", "DX"
+    dataset.Rows, dataset.Columns = pixels.shape
+    dataset.SamplesPerPixel, dataset.PixelRepresentation = 1, 0
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 16, 12, 11
+    dataset.PhotometricInterpretation, dataset.PresentationLUTShape = "MONOCHROME2", "IDENTITY"
+    dataset.WindowCenter, dataset.WindowWidth, dataset.VOILUTFunction = 255 * 8, 255 * 16, "LINEAR_EXACT"
+    dataset.PixelData = pixels.tobytes()
+    dataset.file_meta = FileMetaDataset()
+    dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    path = folder / f"{image.id}.dcm"
+    folder.mkdir(parents=True, exist_ok=True)
+    dataset.save_as(path, enforce_file_format=True)
+    return path
+
+
 def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:
     """n valid boxes inside a square of the given size."""
     corners = rng.uniform(0, size, (n, 2, 2))

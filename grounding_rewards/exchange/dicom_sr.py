@@ -88,13 +88,10 @@ def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> Com
         ImportError: the extra `dicom` is not installed.
 
     Example:
-        >>> from pathlib import Path
-        >>> import tempfile
         >>> from pydicom import dcmread
-        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     source = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
-        >>> image = AnsweredImage("pa-256-0-3", 211, 256, pred=[[20, 30, 60, 90]], pred_labels=["mass"])
+        >>> from pydicom.data import get_testdata_file
+        >>> source = dcmread(get_testdata_file("MR_small.dcm"))
+        >>> image = AnsweredImage("MR_small", 64, 64, pred=[[20, 30, 60, 50]], pred_labels=["mass"])
         >>> report = findings_report(image, source, model="my-model")
         >>> report.VerificationFlag, report.ContentQualification
         ('UNVERIFIED', 'RESEARCH')
@@ -102,7 +99,7 @@ def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> Com
         >>> content = MeasurementReport.from_sequence(report.content)
         >>> (group,) = content.get_planar_roi_measurement_groups()
         >>> group.roi.value[[0, 2]].tolist(), group.finding_type.meaning
-        ([[20.0, 30.0], [60.0, 90.0]], 'mass')
+        ([[20.0, 30.0], [60.0, 50.0]], 'mass')
     """
     try:
         from highdicom import UID, sr

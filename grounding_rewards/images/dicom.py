@@ -80,12 +80,10 @@ def read_dicom(path: str | Path) -> np.ndarray:
         ImportError: the extra `dicom` is not installed.
 
     Example:
-        >>> import tempfile
-        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     image = read_dicom(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> from pydicom.data import get_testdata_file
+        >>> image = read_dicom(get_testdata_file("MR_small.dcm"))
         >>> image.shape, str(image.dtype)
-        ((256, 211), 'uint8')
+        ((64, 64), 'uint8')
     """
     with _naming(path):
         dataset = _read_grey_frame(path)
@@ -128,12 +126,10 @@ def read_dicom_values(path: str | Path) -> tuple[np.ndarray, np.ndarray, bool]:
         ImportError: the extra `dicom` is not installed.
 
     Example:
-        >>> import tempfile
-        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     values, _, _ = read_dicom_values(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> from pydicom.data import get_testdata_file
+        >>> values, _, _ = read_dicom_values(get_testdata_file("MR_small.dcm"))
         >>> values.shape, bool(values.max() > 255)
-        ((256, 211), True)
+        ((64, 64), True)
     """
     with _naming(path):
         dataset = _read_grey_frame(path)
@@ -153,11 +149,9 @@ def dicom_size(path: str | Path) -> tuple[int, int]:
         ImportError: the extra `dicom` is not installed.
 
     Example:
-        >>> import tempfile
-        >>> from grounding_rewards.synthetic import draw_radiograph, write_dicom
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     dicom_size(write_dicom(draw_radiograph(3, "pa-256"), folder))
-        (211, 256)
+        >>> from pydicom.data import get_testdata_file
+        >>> dicom_size(get_testdata_file("MR_small.dcm"))
+        (64, 64)
     """
     with _naming(path):
         return _size(_read(path, _SIZE, pixels=False))

@@ -17,7 +17,6 @@ from grounding_rewards.synthetic.radiographs import (
     paint_radiograph,
     plan_radiograph,
     synthetic_dataset,
-    write_dicom,
 )
 
 __all__ = [
@@ -33,5 +32,4 @@ __all__ = [
     "paint_radiograph",
     "plan_radiograph",
     "synthetic_dataset",
-    "write_dicom",
 ]

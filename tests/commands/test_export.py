@@ -57,7 +57,8 @@ def test_reports_say_what_was_left_out(evaluation, tmp_path, capsys):
     from pydicom import dcmread
     from pydicom.uid import generate_uid
 
-    from grounding_rewards.synthetic import draw_radiograph, write_dicom
+    from grounding_rewards.synthetic import draw_radiograph
+    from tests.conftest import write_dicom
 
     folder = tmp_path / "dicom"
     image = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
@@ -96,7 +97,8 @@ def test_wrong_arguments(arguments, message, evaluation, tmp_path):
 def test_a_missing_library_is_named(library, arguments, advice, evaluation, tmp_path, monkeypatch):
     if arguments[-1] == "--dicom":
         pytest.importorskip("pydicom", reason="needs the extra dicom")
-        from grounding_rewards.synthetic import draw_radiograph, write_dicom
+        from grounding_rewards.synthetic import draw_radiograph
+        from tests.conftest import write_dicom
 
         write_dicom(draw_radiograph(3, "pa-256"), tmp_path / "dicom").rename(tmp_path / "dicom" / "three.dcm")
         arguments = [*arguments, tmp_path / "dicom"]

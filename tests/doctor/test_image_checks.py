@@ -218,7 +218,8 @@ def test_images_without_boxes_that_are_told_apart_at_a_glance(rows, words):
 
 def test_names_that_may_be_in_the_pixels_of_a_dicom_file_are_said(tmp_path):
     pydicom = pytest.importorskip("pydicom", reason="needs the dicom extra")
-    from grounding_rewards.synthetic import draw_radiograph, write_dicom
+    from grounding_rewards.synthetic import draw_radiograph
+    from tests.conftest import write_dicom
 
     rows = []
     for k, said in enumerate(("YES", "NO", None)):

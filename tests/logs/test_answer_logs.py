@@ -80,7 +80,8 @@ def test_images_are_found_beside_the_log(tmp_path):
 
 def test_a_dicom_image_is_found_and_opened(tmp_path):
     pytest.importorskip("pydicom", reason="needs the extra dicom")
-    from grounding_rewards.synthetic import draw_radiograph, write_dicom
+    from grounding_rewards.synthetic import draw_radiograph
+    from tests.conftest import write_dicom
 
     image = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
     answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": image.name}))

@@ -25,7 +25,6 @@ from grounding_rewards.synthetic import (
     paint_radiograph,
     plan_radiograph,
     synthetic_dataset,
-    write_dicom,
 )
 
 INDICES = range(60)
@@ -271,25 +270,3 @@ class TestDataset:
         row = dataset[0]
         assert row["image"].size == (row["width"], row["height"])
         assert load_split("synthetic:mixed-512", "validation", max_images=6)["boxes"] == dataset["boxes"]
-
-
-class TestDicom:
-    @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-    def test_there_and_back(self, tmp_path, photometric):
-        pytest.importorskip("highdicom", reason="needs the dicom extra")
-        from grounding_rewards.images.dicom import read_dicom
-
-        image = draw_radiograph(3)
-        back = read_dicom(write_dicom(image, tmp_path, photometric_interpretation=photometric))
-        np.testing.assert_array_equal(back, np.asarray(image.image))
-
-    def test_the_same_image_gives_the_same_file(self, tmp_path):
-        pytest.importorskip("pydicom", reason="needs the dicom extra")
-        image = draw_radiograph(3, "pa-256")
-        files = [write_dicom(image, tmp_path / name).read_bytes() for name in ("one", "two")]
-        assert files[0] == files[1]
-
-    def test_another_photometric_interpretation(self, tmp_path):
-        pytest.importorskip("pydicom", reason="needs the dicom extra")
-        with pytest.raises(ValueError, match="Use one of: MONOCHROME1, MONOCHROME2"):
-            write_dicom(draw_radiograph(3, "pa-256"), tmp_path, photometric_interpretation="RGB")
