@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import fsum
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -12,7 +10,7 @@ from hypothesis import strategies as st
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.merging import STRATEGIES, agreed_boxes, fused_boxes, reference_boxes
 from grounding_rewards.overlap import pairwise_iou
-from tests.conftest import random_boxes, valid_box_lists
+from tests.conftest import valid_box_lists
 
 A = [0.0, 0.0, 10.0, 10.0]
 A9 = [0.0, 0.0, 10.0, 9.0]  # IoU 0.9 with A
@@ -162,52 +160,6 @@ def test_the_reference_is_a_part_of_the_union(record, threshold, needed):
     # More readers who must agree leave no more boxes.
     more = reference_boxes(record, "majority", iou_threshold=threshold, min_readers=needed + 1)
     assert len(more["boxes"]) <= len(majority["boxes"])
-
-
-@given(images, st.sampled_from([0.1, 0.5]))
-def test_every_agreed_box_has_a_witness(record, threshold):
-    if len(record.read_by) < 2:
-        return
-    for label, box in multiset(reference_boxes(record, "majority", iou_threshold=threshold)):
-        rows = zip(record.readers, record.boxes, record.labels, strict=True)
-        near = {name for name, other, kind in rows if kind == label and pairwise_iou([box], [other])[0, 0] >= threshold}
-        assert len(near) >= 2
-
-
-def published_fusion(boxes, order, threshold):
-    """Weighted box fusion of equally sure boxes, restated from §2 of Solovyev et al. with plain numbers."""
-
-    def iou(a, b):
-        width = min(a[2], b[2]) - max(a[0], b[0])
-        height = min(a[3], b[3]) - max(a[1], b[1])
-        shared = max(width, 0.0) * max(height, 0.0)
-        return shared / ((a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - shared)
-
-    clusters, fused = [], []
-    for index in order:
-        box = boxes[index]
-        overlaps = [iou(one, box) for one in fused]
-        best = max(range(len(fused)), key=overlaps.__getitem__, default=None)
-        if best is None or overlaps[best] <= threshold:
-            clusters.append([box])
-            fused.append(box)
-        else:
-            clusters[best].append(box)
-            fused[best] = [sum(one[k] for one in clusters[best]) / len(clusters[best]) for k in range(4)]
-    return fused
-
-
-@pytest.mark.parametrize("threshold", [0.1, 0.4, 0.55])
-def test_consensus_is_weighted_box_fusion(threshold):
-    rng = np.random.default_rng(0)
-    for _ in range(60):
-        findings = random_boxes(rng, 3)
-        boxes = np.concatenate([findings + rng.normal(0, 3, findings.shape) for _ in range(3)])
-        boxes[:, 2:] = np.maximum(boxes[:, 2:], boxes[:, :2] + 1)
-        popularity = [fsum(row) for row in pairwise_iou(boxes, boxes)]
-        order = sorted(range(9), key=lambda i: (-popularity[i], tuple(boxes[i])))
-        found = fused_boxes(boxes, np.repeat([0, 1, 2], 3), iou_threshold=threshold)
-        np.testing.assert_allclose(found, published_fusion(boxes.tolist(), order, threshold), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
