@@ -112,7 +112,10 @@ def measure_agreement(
         >>> round(found.overall.f1[0.5].value, 3), found.overall.mean_iou.value, found.overall.drawn_by
         (0.333, 0.8, (1, 1, 0))
     """
-    thresholds = _as_thresholds(iou_thresholds)
+    for value in iou_thresholds:
+        if not isinstance(value, Real) or not 0 < value <= 1:
+            raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {value!r}. Usual are 0.4 and 0.5.")
+    thresholds = tuple(dict.fromkeys(map(float, iou_thresholds)))
     count = single = pairs = most = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
@@ -124,7 +127,12 @@ def measure_agreement(
             continue
         most = max(most, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
-        for label, sets in _by_label(image, readers).items():
+        check_readers(image)
+        # For every label that somebody drew, the boxes of every reader.
+        by_label: dict[str, list[list[list[float]]]] = {}
+        for box, label, reader in zip(image.boxes, image.labels, image.readers, strict=True):
+            by_label.setdefault(label, [[] for _ in readers])[readers.index(reader)].append(box)
+        for label, sets in by_label.items():
             numbers[label].append(count)
             sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(one) for one in sets)] += 1
@@ -160,16 +168,6 @@ def measure_agreement(
     return Agreement(count, single, pairs, found[0], tuple(found[1:]))
 
 
-def _by_label(image: AnnotatedImage, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
-    """For every label that somebody drew, the boxes of every reader."""
-    check_readers(image)
-    number = {name: i for i, name in enumerate(readers)}
-    sets: dict[str, list[list[list[float]]]] = {}
-    for box, label, reader in zip(image.boxes, image.labels, image.readers, strict=True):
-        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(box)
-    return sets
-
-
 def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], thresholds: Sequence[float]) -> Array:
     """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
     overlaps, hits = [], [0] * len(thresholds)
@@ -178,13 +176,6 @@ def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]],
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
         hits = [len(most_hits_match(iou, threshold)) for threshold in thresholds]
     return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
-
-
-def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:
-    for value in given:
-        if not isinstance(value, Real) or not 0 < value <= 1:
-            raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {value!r}. Usual are 0.4 and 0.5.")
-    return tuple(dict.fromkeys(float(value) for value in given))
 
 
 def _as_json(row: LabelAgreement) -> dict[str, Any]:

@@ -11,9 +11,6 @@ from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.prompt_claims import prompt_contradictions
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
-TASKS = ("detection", "finding", "phrase")
-"""All findings of an image; one finding, which may be absent; one phrase of a report."""
-
 # `{what}` is a list of findings, one finding, or a phrase.
 _WORDINGS: Mapping[str, tuple[str, ...]] = {
     "detection": (
@@ -35,6 +32,9 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
         'Where in the image is this seen: "{what}"',
     ),
 }
+
+TASKS = tuple(_WORDINGS)
+"""All findings of an image; one finding, which may be absent; one phrase of a report."""
 
 # What a person's own template may say, besides {format}; in the last two tasks it must, or every row asks the same.
 _PLACEHOLDERS: Mapping[str, str] = {"detection": "labels", "finding": "finding", "phrase": "phrase"}
@@ -101,7 +101,8 @@ def wordings(task: str) -> int:
         >>> wordings("detection")
         4
     """
-    return len(_task_wordings(task))
+    check_word("task", task, TASKS)
+    return len(_WORDINGS[task])
 
 
 def task_prompt(
@@ -134,9 +135,8 @@ left and y from the top.
         Otherwise answer with one entry for each finding, in this format, its name in place of finding:
         [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
     """
-    templates = _task_wordings(task)
-    if not 0 <= wording < len(templates):
-        raise ValueError(f"Expected 0 to {len(templates) - 1} for wording, got {wording}. Choose one of these.")
+    if not 0 <= wording < wordings(task):
+        raise ValueError(f"Expected 0 to {wordings(task) - 1} for wording, got {wording}. Choose one of these.")
     names = [what] if isinstance(what, str) else what
     if not "".join(names).strip():
         raise ValueError(f"Expected something to look for as what, got {what!r}. Name a finding or a phrase.")
@@ -144,7 +144,8 @@ left and y from the top.
     if fmt.name in _TRAINED_WORDINGS:
         words, between = _TRAINED_WORDINGS[fmt.name]
         return conversation(words.format(what=between.join(names)))
-    return conversation(f"{templates[wording].format(what=', '.join(names))}\n{format_instruction(fmt)}")
+    asked = _WORDINGS[task][wording].format(what=", ".join(names))
+    return conversation(f"{asked}\n{format_instruction(fmt)}")
 
 
 def template_prompt(
@@ -224,23 +225,20 @@ def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, An
         [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Where is the mass?'}]}]
     """
     messages: Sequence[Mapping[str, Any]] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    turns: list[dict[str, Any]] = [
-        {"role": message["role"], "content": _parts(message["content"])} for message in messages
-    ]
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        content = message["content"]
+        parts = [
+            {"type": "text", "text": part}
+            if isinstance(part, str)
+            else {name: part[name] for name in ("type", "text") if part.get(name) is not None}
+            for part in ([content] if isinstance(content, str) else content)
+        ]
+        turns.append({"role": message["role"], "content": parts})
     if not any(part["type"] == "image" for turn in turns for part in turn["content"]):
         asked = next((turn for turn in turns if turn["role"] == "user"), turns[0])
         asked["content"].insert(0, {"type": "image"})
     return turns
-
-
-def _parts(content: str | Sequence[Any]) -> list[dict[str, Any]]:
-    parts = [content] if isinstance(content, str) else content
-    return [
-        {"type": "text", "text": part}
-        if isinstance(part, str)
-        else {name: part[name] for name in ("type", "text") if part.get(name) is not None}
-        for part in parts
-    ]
 
 
 def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
@@ -287,8 +285,11 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     fmt = get_box_format(box_format)
     negative = f"answer with {fmt.layout.negative}" if fmt.layout.negative else "leave the answer empty"
     lines = [f"If there is nothing to mark, {negative}", _coordinates(fmt)]
+    between = fmt.layout.between_items.strip()
+    # The comma of a list needs no word.
+    joint = f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
     named = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
-    lines.append(f"Otherwise answer with one entry for each finding{_joint(fmt)}, in this format{named}:")
+    lines.append(f"Otherwise answer with one entry for each finding{joint}, in this format{named}:")
     return "\n".join([*lines, format_example(fmt, ORDERS[fmt.order].numbers)])
 
 
@@ -304,11 +305,6 @@ def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
     box = re.sub(r"\{(\d)[^}]*\}", lambda slot: values[int(slot[1])], layout.box)
     label = '"finding"' if fmt.syntax.keyed else "finding"
     return layout.answer.format(items=layout.item.format(key=fmt.keys[0], label=label, boxes=box))
-
-
-def _task_wordings(task: str) -> tuple[str, ...]:
-    check_word("task", task, TASKS)
-    return _WORDINGS[task]
 
 
 def _coordinates(fmt: BoxFormat) -> str:
@@ -333,12 +329,6 @@ def _coordinates(fmt: BoxFormat) -> str:
         padded = f", each written with {digits[1]} digits" if digits else ""
         scale = f"Coordinates are {kind} from 0 to {largest} over {_FRAMES[fmt.space.frame]}{padded}"
     return f"{scale}, {corner}"
-
-
-def _joint(fmt: BoxFormat) -> str:
-    """Names the separator of two entries, where it is not the comma of a list."""
-    between = fmt.layout.between_items.strip()
-    return f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
 
 
 def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:

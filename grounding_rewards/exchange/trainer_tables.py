@@ -143,7 +143,7 @@ def write_trainer_table(
     stated = {"path": path.absolute(), "least": limits.least, "most": limits.most}
     missing = {"{" + name + "}" for name, value in stated.items() if value is None}
     said = [line.format(**stated) for line in layout.lines if not any(name in line for name in missing)]
-    return {"path": path, **counts, "images": images.written, "lines": said}
+    return {"path": path, **counts, "images": len(images.names), "lines": said}
 
 
 def _write_parquet(layout: TableLayout, path: Path, rows: Iterator[TableRow], at_once: int) -> None:
@@ -259,16 +259,12 @@ class _ImageFiles:
     """Where the image of a row is for a trainer.
 
     Attributes:
-        written: images that got a file.
+        names: of the files that were written, one for each distinct image.
     """
 
     def __init__(self, folder: Path, final: Path, embed: bool) -> None:
         self._folder, self._final, self._embed = folder, final, embed
-        self._names: set[str] = set()
-
-    @property
-    def written(self) -> int:
-        return len(self._names)
+        self.names: set[str] = set()
 
     def place(self, image: Any) -> str | bytes:
         """The absolute path of an image as it is stored, or its bytes."""
@@ -285,10 +281,10 @@ class _ImageFiles:
         if self._embed:
             return data
         name = f"{hashlib.sha256(data).hexdigest()[:24]}.{ending}"
-        if name not in self._names:
+        if name not in self.names:
             self._folder.mkdir(parents=True, exist_ok=True)
             (self._folder / name).write_bytes(data)
-            self._names.add(name)
+            self.names.add(name)
         return str(self._final / name)
 
 
