@@ -318,14 +318,6 @@ def _easyr1_row(row: TableRow) -> dict[str, Any]:
     return {"problem": one_problem(row.messages), "answer": row.truth, "images": [image]}
 
 
-def _ms_swift_row(row: TableRow) -> dict[str, Any]:
-    return {"messages": row.messages, "images": [row.image], "ground_truth": row.truth}
-
-
-def _openrlhf_row(row: TableRow) -> dict[str, Any]:
-    return {"prompt": row.messages, "label": row.truth, "images": [row.image], "datasource": row.source}
-
-
 TABLES: Mapping[str, TableLayout] = {
     "verl": TableLayout(
         "parquet",
@@ -342,12 +334,14 @@ TABLES: Mapping[str, TableLayout] = {
     ),
     "ms-swift": TableLayout(
         "jsonl",
-        _ms_swift_row,
+        lambda row: {"messages": row.messages, "images": [row.image], "ground_truth": row.truth},
         ("export MIN_PIXELS={least}", "export MAX_PIXELS={most}", "--dataset {path}"),
     ),
     "openrlhf": TableLayout(
         "jsonl",
-        _openrlhf_row,
+        lambda row: {
+            "prompt": row.messages, "label": row.truth, "images": [row.image], "datasource": row.source,
+        },
         (
             "--data.prompt_dataset {path}", "--data.input_key prompt", "--data.label_key label",
             "--data.image_key images", "--data.max_images_per_prompt 1", "--data.apply_chat_template",

@@ -100,7 +100,7 @@ def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
 @contextmanager
 def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
     """The image of a file, its header read; whatever goes wrong, now or with its pixels, names the file."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     Image.init()
     encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
@@ -113,15 +113,13 @@ def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
             yield image
     # The decoders raise nearly everything that there is, for files that were damaged or made to do damage.
     except Exception as error:
-        raise _no_image(source, error) from error
-
-
-def _no_image(source: str | Path | Mapping[str, Any], error: Exception) -> ValueError:
-    name = source.get("path") or "the bytes of a row" if isinstance(source, Mapping) else source
-    # Pillow names the buffer in memory where it has no file.
-    is_unknown = type(error).__name__ == "UnidentifiedImageError"
-    why = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
-    return ValueError(f"Expected an image in {str(name)!r}, got {why}. Replace the file, or leave the image out.")
+        name = str(encoded.get("path") or "the bytes of a row")
+        # Pillow names the buffer in memory where it has no file.
+        is_unknown = isinstance(error, UnidentifiedImageError)
+        why = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"Expected an image in {name!r}, got {why}. Replace the file, or leave the image out."
+        ) from error
 
 
 def shown_image(image: Image, window: tuple[float, float] | None = None) -> Image:

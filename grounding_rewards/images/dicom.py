@@ -27,19 +27,10 @@ if TYPE_CHECKING:
 
 _SIZE = ("Rows", "Columns")
 _PIXELS = (
-    *_SIZE,
-    *(
-        "PhotometricInterpretation",
-        "SamplesPerPixel",
-        "NumberOfFrames",
-        "PlanarConfiguration",
-        "BitsAllocated",
-        "BitsStored",
-        "HighBit",
-    ),
-    *("PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit", "ModalityLUTSequence", "RescaleSlope"),
-    *("RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth", "VOILUTFunction", "PresentationLUTShape"),
-    "PixelData",
+    *(*_SIZE, "PhotometricInterpretation", "SamplesPerPixel", "NumberOfFrames", "PlanarConfiguration"),
+    *("BitsAllocated", "BitsStored", "HighBit", "PixelRepresentation", "PixelPaddingValue", "PixelPaddingRangeLimit"),
+    *("ModalityLUTSequence", "RescaleSlope", "RescaleIntercept", "VOILUTSequence", "WindowCenter", "WindowWidth"),
+    *("VOILUTFunction", "PresentationLUTShape", "PixelData"),
 )
 #: How the names of DICOM files end.
 DICOM_SUFFIXES = (".dcm", ".dicom")
