@@ -7,7 +7,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -48,22 +48,17 @@ SPLITS = ("train", "validation", "test")
 _PER_SPLIT = 10_000_000
 
 
-@dataclass(frozen=True)
-class Occluders:
-    """Objects over one image, in millimetres.
+class Occluders(NamedTuple):
+    """Objects over one image, in millimetres; by default none.
 
     marker: The letter and its upper left corner; None without marker.
     leads: Curves of wires, `(n, 2)` points each, that end in an electrode.
     margins: Width of the black margin on the left, top, right and bottom.
     """
 
-    marker: tuple[str, float, float] | None
-    leads: tuple[tuple[tuple[float, float], ...], ...]
-    margins: tuple[float, float, float, float]
-
-
-NO_OCCLUDERS = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
-"""An image with nothing over it."""
+    marker: tuple[str, float, float] | None = None
+    leads: tuple[np.ndarray, ...] = ()
+    margins: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,7 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
         spacing=spacing,
         anatomy=anatomy,
         findings=plan_findings(rng, anatomy, kind.labels),
-        occluders=plan_occluders(rng, anatomy, width, height) if kind.occluders else NO_OCCLUDERS,
+        occluders=plan_occluders(rng, anatomy, width, height) if kind.occluders else Occluders(),
         gain=float(rng.uniform(0.85, 1.15)),
         noise=float(rng.uniform(0.010, 0.025)),
         seed=int(rng.integers(2**32)),
@@ -237,7 +232,8 @@ def paint_radiograph(plan: RadiographPlan) -> Radiograph:
 
 def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
     """Choose the objects over an image of this size in millimetres; leads are common in bed and rare otherwise."""
-    left, top, right, bottom = (float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
+    margins = tuple(float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
+    left, top, right, _ = margins
     marker = None
     if rng.random() < 0.85:
         # The marker names the side it lies on
@@ -256,8 +252,11 @@ def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, hei
             x = anatomy.middle + (across + rng.normal(0.0, 0.06)) * half
             y = anatomy.top + (down + rng.normal(0.0, 0.05)) * (anatomy.base - anatomy.top)
             turn = (x + exit_x * width) / 2 + rng.normal(0.0, 25.0), y + rng.uniform(10.0, 60.0)
-            leads.append(_curve((exit_x * width, exit_y * height + 60.0), turn, (x, y)))
-    return Occluders(marker, tuple(leads), (left, top, right, bottom))
+            # Twelve points of the quadratic Bézier curve.
+            points, share = np.array([(exit_x * width, exit_y * height + 60.0), turn, (x, y)]), np.linspace(0, 1, 12)
+            shares = np.stack([(1 - share) ** 2, 2 * share * (1 - share), share**2], axis=1)
+            leads.append((shares[:, :, None] * points).sum(axis=1))
+    return Occluders(marker, tuple(leads), margins)
 
 
 def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
@@ -267,7 +266,7 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
         for stroke in LETTERS[letter]:
             canvas.add_line(canvas.tissue, np.array(stroke) * _MARKER + [x, y], width=2.6, amount=2.2)
     for lead in occluders.leads:
-        canvas.add_line(canvas.tissue, np.array(lead), width=1.7, amount=0.45)
+        canvas.add_line(canvas.tissue, lead, width=1.7, amount=0.45)
         x, y = lead[-1]
         canvas.tissue += 0.22 * canvas.ellipse(x, y, 9.0, 9.0, softness=1.5)
         canvas.tissue += 0.9 * canvas.ellipse(x, y, 3.0, 3.0, softness=1.5)
@@ -280,15 +279,6 @@ def exposed(canvas: Canvas, occluders: Occluders) -> np.ndarray:
     sides = np.minimum(canvas.x - left, columns * canvas.spacing - right - canvas.x)
     ends = np.minimum(canvas.y - top, rows * canvas.spacing - bottom - canvas.y)
     return ramp(np.minimum(sides, ends), canvas.spacing)
-
-
-def _curve(
-    start: tuple[float, float], turn: tuple[float, float], end: tuple[float, float]
-) -> tuple[tuple[float, float], ...]:
-    """Twelve points of the quadratic Bézier curve."""
-    share = np.linspace(0.0, 1.0, 12)[:, None]
-    points = (1 - share) ** 2 * np.array(start) + 2 * share * (1 - share) * np.array(turn) + share**2 * np.array(end)
-    return tuple((float(x), float(y)) for x, y in points)
 
 
 def image_indices(split: str, n: int) -> range:

@@ -109,10 +109,10 @@ class TestBoxes:
     def test_a_finding_under_the_collimators_edge_ends_there(self, images):
         plan = next(plan for plan, _ in images if any(finding.label == "cardiomegaly" for finding in plan.findings))
         half = plan.columns * plan.spacing / 2
-        closed = replace(plan, occluders=replace(plan.occluders, margins=(half, 0.0, 0.0, 0.0)))
+        closed = replace(plan, occluders=plan.occluders._replace(margins=(half, 0.0, 0.0, 0.0)))
         image = paint_radiograph(closed)
         assert all(box[0] >= plan.columns // 2 - 1 for box in image.boxes)
-        hidden = replace(plan, occluders=replace(plan.occluders, margins=(2 * half, 0.0, 0.0, 0.0)))
+        hidden = replace(plan, occluders=plan.occluders._replace(margins=(2 * half, 0.0, 0.0, 0.0)))
         assert paint_radiograph(hidden).boxes == paint_radiograph(hidden).labels == ()
 
     def test_size_in_millimetres_does_not_depend_on_the_pixels(self, images):
