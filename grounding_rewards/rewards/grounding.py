@@ -35,10 +35,8 @@ from grounding_rewards.rewards.judging import (
     ReadBatch,
     ScoredBatch,
     ScoredCompletion,
-    compares_labels,
     has_labels,
     judge,
-    judges_boxes,
     named_format,
     predicted_boxes,
     score_boxes,
@@ -130,7 +128,7 @@ class GroundingReward:
     @property
     def compares_labels(self) -> bool:
         """Whether a box with the wrong label matches nothing, so that the dataset needs labels."""
-        return compares_labels(self.box_reward)
+        return getattr(self.box_reward, "label_matching", "ignore") != "ignore"
 
     def final(self) -> GroundingReward:
         """The same reward with every scheduled parameter at its final value: for metrics, outside of a training.
@@ -144,8 +142,8 @@ class GroundingReward:
 
     @property
     def judges_boxes(self) -> bool:
-        """Whether the boxes decide, and not the text alone, as with the controls of :mod:`.controls`."""
-        return judges_boxes(self.box_reward)
+        """Whether boxes and references decide, and not the text or the other answers alone, as with most controls."""
+        return not (hasattr(self.box_reward, "of_text") or hasattr(self.box_reward, "of_batch"))
 
     def score(
         self,

@@ -199,23 +199,12 @@ def _boxes(count: int) -> str:
     return "box" if count == 1 else "boxes"
 
 
-def compares_labels(box_reward: Any) -> bool:
-    """Whether a box with the wrong label matches nothing."""
-    return getattr(box_reward, "label_matching", "ignore") != "ignore"
-
-
-def judges_boxes(box_reward: Any) -> bool:
-    """Whether boxes and references decide, and not the text or the other answers alone."""
-    return not (hasattr(box_reward, "of_text") or hasattr(box_reward, "of_batch"))
-
-
 def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
     """Score a batch that was read.
 
     Args:
         read: n completions.
-        reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`, of which ``box_reward``,
-            ``on_unparseable`` and ``readers`` play a part.
+        reward: a :class:`grounding_rewards.rewards.grounding.GroundingReward`.
     """
     raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
     box_reward = reward.box_reward
@@ -224,7 +213,7 @@ def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
     # None becomes NaN
     scores = None if {None}.issuperset(stated) else np.array(stated, dtype=np.float64)
     labels = None
-    if compares_labels(box_reward):
+    if reward.compares_labels:
         of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
         labels = box_reward.label_codes(of_pred, references.labels)
     # On an image without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
@@ -242,7 +231,7 @@ def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
         scores = None if scores is None else scores[where]
         ignore = None if ignore is None else ignore.take(rows)
         labels = None if labels is None else replace(labels, pred=labels.pred[where])
-    by_boxes = box_reward if judges_boxes(box_reward) else MeanIoUReward()
+    by_boxes = box_reward if reward.judges_boxes else MeanIoUReward()
     if getattr(box_reward, "in_shares", False):
         sizes = _known_sides(read, box_reward)
         sizes = sizes if rows is None else sizes[rows]
