@@ -20,27 +20,24 @@ exit code:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grounding_rewards.audit.play import Audit, audit
-from grounding_rewards.commands.console import (
-    final_reward,
-    names_and_parameters,
-    output_console,
-    track,
-    word_of,
-    write_json,
+from grounding_rewards.commands.console import output_console, track, write_json
+from grounding_rewards.commands.options import (
+    AllowOutside,
+    BoxFormat,
+    Json,
+    MaxImages,
+    RewardKwargs,
+    Rewards,
+    rewards_from_words,
 )
-from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, MaxImages, RewardKwargs, Rewards
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
-from grounding_rewards.rewards.registry import look_up, takes_completions
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,7 +76,7 @@ def run(
     from grounding_rewards.prepare.load import load_split
 
     written = get_box_format(box_format_from_option(box_format))
-    judges = rewards_from_options(rewards, reward_kwargs, written)
+    judges = rewards_from_words(rewards, reward_kwargs, written, functions=True)
     images = images_of(light_rows(load_split(dataset, split, max_images=max_images, allow_outside=allow_outside)))
     done = audit(judges, images, written, track=partial(track, "playing"))
     if json is not None:
@@ -92,37 +89,6 @@ def run(
         write_whole(html, page.encode("utf-8", "replace"))
     print_audit(done, output_console(max(120, 60 + 11 * len(judges))))
     return int(strict and bool(done.found))
-
-
-def rewards_from_options(words: Sequence[str], kwargs: str | None, box_format: Any) -> dict[str, Callable[..., Any]]:
-    """The rewards of `--rewards` and `--reward-kwargs`, by a word that says which parameters were given.
-
-    Raises:
-        ValueError: an unknown name or parameter, or as many mappings as rewards are wanted and were not given.
-
-    Example:
-        >>> list(rewards_from_options(["R3", "R1:ranking=tied"], None, "qwen3-vl"))
-        ['R3', 'R1:ranking=tied']
-    """
-    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-
-    rewards: dict[str, Callable[..., Any]] = {}
-    for name, parameters in names_and_parameters(words, kwargs):
-        said, found = word_of(name.rpartition(".")[2], parameters), look_up(name)
-        if said in rewards:
-            raise ValueError(
-                f"Expected different rewards for --rewards, got {said!r} twice. "
-                "Give each once, or with other parameters: R3:iou_threshold=0.3."
-            )
-        if not takes_completions(found) or isinstance(found, GroundingReward):
-            found = replace(final_reward(get_reward(name, box_format=box_format, **parameters)), name=said)
-        elif parameters:
-            raise ValueError(
-                f"Expected no parameters for the function `{name}`, got {dumps(parameters)}. Set them where it is "
-                "defined."
-            )
-        rewards[said] = found
-    return rewards
 
 
 def print_audit(done: Audit, console: Console) -> None:

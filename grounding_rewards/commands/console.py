@@ -1,13 +1,12 @@
-"""What the commands share: the console they print on, progress bars, and rewards by words."""
+"""What the commands share: the console they print on, and progress bars."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +14,6 @@ from grounding_rewards.common.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-    from grounding_rewards.rewards.grounding import GroundingReward
 
 Item = TypeVar("Item")
 
@@ -155,119 +152,6 @@ def step_status(first: str) -> Iterator[Callable[[str], None]]:
 
     with Console(stderr=True).status(first) as status:
         yield status.update
-
-
-def parameters_from_option(given: str | None) -> dict[str, Any]:
-    """The parameters of a reward that --reward-kwargs gives.
-
-    Raises:
-        ValueError: it is no JSON object.
-
-    Example:
-        >>> parameters_from_option('{"iou_threshold": 0.4}')
-        {'iou_threshold': 0.4}
-    """
-    parameters = _plain_value(given or "{}")
-    if not isinstance(parameters, dict):
-        raise ValueError(
-            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
-        )
-    return parameters
-
-
-def rewards_from_words(
-    words: Sequence[str], reward_kwargs: str | None = None, box_format: Any = None
-) -> list[GroundingReward]:
-    """Rewards as a command line names them: by name, and after a colon parameters of their own.
-
-    Args:
-        words: `R3` or `R3:iou_threshold=0.3,matching=greedy`; a value is JSON or a word.
-        reward_kwargs: JSON, parameters of all of them, or a list with those of each; own ones go before.
-        box_format: how the model writes boxes, where the rows do not say it.
-
-    Returns:
-        The rewards, scheduled parameters at their final values. One with parameters of its own is named as it was
-        given, and one that is given twice with its parameters, so that it may stand beside itself with others.
-
-    Raises:
-        ValueError: an unknown name or parameter, or parameters that are written in another way.
-
-    Example:
-        >>> rewards = rewards_from_words(["R3", "R3:iou_threshold=0.3"], '{"beta": 1}', "qwen3-vl")
-        >>> [(reward.__name__, reward.box_reward.iou_threshold, reward.box_reward.beta) for reward in rewards]
-        [('R3', 0.5, 1.0), ('R3:iou_threshold=0.3', 0.3, 1.0)]
-        >>> [reward.__name__ for reward in rewards_from_words(["R1", "R1"], '[null, {"ranking": "tied"}]')]
-        ['R1', 'R1:ranking=tied']
-    """
-    from grounding_rewards.rewards.grounding import get_reward
-
-    rewards = []
-    for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
-        made = get_reward(name, **{"box_format": box_format, **parameters})
-        if word.partition(":")[2]:
-            made = replace(made, name=word)
-        elif words.count(word) > 1:
-            made = replace(made, name=word_of(made.name, parameters))
-        rewards.append(final_reward(made))
-    return rewards
-
-
-def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-    """The name of each reward of a command line and its parameters, those after its colon before those of all.
-
-    Args:
-        words: as for :func:`rewards_from_words`.
-        reward_kwargs: likewise.
-
-    Raises:
-        ValueError: parameters that are written in another way, or a list of another length.
-
-    Example:
-        >>> names_and_parameters(["R1", "R3:iou_threshold=0.3"], '{"iou_threshold": 0.4}')
-        [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
-        >>> names_and_parameters(["R3", "format_only"], '[{"beta": 1}, null]')
-        [('R3', {'beta': 1}), ('format_only', {})]
-    """
-    from grounding_rewards.rewards.registry import spread_kwargs
-
-    parts = [word.partition(":") for word in words]
-    names, given = [name for name, *_ in parts], _plain_value(reward_kwargs or "{}")
-    of_all = given if isinstance(given, list) else [parameters_from_option(reward_kwargs)] * len(parts)
-    found = []
-    for (name, _, own), shared in zip(parts, spread_kwargs(names, of_all), strict=True):
-        pairs = [pair.partition("=") for pair in own.split(",") if pair]
-        if not all(key and value for key, _, value in pairs):
-            raise ValueError(
-                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {own!r}. "
-                "Write it as R3:iou_threshold=0.3,beta=1."
-            )
-        found.append((name, {**shared, **{key: _plain_value(value) for key, _, value in pairs}}))
-    return found
-
-
-def word_of(name: str, parameters: Mapping[str, Any]) -> str:
-    """A reward with its parameters in one word, as a command line takes it.
-
-    Example:
-        >>> word_of("R3", {"iou_threshold": 0.3, "beta": 1}), word_of("R3", {})
-        ('R3:iou_threshold=0.3,beta=1', 'R3')
-    """
-    given = ",".join(f"{key}={value}" for key, value in parameters.items())
-    return f"{name}:{given}" if given else name
-
-
-def _plain_value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except json.JSONDecodeError:
-        return text
-
-
-def final_reward(reward: GroundingReward) -> GroundingReward:
-    """The reward with every scheduled parameter at its final value, which a line on the standard error says."""
-    for name, schedule in reward.schedules:
-        say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", error=True)
-    return reward.final()
 
 
 def write_json(path: Path, content: Any) -> None:

@@ -9,12 +9,12 @@ The folder --out then holds
 
   report.html        metrics with 95 % intervals, curves, and images with their boxes and the answers
   evaluation.json    all metrics
-  images.jsonl        every image with its answer, for `grounding-rewards diff` and `export`
+  images.jsonl       every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
   metrics/           the plots as PNG and PDF
-  per_class.csv      with --csv: the metrics of every label
-  per_image.csv      with --csv: the boxes and rewards of every image
+  per_class.csv      the metrics of every label
+  per_image.csv      the boxes and rewards of every image
 
 Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
 image, and another reader where there are several. The page shows images and the model's words: protect it like
@@ -39,27 +39,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from cyclopts import Parameter
 
-from grounding_rewards.commands.console import (
-    final_reward,
-    generation_progress,
-    output_console,
-    parameters_from_option,
-    say,
-    stage_progress,
-    step_status,
-)
+from grounding_rewards.commands.console import output_console, say, stage_progress, step_status
 from grounding_rewards.commands.options import (
-    AllowOutside,
-    Backend,
-    BadRows,
-    BoxFormat,
+    AnswerOptions,
     LabelMatching,
-    MaxImages,
-    Pixels,
     Reward,
-    RewardKwargs,
-    TextColumn,
-    check_subject,
+    final_reward,
+    parameters_from_option,
     stated_sizes,
     within,
 )
@@ -96,25 +82,23 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: As --train-split: no images for the constant box.
 NO_SPLIT = "none"
 # Where and by how many it is done, and what is shown of it, changes nothing about what is evaluated.
-_NOT_ASKED = ("out", "overwrite", "all_metrics", "csv")
+_NOT_ASKED = ("out", "overwrite", "all_metrics")
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
-class EvaluateOptions:
+class EvaluateOptions(AnswerOptions):
     """What is evaluated, on which images, how a model is asked, and how its answers are measured.
 
     Args:
         out: folder to write
-        model: folder or name of a checkpoint or of a saved adapter
         completions: files or folders with completions
-        dataset: `synthetic`, a folder of images, or a name on the hub
-        split: of the dataset
         train_split: the constant box is its median box of each label; `none`: that of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
@@ -126,48 +110,27 @@ class EvaluateOptions:
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
         temperature: of the samples
-        max_new_tokens: of an answer
-        batch_size: images that are asked about together
-        max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
-        csv: also write per_class.csv and per_image.csv
     """
 
     out: Path
-    model: str | None = None
     completions: Sequence[Path] = ()
-    dataset: str | None = None
-    split: str = "test"
-    max_images: MaxImages = None
-    bad_rows: BadRows = "refuse"
     train_split: str = "train"
-    text_column: TextColumn = None
-    width: Pixels = None
-    height: Pixels = None
-    allow_outside: AllowOutside = False
     overwrite: bool = False
-    box_format: BoxFormat = None
     reward: Reward = "R4"
-    reward_kwargs: RewardKwargs = None
     label_matching: LabelMatching = "ignore"
     nms: Annotated[float | None, within(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
     iou: tuple[float, ...] = AP_THRESHOLDS
     sizes: Literal["image", "coco"] = "image"
     resamples: Annotated[int, within(1)] = BAND_RESAMPLES
-    seed: Annotated[int, within(0)] = 0
     samples: Annotated[int, within(0)] = 0
     temperature: Annotated[float, within(above=True)] = 1.0
-    max_new_tokens: Annotated[int, within(1)] = 256
-    batch_size: Annotated[int, within(1)] = 32
-    max_image_pixels: Annotated[int | None, within(1)] = None
-    backend: Backend = "transformers"
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, within(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
-    csv: bool = False
 
     def check(self) -> None:
         """Refuse what cannot be right before a model is loaded, or a log is read.
@@ -175,7 +138,7 @@ class EvaluateOptions:
         Raises:
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
-        check_subject(self.completions, self.model, self.dataset, "--completions")
+        self.check_subject(self.completions, "--completions")
         if self.model is None:
             for option in ("robustness", "max_image_pixels"):
                 if getattr(self, option):
@@ -191,13 +154,10 @@ class EvaluateOptions:
         self.measures(self.reward)
         if self.out.exists() and not self.out.is_dir():
             raise ValueError(f"Expected a folder for --out, got the file {str(self.out)!r}. Give another name.")
-        self._check_folder()
-
-    def _check_folder(self) -> None:
-        """Refuse a folder that has the evaluation of something else: it would be lost."""
         taken = [name for name in ("evaluation.json", "images.jsonl", "report.html") if (self.out / name).exists()]
         if self.overwrite or not taken:
             return
+        # The evaluation of something else would be lost.
         before = read_evaluation(self.out).command if evaluation_file(self.out).is_file() else None
         if before != (asked := self.command()):
             found = f"{taken[0]} of another one" if before is None else f"`evaluate {before}`"
@@ -224,7 +184,6 @@ class EvaluateOptions:
         return Measures(reward, self.label_matching, self.interpolation, iou, self.sizes, self.resamples, self.seed)
 
 
-_PER_CLASS, _PER_IMAGE = "per_class.csv", "per_image.csv"
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
     "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
@@ -245,12 +204,16 @@ class Subject(NamedTuple):
 
 def run(options: EvaluateOptions) -> int:
     """Evaluate, write the folder, and print the tables."""
+    from grounding_rewards.rewards.grounding import get_reward
+
     options.check()
-    reward = _reward(options)
+    parameters = parameters_from_option(options.reward_kwargs)
+    parameters = {"box_format": box_format_from_option(options.box_format), **parameters}
+    reward = final_reward(get_reward(options.reward, **parameters))
     training = _training_images(options)
-    images = _images(options, options.split, options.max_images)
+    images = options.images(options.split, options.max_images)
     if options.model is not None and images is not None:
-        subject = _ask_model(options, options.model, images, reward)
+        subject = _ask_model(options, images, reward)
     else:
         subject = _read_logged(options, images, reward)
     if subject is None:
@@ -273,113 +236,61 @@ def run(options: EvaluateOptions) -> int:
     return 0
 
 
-def _reward(options: EvaluateOptions) -> GroundingReward:
-    from grounding_rewards.rewards.grounding import get_reward
-
-    box_format = box_format_from_option(options.box_format)
-    parameters = {"box_format": box_format, **parameters_from_option(options.reward_kwargs)}
-    return final_reward(get_reward(options.reward, **parameters))
-
-
 def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
     from grounding_rewards.data.light_rows import light_rows
 
     if options.train_split == NO_SPLIT:
         return None
     try:
-        images = _images(options, options.train_split)
+        images = options.images(options.train_split)
         return None if images is None else light_rows(images)
     except ValueError as error:
         raise ValueError(f"{error} Images for the constant box come from --train-split; `none` does without.") from None
 
 
-def _images(options: EvaluateOptions, split: str, max_images: int | None = None) -> Dataset | None:
-    """The images that `--dataset` names; None where a log has them itself."""
-    from grounding_rewards.prepare.load import load_split
-
-    if options.dataset is None:
-        return None
-    return load_split(
-        options.dataset,
-        split,
-        max_images=max_images,
-        allow_outside=options.allow_outside,
-        bad_rows=options.bad_rows,
-    )
-
-
-def _ask_model(options: EvaluateOptions, model_path: str, images: Dataset, reward: GroundingReward) -> Subject | None:
+def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> Subject | None:
     """Ask the model about the images of the dataset; None in all processes but the first."""
     from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
-    from grounding_rewards.models.ask import prepare_asking
     from grounding_rewards.models.robustness import corrupt
 
-    asked = prepare_asking(
-        model_path,
-        images,
-        reward,
-        source=str(options.dataset),
-        # Only transformers can be asked about changed images, and both must be asked in the same way.
-        backend="transformers" if options.robustness else options.backend,
-        bad_rows=options.bad_rows,
-        label_matching=options.label_matching,
-        max_image_pixels=options.max_image_pixels,
-    )
+    # Only transformers can be asked about changed images, and both must be asked in the same way.
+    backend = "transformers" if options.robustness else options.backend
+    asked = options.prepare_asking(images, reward, backend=backend, label_matching=options.label_matching)
     if "corruptions" in options.robustness:
         # Refuse an image that cannot be changed now, not after hours of generation.
         corrupt(asked.shown[0]["image"], asked.dataset[0]["boxes"], "noise", 1)
-    name = model_name(model_path)
     options.out.mkdir(parents=True, exist_ok=True)
-
-    def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
-        with generation_progress(f"{name}, {title}") as on_progress:
-            return asked.answer(
-                options.out / file,
-                samples=samples,
-                temperature=temperature,
-                max_new_tokens=options.max_new_tokens,
-                batch_size=options.batch_size,
-                seed=options.seed,
-                overwrite=options.overwrite,
-                on_progress=on_progress,
-            )
-
-    texts = generate("completions.jsonl", "greedy answers")
+    texts = options.ask(asked, options.out / "completions.jsonl", "greedy answers", overwrite=options.overwrite)
+    decoding = f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
     if options.samples:
-        title = f"{options.samples} samples"
-        sampled = generate("samples.jsonl", title, options.samples, options.temperature)
+        sampling = {"samples": options.samples, "temperature": options.temperature, "overwrite": options.overwrite}
+        sampled = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+        decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
     if not asked.is_first:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
-    facts = {
-        "model": model_path,
-        "image size": asked.image_size.removeprefix("Image size: ").rstrip("."),
-        "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {asked.backend}"
-        + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
-    }
+    size = asked.image_size.removeprefix("Image size: ").rstrip(".")
+    facts = {"model": options.model, "image size": size, "decoding": decoding}
     robustness: list[RobustnessPoint] = []
     if options.robustness:
-        model = asked.model.load()
-        robustness, facts["robustness"] = _change_images(options, model, asked.processor, asked.shown, asked.reward)
-    return Subject(name, answers, asked.reward, robustness, facts)
+        robustness, facts["robustness"] = _change_images(options, asked)
+    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts)
 
 
-def _change_images(
-    options: EvaluateOptions, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
-) -> tuple[list[RobustnessPoint], str]:
+def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[RobustnessPoint], str]:
     """What changed images do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
-    images = dataset.select(range(min(options.robustness_images, dataset.num_rows)))
+    images = asked.shown.select(range(min(options.robustness_images, asked.shown.num_rows)))
     changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
         points = robustness(
-            model,
-            processor,
+            asked.model.load(),
+            asked.processor,
             images,
-            reward,
+            asked.reward,
             changes,
             label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
@@ -417,21 +328,9 @@ def _measure(
 ) -> Evaluation:
     from grounding_rewards.prepare.manifest import readers_agreement
 
-    return evaluate(
-        systems,
-        options.measures(subject.reward.name),
-        agreement=None if options.dataset is None else readers_agreement(options.dataset),
-        robustness=subject.robustness,
-        facts=_facts(options, subject),
-        command=options.command(),
-        on_progress=on_progress,
-    )
-
-
-def _facts(options: EvaluateOptions, subject: Subject) -> dict[str, Any]:
     formats = box_formats_of(subject.reward.box_format, (row.get("box_format") for row in subject.answers.rows))
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
-    return {
+    facts = {
         **subject.facts,
         "dataset": options.dataset or "the log's own images",
         "split": options.split if options.dataset is not None else "",
@@ -442,6 +341,15 @@ def _facts(options: EvaluateOptions, subject: Subject) -> dict[str, Any]:
         "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }
+    return evaluate(
+        systems,
+        options.measures(subject.reward.name),
+        agreement=None if options.dataset is None else readers_agreement(options.dataset),
+        robustness=subject.robustness,
+        facts=facts,
+        command=options.command(),
+        on_progress=on_progress,
+    )
 
 
 def _write(
@@ -469,14 +377,12 @@ def _write(
         write_evaluation(unfinished, found)
         drawn = {path.name for path in write_plots(page.plots, unfinished / "metrics")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
-        if options.csv:
-            write_whole(unfinished / _PER_CLASS, csv_text(per_class_rows(found)))
-            write_whole(unfinished / _PER_IMAGE, csv_text(per_image_rows(images, options.label_matching)))
-    tables = [] if options.csv else [options.out / _PER_CLASS, options.out / _PER_IMAGE]
-    for path in (*(options.out / "metrics").iterdir(), *tables):
+        write_whole(unfinished / "per_class.csv", csv_text(per_class_rows(found)))
+        write_whole(unfinished / "per_image.csv", csv_text(per_image_rows(images, options.label_matching)))
+    for path in (options.out / "metrics").iterdir():
         if path.name not in drawn:
             # Of an evaluation before, which had other metrics.
-            path.unlink(missing_ok=True)
+            path.unlink()
 
 
 def _subtitle(facts: Mapping[str, Any]) -> str:

@@ -1,17 +1,27 @@
-"""Options that several commands take, each with its type and help."""
+"""What several commands take: options with type and help, rewards by words, and what answers: a log or a model."""
 
-from __future__ import annotations
+# No `from __future__ import annotations`: cyclopts looks for the types of inherited options where they are inherited.
 
+import json
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.commands.console import generation_progress, say
 from grounding_rewards.common.legal import Interval
+from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from grounding_rewards.models.ask import AskedModel
+    from grounding_rewards.rewards.grounding import GroundingReward
 
 
 def option(help: str, name: str | None = None, repeated: bool = False) -> Parameter:
@@ -82,20 +92,200 @@ def stated_sizes(*sizes: float | None) -> dict[str, float | None]:
     return dict(zip(SIZE_COLUMNS, sizes, strict=False))
 
 
-def check_subject(completions: object, model: str | None, dataset: str | None, named: str) -> None:
-    """Refuse a command about answers that is given none, or a model without images.
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class AnswerOptions:
+    """What answers, a log of completions or a model, and the images that it answers.
 
     Args:
-        completions: the log.
-        model: that is asked.
-        dataset: the images.
-        named: what the log is called.
+        model: folder or name of a checkpoint or of a saved adapter
+        dataset: `synthetic`, a folder of images, or a name on the hub
+        split: of the dataset
+        max_new_tokens: of an answer
+        batch_size: images that are asked about together
+        max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
+        seed: of the samples
+    """
+
+    model: str | None = None
+    dataset: str | None = None
+    split: str = "test"
+    max_images: MaxImages = None
+    bad_rows: BadRows = "refuse"
+    text_column: TextColumn = None
+    width: Pixels = None
+    height: Pixels = None
+    allow_outside: AllowOutside = False
+    box_format: BoxFormat = None
+    reward_kwargs: RewardKwargs = None
+    max_new_tokens: Annotated[int, within(1)] = 256
+    batch_size: Annotated[int, within(1)] = 32
+    max_image_pixels: Annotated[int | None, within(1)] = None
+    backend: Backend = "transformers"
+    seed: Annotated[int, within(0)] = 0
+
+    def check_subject(self, completions: object, named: str) -> None:
+        """Refuse a command that is given no answers, answers twice, or a model without images.
+
+        Args:
+            completions: the log.
+            named: what the log is called.
+
+        Raises:
+            ValueError: both or neither of log and model are given, or a model has no images.
+        """
+        if (self.model is None) == (not completions):
+            both = "both" if completions else "neither"
+            raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
+        if self.model is not None and self.dataset is None:
+            raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+
+    def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
+        """The images that `--dataset` names; None where a log has them itself."""
+        from grounding_rewards.prepare.load import load_split
+
+        if self.dataset is None:
+            return None
+        return load_split(
+            self.dataset, split, max_images=max_images, allow_outside=self.allow_outside, bad_rows=self.bad_rows
+        )
+
+    def prepare_asking(
+        self, images: "Dataset", reward: "GroundingReward", *, backend: str, label_matching: str
+    ) -> "AskedModel":
+        """The model and the images, before it is loaded."""
+        from grounding_rewards.models.ask import prepare_asking
+
+        return prepare_asking(
+            str(self.model),
+            images,
+            reward,
+            source=str(self.dataset),
+            backend=backend,
+            bad_rows=self.bad_rows,
+            label_matching=label_matching,
+            max_image_pixels=self.max_image_pixels,
+        )
+
+    def ask(self, asked: "AskedModel", file: Path, title: str, **sampling: Any) -> list[list[str]]:
+        """The answers of the model to each image, which are kept in a file; a bar shows how far it is."""
+        with generation_progress(f"{model_name(str(self.model))}, {title}") as on_progress:
+            return asked.answer(
+                file,
+                max_new_tokens=self.max_new_tokens,
+                batch_size=self.batch_size,
+                seed=self.seed,
+                on_progress=on_progress,
+                **sampling,
+            )
+
+
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
 
     Raises:
-        ValueError: both or neither of log and model are given, or a model has no images.
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
     """
-    if (model is None) == (not completions):
-        both = "both" if completions else "neither"
-        raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
-    if model is not None and dataset is None:
-        raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+    parameters = _plain_value(given or "{}")
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
+        )
+    return parameters
+
+
+def rewards_from_words(
+    words: Sequence[str], reward_kwargs: str | None = None, box_format: Any = None, *, functions: bool = False
+) -> dict[str, Any]:
+    """Rewards as a command line names them: by name, and after a colon parameters of their own.
+
+    Args:
+        words: `R3` or `R3:iou_threshold=0.3,matching=greedy`; a value is JSON or a word.
+        reward_kwargs: JSON, parameters of all of them, or a list with those of each; own ones go before.
+        box_format: how the model writes boxes, where the rows do not say it.
+        functions: whether a function as TRL takes it may stand among them.
+
+    Returns:
+        By name the rewards, scheduled parameters at their final values. One with parameters of its own is named as it
+        was given, and one that is given twice with its parameters, so that it may stand beside itself with others.
+
+    Raises:
+        ValueError: an unknown name or parameter, parameters that are written in another way, or a reward twice.
+
+    Example:
+        >>> rewards = rewards_from_words(["R3", "R3:iou_threshold=0.3"], '{"beta": 1}', "qwen3-vl")
+        >>> [(name, reward.box_reward.iou_threshold, reward.box_reward.beta) for name, reward in rewards.items()]
+        [('R3', 0.5, 1.0), ('R3:iou_threshold=0.3', 0.3, 1.0)]
+        >>> [*rewards_from_words(["R1", "R1"], '[null, {"ranking": "tied"}]')]
+        ['R1', 'R1:ranking=tied']
+    """
+    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+    from grounding_rewards.rewards.registry import look_up, takes_completions
+
+    rewards: dict[str, Any] = {}
+    for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
+        short = name.rpartition(".")[2]
+        said = short + word[len(name) :]
+        if said == short and words.count(word) > 1 and parameters:
+            said = f"{short}:{','.join(f'{key}={value}' for key, value in parameters.items())}"
+        if said in rewards:
+            raise ValueError(
+                f"Expected different rewards for --rewards, got {said!r} twice. "
+                "Give each once, or with other parameters: R3:iou_threshold=0.3."
+            )
+        found = look_up(name)
+        if not (functions and takes_completions(found)) or isinstance(found, GroundingReward) or parameters:
+            found = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=said))
+        rewards[said] = found
+    return rewards
+
+
+def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """The name of each reward of a command line and its parameters, those after its colon before those of all.
+
+    Args:
+        words: as for :func:`rewards_from_words`.
+        reward_kwargs: likewise.
+
+    Raises:
+        ValueError: parameters that are written in another way, or a list of another length.
+
+    Example:
+        >>> names_and_parameters(["R1", "R3:iou_threshold=0.3"], '{"iou_threshold": 0.4}')
+        [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
+        >>> names_and_parameters(["R3", "format_only"], '[{"beta": 1}, null]')
+        [('R3', {'beta': 1}), ('format_only', {})]
+    """
+    from grounding_rewards.rewards.registry import spread_kwargs
+
+    parts = [word.partition(":") for word in words]
+    names, given = [name for name, *_ in parts], _plain_value(reward_kwargs or "{}")
+    of_all = given if isinstance(given, list) else [parameters_from_option(reward_kwargs)] * len(parts)
+    found = []
+    for (name, _, own), shared in zip(parts, spread_kwargs(names, of_all), strict=True):
+        pairs = [pair.partition("=") for pair in own.split(",") if pair]
+        if not all(key and value for key, _, value in pairs):
+            raise ValueError(
+                f"Expected parameters as name=value, with commas between them, for the reward {name!r}, got {own!r}. "
+                "Write it as R3:iou_threshold=0.3,beta=1."
+            )
+        found.append((name, {**shared, **{key: _plain_value(value) for key, _, value in pairs}}))
+    return found
+
+
+def _plain_value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
+
+
+def final_reward(reward: "GroundingReward") -> "GroundingReward":
+    """The reward with every scheduled parameter at its final value, which a line on the standard error says."""
+    for name, schedule in reward.schedules:
+        say(f"{reward.name}: {name} is {schedule.to:g}, where its schedule ends: nothing is trained here.", error=True)
+    return reward.final()

@@ -51,11 +51,11 @@ from __future__ import annotations
 import functools
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from cyclopts import Parameter
 
@@ -80,15 +80,16 @@ from grounding_rewards.sources.base import describe_options, source_options, spl
 
 __doc__ = f"{__doc__}{textwrap.indent(describe_options(), '  ')}"
 
-_Read = TypeVar("_Read")
-
 _OF_TABLES = ("min_pixels", "max_pixels", "embed_images")
-# Options that do without a source, and the arguments that they take.
+# Options that do without a source: what each needs beside it, and what else it takes.
 _ALONE = {
-    "verify": ("out",),
-    "mix": ("out", "seed", "bad_rows", "push_to_hub", "licence_allows_upload"),
-    "push_to_hub": ("out", "licence_allows_upload"),
-    "for_": ("dataset", "out", "split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
+    "verify": (("out",), ()),
+    "mix": (("out",), ("seed", "bad_rows", "push_to_hub", "licence_allows_upload")),
+    "push_to_hub": (("out",), ("licence_allows_upload",)),
+    "for_": (
+        ("dataset", "out"),
+        ("split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
+    ),
 }
 
 
@@ -208,36 +209,24 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
         ValueError: An argument is missing or wrong, or the images are; see `prepare_images`.
     """
     options = options or PrepareOptions()
-    mode = next((name for name in _ALONE if getattr(options, name)), None)
-    push_alone = mode == "push_to_hub" and dataset is None
-    without_source = push_alone or mode in ("verify", "mix", "for_")
-    if mode is not None and without_source:
-        _refuse_others(dataset, options, mode)
-    if options.dry_run and options.push_to_hub:
-        raise ValueError(
-            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
-        )
-    if dataset is None and (not without_source or mode == "for_"):
-        raise ValueError("Expected dataset, got none. See grounding-rewards prepare --help for examples.")
-    for name in ("out",) if without_source else ("root", "box_format", *(() if options.dry_run else ("out",))):
-        if getattr(options, name) is None:
-            raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
+    mode = next((name for name in _ALONE if getattr(options, name)), "")
+    if mode == "push_to_hub" and dataset is not None:
+        # It is prepared first.
+        mode = ""
+    _check(dataset, options, mode)
     out, name = options.out or Path(), dataset or ""
-    if options.verify:
+    if mode == "verify":
         problems = verify_images(out)
         for problem in problems:
             say(problem)
         print(f"{out}: {len(problems)} problems" if problems else f"{out}: every file is as it was written")
         return int(bool(problems))
     if mode == "for_":
-        return _write_table(name, out, options)
-    for of_tables in _OF_TABLES:
-        if getattr(options, of_tables):
-            raise ValueError(f"Expected {_written(of_tables)} with --for only, got it without. Leave it out.")
-    if options.mix:
+        _write_table(name, out, options)
+    elif mode == "mix":
         parts = [_part(text) for text in options.mix]
         _print_summary(out, mix_folders(parts, out, seed=options.seed, bad_rows=options.bad_rows))
-    elif not push_alone:
+    elif not mode:
         _prepare(name, out, options)
     if options.push_to_hub:
         push_private(out, options.push_to_hub, licence_allows=options.licence_allows_upload)
@@ -245,23 +234,33 @@ def run(dataset: str | None = None, /, *, options: PrepareOptions | None = None)
     return 0
 
 
-def _written(name: str) -> str:
-    return f"--{name.rstrip('_').replace('_', '-')}"
-
-
-def _refuse_others(dataset: str | None, options: PrepareOptions, mode: str) -> None:
-    """Refuse arguments that would have no effect beside the option of this mode."""
+def _check(dataset: str | None, options: PrepareOptions, mode: str) -> None:
+    """Refuse a command that lacks an argument, or has one that would have no effect."""
     given = {"dataset": dataset}
     given |= {one.name: value for one in fields(options) if (value := getattr(options, one.name)) != one.default}
+    needed, taken = _ALONE.get(mode, (("dataset", "root", "box_format", *(() if options.dry_run else ("out",))), ()))
+    for name in needed:
+        if given.get(name) is None:
+            raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
+    if options.dry_run and options.push_to_hub:
+        raise ValueError(
+            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
+        )
     for name, value in given.items():
-        if value is not None and name not in (mode, *_ALONE[mode]):
+        if mode and value is not None and name not in (mode, *needed, *taken):
             raise ValueError(
-                f"Expected {_written(mode)} without {name if name == 'dataset' else _written(name)}, got {value!r} for "
-                "it. It has no effect there: leave it out, or give it where the images are prepared."
+                f"Expected {_written(mode)} without {_written(name)}, got {value!r} for it. It has no effect there: "
+                "leave it out, or give it where the images are prepared."
             )
+        if not mode and name in _OF_TABLES:
+            raise ValueError(f"Expected {_written(name)} with --for only, got it without. Leave it out.")
 
 
-def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
+def _written(name: str) -> str:
+    return name if name == "dataset" else f"--{name.rstrip('_').replace('_', '-')}"
+
+
+def _write_table(name: str, out: Path, options: PrepareOptions) -> None:
     split = options.split or TRAIN
     dataset = load_split(name, split, allow_outside=options.allow_outside, bad_rows=options.bad_rows)
     with stage_progress() as progress:
@@ -281,7 +280,6 @@ def _write_table(name: str, out: Path, options: PrepareOptions) -> int:
     written = f", {table['images']} images written to {out / IMAGES}" if table["images"] else ""
     print(f"{table['path']}: {table['rows']} rows, {table['negatives']} without boxes{written}")
     print("\n".join(table["lines"]))
-    return 0
 
 
 def _prepare(name: str, out: Path, options: PrepareOptions) -> None:
@@ -328,10 +326,11 @@ def _plain_warnings() -> Iterator[None]:
         yield
 
 
-def _read_as(read: Callable[[str], _Read], option: str, form: str, text: str, example: str) -> _Read:
-    """What the text of an option says."""
+@contextmanager
+def _read_as(option: str, form: str, text: str, example: str) -> Iterator[None]:
+    """Say how the text of an option is written where it cannot be read."""
     try:
-        return read(text)
+        yield
     except ValueError:
         raise ValueError(f"Expected {form} for {option}, got {text!r}. Write {example}.") from None
 
@@ -340,15 +339,13 @@ def _part(text: str) -> Part:
     folder, equals, weight = text.rpartition("=")
     if not equals or Path(text).is_dir():
         return Part(Path(text))
-    form, example = "FOLDER or FOLDER=WEIGHT", "data/vindr=2, for example"
-    return _read_as(lambda _: Part(Path(folder), float(weight)), "--mix", form, text, example)
+    with _read_as("--mix", "FOLDER or FOLDER=WEIGHT", text, "data/vindr=2, for example"):
+        return Part(Path(folder), float(weight))
 
 
 def _shares(text: str, option: str = "--split-shares") -> tuple[tuple[str, float], ...]:
-    def read(text: str) -> tuple[tuple[str, float], ...]:
+    with _read_as(option, "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
         return tuple((name.strip(), float(share)) for name, share in (part.split("=") for part in text.split(",")))
-
-    return _read_as(read, option, "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1")
 
 
 def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None:
@@ -361,11 +358,11 @@ def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
-    def read(text: str) -> tuple[float, float]:
+    if text is None:
+        return None
+    with _read_as("--window", "LOW,HIGH", text, "31768,33168, for example"):
         low, high = map(float, text.split(","))
         return low, high
-
-    return None if text is None else _read_as(read, "--window", "LOW,HIGH", text, "31768,33168, for example")
 
 
 def _print_summary(out: Path, manifest: dict[str, Any]) -> None:

@@ -29,8 +29,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grounding_rewards.commands.console import rewards_from_words, say, stage_progress
-from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn
+from grounding_rewards.commands.console import say, stage_progress
+from grounding_rewards.commands.options import BoxFormat, RewardKwargs, Rewards, TextColumn, rewards_from_words
 from grounding_rewards.logs.job_shares import share_from_text
 from grounding_rewards.parsing import box_format_from_option
 
@@ -77,7 +77,7 @@ def run(
             summary = score_file(
                 completions,
                 out,
-                judges,
+                list(judges.values()),
                 text_column=text_column,
                 processes=processes,
                 share=share,

@@ -26,32 +26,21 @@ import os
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from grounding_rewards.commands.console import (
-    final_reward,
-    generation_progress,
-    output_console,
-    parameters_from_option,
-    say,
-    track,
-    write_json,
-)
+from cyclopts import Parameter
+
+from grounding_rewards.commands.console import output_console, say, track, write_json
 from grounding_rewards.commands.options import (
-    AllowOutside,
-    Backend,
-    BadRows,
-    BoxFormat,
+    AnswerOptions,
     Json,
-    MaxImages,
-    Pixels,
     ResizedPixels,
-    RewardKwargs,
-    TextColumn,
-    check_subject,
+    final_reward,
     option,
+    parameters_from_option,
     stated_sizes,
     within,
 )
@@ -64,65 +53,54 @@ from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_table
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from rich.console import Console
 
+    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Rewards that are printed, beside the one that is recommended.
 MOST_ROWS = 12
 
 
-def run(
-    log: Sequence[Path] = (),
-    /,
-    *,
-    model: str | None = None,
-    dataset: str | None = None,
-    split: str = "train",
-    max_images: MaxImages = None,
-    bad_rows: BadRows = "refuse",
-    text_column: TextColumn = None,
-    group_size: int | None = None,
-    width: Pixels = None,
-    height: Pixels = None,
-    resized_width: ResizedPixels = None,
-    resized_height: ResizedPixels = None,
-    allow_outside: AllowOutside = False,
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class SignalOptions(AnswerOptions):
+    """What answers, which rewards judge it, and what is shown.
+
+    Args:
+        model: ask this model now: folder or name of a checkpoint or adapter; about 32 images by default
+        dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
+        group_size: so many rows one after another are a group; default: by `id`
+        samples: answers per image
+        temperatures: of the samples, one after another
+        keep: folder to keep the answers in; the same command goes on
+        html: write the table and a plot of it as a page
+        strict: exit with 1 where more than 20% of the groups are without spread
+    """
+
+    split: str = "train"
+    group_size: int | None = None
+    resized_width: ResizedPixels = None
+    resized_height: ResizedPixels = None
     reward: Annotated[
         str | None, option("R1 … R5, soft_f1, or a dotted path; default: what the run of the log trained, else R4")
-    ] = None,
-    reward_kwargs: RewardKwargs = None,
-    box_format: BoxFormat = None,
-    tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED,
-    samples: Annotated[int, within(2)] = 8,
-    temperatures: Annotated[tuple[float, ...], within(above=True)] = (1.0,),
-    max_new_tokens: Annotated[int, within(1)] = 256,
-    batch_size: Annotated[int, within(1)] = 32,
-    max_image_pixels: Annotated[int | None, within(1)] = None,
-    backend: Backend = "transformers",
-    seed: int = 0,
-    keep: Path | None = None,
-    json: Json = None,
-    html: Path | None = None,
-    strict: bool = False,
-    every: Annotated[bool, option("print the whole table, also where nothing is wrong", name="--all")] = False,
-) -> int:
+    ] = None
+    tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
+    samples: Annotated[int, within(2)] = 8
+    temperatures: Annotated[tuple[float, ...], within(above=True)] = (1.0,)
+    keep: Path | None = None
+    json: Json = None
+    html: Path | None = None
+    strict: bool = False
+    every: Annotated[bool, option("print the whole table, also where nothing is wrong", name="--all")] = False
+
+
+def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) -> int:
     """Measure the signal, print it, and write what was asked for.
 
     Args:
         log: files or folders with several answers to each image
-        model: ask this model now: folder or name of a checkpoint or adapter; about 32 images by default
-        dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
-        split: of the dataset
-        group_size: so many rows one after another are a group; default: by `id`
-        samples: answers per image
-        temperatures: of the samples, one after another
-        max_new_tokens: of an answer
-        batch_size: images that are asked about together
-        max_image_pixels: largest image that the model sees
-        seed: of the samples
-        keep: folder to keep the answers in; the same command goes on
-        html: write the table and a plot of it as a page
-        strict: exit with 1 where more than 20% of the groups are without spread
 
     Returns:
         0; 1 with `--strict` where too many groups are without spread.
@@ -130,87 +108,80 @@ def run(
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.answer_logs import Answers, read_groups
-    from grounding_rewards.prepare.load import load_split
+    from grounding_rewards.logs.answer_logs import read_groups
     from grounding_rewards.rewards.grounding import get_reward
 
-    check_subject(log, model, dataset, "a log of completions")
-    given = parameters_from_option(reward_kwargs)
-    stated = box_format_from_option(box_format)
+    options = options or SignalOptions()
+    options.check_subject(log, "a log of completions")
+    reward, given = options.reward, parameters_from_option(options.reward_kwargs)
     if reward is None:
         reward, of_run = (trained_reward(log[0]) if log else None) or ("R4", {})
         given = {**of_run, **given}
-    if stated is not None:
+    if (stated := box_format_from_option(options.box_format)) is not None:
         given["box_format"] = stated
     judge = final_reward(get_reward(reward, **given))
     matching = getattr(judge.box_reward, "label_matching", "ignore")
-    images = None
-    if dataset is not None:
-        count = max_images or (None if model is None else 32)
-        images = load_split(dataset, split, max_images=count, allow_outside=allow_outside, bad_rows=bad_rows)
-    if model is not None and images is not None:
-        from grounding_rewards.models.ask import prepare_asking
-        from grounding_rewards.models.parity import parity_of_model
-
-        asked = prepare_asking(
-            model,
-            images,
-            judge,
-            source=str(dataset),
-            backend=backend,
-            bad_rows=bad_rows,
-            label_matching=matching,
-            max_image_pixels=max_image_pixels,
-        )
-        if asked.backend == "transformers":
-            parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
-            if asked.is_first:
-                say(parity.sentence())
-        if keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            raise ValueError(
-                "Expected --keep FOLDER with several processes, got none. They put their answers together there."
-            )
-        rows, texts = [], []
-        with ExitStack() as stack:
-            folder = keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            folder.mkdir(parents=True, exist_ok=True)
-            for temperature in dict.fromkeys(temperatures):
-                said = f"{model_name(model)}, {samples} samples at temperature {temperature:g}"
-                with generation_progress(said) as on_progress:
-                    texts += asked.answer(
-                        folder / f"samples-{temperature:g}.jsonl",
-                        samples=samples,
-                        temperature=temperature,
-                        max_new_tokens=max_new_tokens,
-                        batch_size=batch_size,
-                        seed=seed,
-                        on_progress=on_progress,
-                    )
-                rows += [{**row, "temperature": temperature} for row in asked.rows]
-        if not asked.is_first:
+    images = options.images(options.split, options.max_images or (None if options.model is None else 32))
+    if options.model is not None and images is not None:
+        asked = _ask(options, images, judge, matching)
+        if asked is None:
             # Its share of the answers is generated.
             return 0
-        answers = Answers(rows, texts, lambda k: None, asked.places * (len(rows) // len(asked.rows)))
-        judge, title = asked.reward, model_name(model)
+        answers, judge = asked
+        title = model_name(options.model)
     else:
         answers = read_groups(
             log,
             dataset=images,
-            text_column=text_column,
-            group_size=group_size,
-            sizes=stated_sizes(width, height, resized_width, resized_height),
+            text_column=options.text_column,
+            group_size=options.group_size,
+            sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),
         )
-        answers = answers.checked(judge, label_matching=matching, bad_rows=bad_rows)
+        answers = answers.checked(judge, label_matching=matching, bad_rows=options.bad_rows)
         title = ", ".join(path.name for path in log)
     for note in answers.notes:
         say(f"note: {note}", error=True)
-    report = measure_signal(answers.rows, answers.texts, judge, tried=tried, track=partial(track, "scoring"))
-    if json is not None:
-        write_json(json, report.to_dict())
-    if html is not None:
-        write_whole(html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
-    print_signal(report, output_console(120), every=every)
-    return int(strict and report.configured.no_spread.value > ENOUGH)
+    report = measure_signal(answers.rows, answers.texts, judge, tried=options.tried, track=partial(track, "scoring"))
+    if options.json is not None:
+        write_json(options.json, report.to_dict())
+    if options.html is not None:
+        write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
+    print_signal(report, output_console(120), every=options.every)
+    return int(options.strict and report.configured.no_spread.value > ENOUGH)
+
+
+def _ask(
+    options: SignalOptions, images: Dataset, judge: GroundingReward, matching: str
+) -> tuple[Answers, GroundingReward] | None:
+    """The answers of the model at every temperature, and the reward that reads them; None in other processes."""
+    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.models.parity import parity_of_model
+
+    asked = options.prepare_asking(images, judge, backend=options.backend, label_matching=matching)
+    if asked.backend == "transformers":
+        parity = parity_of_model(asked.model.load(), asked.processor, asked.shown, judge.box_format)
+        if asked.is_first:
+            say(parity.sentence())
+    if options.keep is None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(
+            "Expected --keep FOLDER with several processes, got none. They put their answers together there."
+        )
+    rows, texts = [], []
+    with ExitStack() as stack:
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        for temperature in dict.fromkeys(options.temperatures):
+            file, title = (
+                folder / f"samples-{temperature:g}.jsonl",
+                f"{options.samples} samples at temperature {temperature:g}",
+            )
+            sampling = {"samples": options.samples, "temperature": temperature}
+            texts += options.ask(asked, file, title, **sampling)
+            rows += [{**row, "temperature": temperature} for row in asked.rows]
+    if not asked.is_first:
+        return None
+    places = asked.places * (len(rows) // len(asked.rows))
+    return Answers(rows, texts, lambda k: None, places), asked.reward
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:

@@ -13,10 +13,12 @@ examples:
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean as mean
 from typing import Annotated, Any
 
 from grounding_rewards.commands.console import output_console, printable
@@ -24,7 +26,7 @@ from grounding_rewards.commands.options import within
 from grounding_rewards.logs.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
-from grounding_rewards.report.tables import plain_table
+from grounding_rewards.report.tables import Cell, Table
 
 #: Logged steps whose mean stands beside the latest value.
 RECENT = 10
@@ -94,18 +96,18 @@ def _frame(folder: Path) -> Any:
     quiet = time.time() - log.stat().st_mtime
     late = f", nothing new for {quiet / 60:.0f} minutes" if quiet > _QUIET else ""
     parts: list[Any] = [Text(f"{name}: step {found.step}{of}{', ended' if found.ended else late}", style="bold")]
-    table = plain_table("", "now", f"last {RECENT}", "from the first step to the last", words=(0, 3), unbroken=range(4))
-    for title, values in _rows(found):
-        recent = values[-RECENT:]
-        numbers = _number(values[-1]), _number(sum(recent) / len(recent))
-        table.add_row(Text(printable(title, lines=False)), *numbers, course(values))
-    parts += [table] if table.row_count else []
+    rows: list[list[str | Cell]] = [
+        [printable(title, lines=False), _number(values[-1]), _number(mean(values[-RECENT:])), course(values)]
+        for title, values in _rows(found)
+    ]
+    course_of = Cell("from the first step to the last", kind="words")
+    parts += [Table(["", "now", f"last {RECENT}", course_of], rows).rich(unbroken=range(4))] if rows else []
     parts += map(Text, _signal_lines(found))
     evaluated: dict[str, Any] = next(
         (one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {}
     )
-    last = {key: evaluated.get(key) for key in ("eval_reward", "eval_loss")}
-    if shown := [f"{key[5:]} {_number(one)}" for key, one in last.items() if isinstance(one, int | float)]:
+    last = [(key, evaluated.get(f"eval_{key}")) for key in ("reward", "loss")]
+    if shown := [f"{key} {_number(one)}" for key, one in last if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
     return Group(*parts)
 
@@ -117,14 +119,8 @@ def reward_names(keys: Sequence[str]) -> list[str]:
         >>> reward_names(["loss", "R4/signal/no_spread", "rewards/R4/mean", "rewards/brevity/mean"])
         ['R4', 'brevity']
     """
-    found = (
-        key.removesuffix("/mean").removeprefix("rewards/")
-        if key.startswith("rewards/") and key.endswith("/mean")
-        else key.removesuffix("/signal/no_spread")
-        for key in keys
-        if key.endswith("/signal/no_spread") or (key.startswith("rewards/") and key.endswith("/mean"))
-    )
-    return [name for name in dict.fromkeys(found) if not name.startswith("eval_")]
+    found = [re.fullmatch("rewards/(.+)/mean|(?!eval_)(.+)/signal/no_spread", key) for key in keys]
+    return list(dict.fromkeys(one[1] or one[2] for one in found if one))
 
 
 def course(values: Sequence[float], width: int = _COURSE) -> str:
@@ -136,7 +132,7 @@ def course(values: Sequence[float], width: int = _COURSE) -> str:
     """
     cells = min(width, len(values))
     cuts = [len(values) * k // cells for k in range(cells + 1)] if cells else []
-    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    means = [mean(values[a:b]) for a, b in pairwise(cuts)]
     low, high = min(means, default=0.0), max(means, default=0.0)
     top = len(_BARS) - 1
     return "".join(_BARS[round((mean - low) / (high - low) * top) if high > low else 0] for mean in means)
@@ -170,7 +166,7 @@ def _signal_lines(found: RunSoFar) -> Iterator[str]:
         series = {key: found.series(f"{name}/signal/{key}")[-RECENT:] for key in SIGNAL_KEYS}
         if not all(series.values()):
             continue
-        means = {key: sum(values) / len(values) for key, values in series.items()}
+        means = {key: mean(values) for key, values in series.items()}
         line = f"{name}: {means['no_spread']:.0%} of the images had answers that all earned the same"
         causes = sorted((cause for cause in CAUSES if means[cause] > 0), key=lambda cause: -means[cause])
         if causes:

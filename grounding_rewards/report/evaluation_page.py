@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, islice, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -115,9 +115,6 @@ class EvaluationPage:
             Without it boxes are shown without images.
         label_matching: by which boxes are called right, as in the metrics.
         reference: the same images with the reference as answer: what they earn is the ceiling, 1 without them.
-
-    Raises:
-        ValueError: no image has `reward`.
     """
 
     title: str
@@ -128,14 +125,6 @@ class EvaluationPage:
     load_image: Callable[[int], Image | None] | None = None
     label_matching: str = "ignore"
     reference: Sequence[AnsweredImage] = ()
-
-    def __post_init__(self) -> None:
-        names = self.reward_names
-        if self.images and self.reward not in names:
-            raise ValueError(
-                f"Expected one of {', '.join(names) or 'the rewards of the images'} for `reward`, got {self.reward!r}. "
-                "Give the name under which the images carry it."
-            )
 
     @cached_property
     def plots(self) -> list[Plot]:
@@ -349,7 +338,7 @@ def _known(pick: str, picks: Mapping[str, Any]) -> str:
     return pick if pick in picks else ""
 
 
-def _groups(judged: Sequence[_JudgedImage], reward: str) -> list[Choice]:
+def _groups(judged: Sequence[_JudgedImage], reward: str, ranked: Sequence[int]) -> list[Choice]:
     """The images of the gallery: failures first; each kind of them says how many there are."""
     tags = [set(one.tags) for one in judged]
     unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
@@ -361,7 +350,6 @@ def _groups(judged: Sequence[_JudgedImage], reward: str) -> list[Choice]:
         part = f"{len(places)} ({100 * len(places) / of:.1f} %)" if of else "0"
         return Choice(title, f"{part} of {of} {what}; an even selection over the dataset.", places)
 
-    ranked = _ranked(judged, reward)
     missed, n, normal = having(MISSED_FINDING), len(ranked), len(judged) - len(ranked)
     mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
     complete = [place for place in ranked if place not in {*missed, *mislabelled, *unreadable}]
@@ -377,12 +365,6 @@ def _groups(judged: Sequence[_JudgedImage], reward: str) -> list[Choice]:
         share("Right normal images", having(RIGHT_NORMAL), normal, "normal images have no box, as it should be"),
     ]
     return choose_images(wanted, IMAGES_PER_GROUP)
-
-
-def _ranked(judged: Sequence[_JudgedImage], reward: str) -> list[int]:
-    """The images with findings, worst first."""
-    ranked = [place for place, one in enumerate(judged) if not one.image.is_normal]
-    return sorted(ranked, key=lambda place: judged[place].part(reward))
 
 
 def _tiles(page: EvaluationPage) -> list[Tile]:
@@ -406,12 +388,14 @@ def _tiles(page: EvaluationPage) -> list[Tile]:
 
 
 def _data(page: EvaluationPage, judged: Sequence[_JudgedImage]) -> dict[str, Any]:
-    groups = _groups(judged, page.reward)
+    # Worst first.
+    ordered = sorted(range(len(judged)), key=lambda place: judged[place].part(page.reward))
+    ranked = [place for place in ordered if not judged[place].image.is_normal]
+    groups = _groups(judged, page.reward, ranked)
     # What is asked for first is what is drawn first.
-    ranked = _ranked(judged, page.reward)
     first = choose_images([Choice("Worst", "", ranked, "first"), Choice("Typical", "", ranked, "middle")], FIRST_IMAGES)
     chosen = list(dict.fromkeys(place for group in (*first, *groups) for place in group.places))
-    pictures = _pictures(page, judged, chosen)
+    pictures = _pictures(page, list(dict.fromkeys([*chosen, *ordered])))
     listed = sorted({*range(min(MOST_LISTED, len(judged))), *chosen, *pictures})
     return {
         "rewards": page.reward_names,
@@ -424,15 +408,12 @@ def _data(page: EvaluationPage, judged: Sequence[_JudgedImage]) -> dict[str, Any
     }
 
 
-def _pictures(page: EvaluationPage, judged: Sequence[_JudgedImage], chosen: Sequence[int]) -> dict[int, str]:
-    """Of the images of the groups, then of others from the worst up, until the budget is spent."""
+def _pictures(page: EvaluationPage, wanted: Sequence[int]) -> dict[int, str]:
+    """Of the images in this order, until the budget is spent."""
     pictures: dict[int, str] = {}
-    if page.load_image is None:
-        return pictures
-    others = sorted({*range(len(judged))} - {*chosen}, key=lambda place: judged[place].part(page.reward))
     left = PICTURE_BUDGET
-    for place in islice(chain(chosen, others), MOST_PICTURES):
-        image = page.load_image(place)
+    for place in wanted[:MOST_PICTURES]:
+        image = None if page.load_image is None else page.load_image(place)
         if image is None:
             continue
         uri = jpeg_uri(image, LONGEST_SIDE)

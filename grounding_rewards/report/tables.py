@@ -7,7 +7,7 @@ import csv
 import io
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -73,13 +73,26 @@ class Table(NamedTuple):
 
         Columns that are `unbroken` are cut rather than broken into lines.
         """
+        from rich import box
+        from rich.table import Table
         from rich.text import Text
 
-        header = [_cell(one) for one in self.header]
-        words = [k for k, one in enumerate(header) if k == 0 or one.kind == "words"]
-        table = plain_table(
-            *(one.text for one in header), title=self.title or None, caption=caption, words=words, unbroken=unbroken
+        table = Table(
+            title=self.title or None,
+            caption=caption,
+            title_justify="left",
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
         )
+        for k, one in enumerate(map(_cell, self.header)):
+            whole = k in unbroken
+            # No markup: a name may hold brackets.
+            table.add_column(
+                Text(one.text),
+                justify="left" if k == 0 or one.kind == "words" else "right",
+                no_wrap=whole,
+                overflow="ellipsis" if whole else "fold",
+            )
         for row in self.rows:
             if len(row) == 1:
                 table.add_section()
@@ -253,18 +266,6 @@ def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
     return [(group, sorted(own, key=lambda key: place(key, group))) for group, own in found.items() if own]
 
 
-def core_metrics(measured: Collection[str], reward: str) -> list[str]:
-    """The keys of :data:`CORE_METRICS` and of the reward that are measured, :data:`MOST_CORE` at most.
-
-    Example:
-        >>> core_metrics(["dice", "reward_R4", "reward_R3", "froc", "recall_50"], "R4")
-        ['recall_50', 'froc', 'reward_R4']
-    """
-    keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
-    # Where all can be read, specificity is what hallucination leaves.
-    return keys if len(keys) <= MOST_CORE else [key for key in keys if key != "specificity"]
-
-
 def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
     """The metrics that a reader asks for first, and how far they are above the constant box.
 
@@ -276,8 +277,13 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
     """
     systems = {name: own for name, own in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
     own, constant = next(iter(systems.values()), {}), evaluation.constant
+    measured = measured_columns(systems, evaluation.headings)
+    keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
     rows = []
-    for key in core_metrics(measured_columns(systems, evaluation.headings), reward):
+    for key in keys:
+        if key == "specificity" and len(keys) > MOST_CORE:
+            # Where all can be read, it is what hallucination leaves.
+            continue
         row = _metric_row(evaluation, key, systems)
         if constant:
             nothing = (math.nan,)
@@ -384,39 +390,6 @@ def per_image_rows(images: Sequence[AnsweredImage], label_matching: str = "ignor
         }
         for image, (n, m, right), (iou, boxes) in zip(images, counts, ious, strict=True)
     ]
-
-
-def plain_table(
-    *headings: str,
-    title: str | None = None,
-    caption: str | None = None,
-    words: Collection[int] = (0,),
-    unbroken: Collection[int] = (),
-) -> rich.table.Table:
-    """An empty ``rich.table.Table`` as all commands print them.
-
-    Args:
-        *headings: of the columns.
-        title: above it.
-        caption: beneath it.
-        words: which columns hold words and begin at the left; the others hold numbers.
-        unbroken: which columns are cut rather than broken into lines.
-
-    Example:
-        >>> [column.justify for column in plain_table("status", "completions").columns]
-        ['left', 'right']
-    """
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
-    for k, heading in enumerate(headings):
-        whole = k in unbroken
-        justify: Literal["left", "right"] = "left" if k in words else "right"
-        # No markup: a name may hold brackets.
-        table.add_column(Text(heading), justify=justify, no_wrap=whole, overflow="ellipsis" if whole else "fold")
-    return table
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
