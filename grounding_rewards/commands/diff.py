@@ -99,9 +99,11 @@ def run(
         from grounding_rewards.report.plots import training_plot
 
         facts = comparison.made[1]
-        logged = log or _training_log(facts)
+        # Beside the checkpoint, if any.
+        logged = log or Path(str(facts.get("model", ""))).parent / LOG
         load_image = _image_loader(comparison.images[1], facts, b, allow_outside)
-        training = None if logged is None else training_plot(read_entries(logged))
+        known = log is not None or ("model" in facts and logged.is_file())
+        training = training_plot(read_entries(logged)) if known else None
         write_whole(html, render_diff_page(comparison, load_image=load_image, training=training))
     if json is not None:
         write_json(json, comparison.to_dict())
@@ -112,52 +114,36 @@ def run(
     return 0
 
 
-def _training_log(facts: Mapping[str, Any]) -> Path | None:
-    """The log of the training that lies beside the evaluated checkpoint, if any."""
-    path = Path(str(facts.get("model", ""))).parent / LOG
-    return path if "model" in facts and path.is_file() else None
-
-
 def _image_loader(
     images: Sequence[AnsweredImage], facts: Mapping[str, Any], run: Path, allow_outside: bool
 ) -> Callable[[AnsweredImage], Image | None]:
-    """A function that opens the image: its row in the dataset that was evaluated on, else its file.
+    """A function that opens the image: its row in the dataset that was evaluated on, else the file that the log names.
 
-    A run from elsewhere may name any file of this machine: only those in its folder or its dataset's are opened.
+    A run from elsewhere may name any file of this machine: only those in its folder are opened.
     """
     from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.images.decoding import is_below, open_image
     from grounding_rewards.prepare.load import SYNTHETIC, load_split
 
-    files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
-    # The images of a log have no dataset: its place says so in words.
-    named = Path(str(facts.get("dataset", "")))
-    folders = [run if run.is_dir() else run.parent, *([named] if facts.get("dataset") and named.is_dir() else [])]
-    outside = [name for name, file in files.items() if not (allow_outside or is_below(folders, file))]
-    if outside:
-        say(
-            f"grounding-rewards: {len(outside)} images are drawn without their images, which lie outside "
-            f"{' and '.join(map(repr, map(str, folders)))}. Give --allow-outside if these images are meant.",
-            error=True,
-        )
-        files = {name: file for name, file in files.items() if name not in set(outside)}
-    dataset: Any = None
-    places: dict[str, int] = {}
-    if len(files) < len(images) and facts.get("dataset") and facts.get("split"):
+    # The images of a log have no split.
+    if split := facts.get("split"):
+        name = str(facts.get("dataset"))
+        # The images of the run need not be the first ones; drawn images have no end.
+        count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
         try:
-            name = str(facts["dataset"])
-            # The images of the run need not be the first ones; drawn images have no end.
-            count = facts.get("images") if name.partition(":")[0] == SYNTHETIC else None
-            dataset = load_split(
-                name, str(facts["split"]), max_images=count, allow_outside=allow_outside, bad_rows="drop"
-            )
+            dataset = load_split(name, str(split), max_images=count, allow_outside=allow_outside, bad_rows="drop")
             places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: images are drawn without their images: {error}", error=True)
-
-    def load(image: AnsweredImage) -> Image | None:
-        if image.id in places:
-            return load_dataset_image(dataset, places[image.id])
-        return open_image(files[image.id]) if image.id in files else None
-
-    return load
+            places = {}
+        return lambda image: load_dataset_image(dataset, places[image.id]) if image.id in places else None
+    folder = run if run.is_dir() else run.parent
+    files = {image.id: image.image for image in images if image.image is not None and Path(image.image).is_file()}
+    outside = {name for name, file in files.items() if not (allow_outside or is_below([folder], file))}
+    if outside:
+        say(
+            f"grounding-rewards: {len(outside)} images are drawn without their images, which lie outside "
+            f"{str(folder)!r}. Give --allow-outside if these images are meant.",
+            error=True,
+        )
+    return lambda image: open_image(files[image.id]) if image.id in files.keys() - outside else None

@@ -238,8 +238,13 @@ def rewards_from_words(
                 "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
         found = look_up(name)
-        if not (functions and takes_completions(found)) or isinstance(found, GroundingReward) or parameters:
+        if not (functions and takes_completions(found)) or isinstance(found, GroundingReward):
             found = final_reward(replace(get_reward(name, **{"box_format": box_format, **parameters}), name=said))
+        elif parameters:
+            raise ValueError(
+                f"Expected no parameters for the function `{name}`, got {json.dumps(parameters)}. Set them where it is "
+                "defined."
+            )
         rewards[said] = found
     return rewards
 

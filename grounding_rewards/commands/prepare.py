@@ -238,14 +238,14 @@ def _check(dataset: str | None, options: PrepareOptions, mode: str) -> None:
     """Refuse a command that lacks an argument, or has one that would have no effect."""
     given = {"dataset": dataset}
     given |= {one.name: value for one in fields(options) if (value := getattr(options, one.name)) != one.default}
-    needed, taken = _ALONE.get(mode, (("dataset", "root", "box_format", *(() if options.dry_run else ("out",))), ()))
-    for name in needed:
-        if given.get(name) is None:
-            raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
     if options.dry_run and options.push_to_hub:
         raise ValueError(
             "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
         )
+    needed, taken = _ALONE.get(mode, (("dataset", "root", "box_format", *(() if options.dry_run else ("out",))), ()))
+    for name in needed:
+        if given.get(name) is None:
+            raise ValueError(f"Expected {_written(name)}, got none. See grounding-rewards prepare --help for examples.")
     for name, value in given.items():
         if mode and value is not None and name not in (mode, *needed, *taken):
             raise ValueError(

@@ -124,40 +124,6 @@ def test_the_page_says_how_the_model_was_trained(runs: tuple[Path, Path], tmp_pa
     assert "after compared with before" in page
 
 
-def test_files_and_the_metric_of_the_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    a, b = write_run(tmp_path / "a", 0.6), write_run(tmp_path / "b", 0.8)
-    assert diff(a / "images.jsonl", b, "--metric", "reward_R4") == 0
-    assert "b is better than a: reward R4 is 0.800 against 0.600" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("facts", "message"),
-    [
-        ("{", r"Expected an object with `facts` in '.*evaluation.json', got JSONDecodeError"),
-        ("{}", "got KeyError"),
-        ('{"facts": 3}', "got TypeError"),
-    ],
-)
-def test_a_broken_evaluation_is_named(tmp_path: Path, facts: str, message: str) -> None:
-    a, b = write_run(tmp_path / "a", 0.6, {}), write_run(tmp_path / "b", 0.8, {})
-    (b / "evaluation.json").write_text(facts, encoding="utf-8")
-    with pytest.raises(ValueError, match=message):
-        diff(a, b)
-
-
-def test_a_folder_without_images_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected the folder of an evaluation, got .* without images.jsonl"):
-        diff(tmp_path, tmp_path)
-
-
-def test_labels_may_be_compared(tmp_path: Path) -> None:
-    a, b = write_run(tmp_path / "a", 0.4), write_run(tmp_path / "b", 0.8)
-    assert diff(a, b, "--label-matching", "exact", "--json", tmp_path / "diff.json") == 0
-    # the answers state no labels
-    found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
-    assert found["metrics"]["f1_50"]["b"][0] == 0.0
-
-
 @pytest.mark.parametrize(
     ("rules", "option", "expected"),
     [
@@ -168,6 +134,7 @@ def test_labels_may_be_compared(tmp_path: Path) -> None:
         ((None, "exact"), None, ("exact", 0.0)),
         ((None, None), None, ("ignore", 1.0)),
         # asked for
+        ((None, None), "exact", ("exact", 0.0)),
         (("exact", "ignore"), "ignore", ("ignore", 1.0)),
         (("exact", "exact"), "ignore", ("ignore", 1.0)),
     ],
@@ -184,10 +151,34 @@ def test_labels_are_compared_as_in_the_evaluations(
     assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
 
 
-def test_evaluations_by_two_rules_are_refused(tmp_path: Path) -> None:
-    a, b = (write_run(tmp_path / rule, 0.4, {"label matching": rule}) for rule in ("exact", "ignore"))
-    with pytest.raises(ValueError, match="were evaluated by one --label-matching, got exact and ignore"):
-        diff(a, b)
+@pytest.mark.parametrize(
+    ("facts", "options", "message"),
+    [
+        ("{", [], r"Expected an object with `facts` in '.*evaluation.json', got JSONDecodeError"),
+        ('{"facts": 3}', [], "got TypeError"),
+        ('{"facts": {"label matching": "exact"}}', [], "by one --label-matching, got ignore and exact"),
+        (None, ["--metrics", "iou"], "Expected metrics of all runs for --metrics, got 'iou'. They have: reward"),
+        (
+            None,
+            ["--html", "page.html", "--reward", "R1"],
+            r"Expected a reward .* for --reward, got 'R1'. They have: R4",
+        ),
+        (None, ["--html", "page.html", "--log", "log.jsonl"], "Expected a JSON object in line 1 of 'log.jsonl'"),
+        ("no images", [], r"Expected the folder of an evaluation, got .* without images.jsonl"),
+    ],
+)
+def test_what_cannot_be_compared_is_named(
+    facts: str | None, options: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    a, b = write_run(tmp_path / "a", 0.6, {"label matching": "ignore"}), write_run(tmp_path / "b", 0.8)
+    if facts == "no images":
+        (b / "images.jsonl").unlink()
+    elif facts is not None:
+        (b / "evaluation.json").write_text(facts, encoding="utf-8")
+    Path("log.jsonl").write_text("[1]", encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        diff(a, b, *options)
 
 
 def with_baselines(folder: Path, **facts: Any) -> None:
@@ -243,13 +234,6 @@ def test_chosen_metrics_are_shown_alone(runs: tuple[Path, Path], capsys: pytest.
     assert "right label" not in printed  # nobody has it
 
 
-def test_unknown_metrics_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"Expected metrics of all runs for --metrics, got 'iou'. They have: reward"):
-        diff(*runs, "--metrics", "iou")
-    with pytest.raises(ValueError, match=r"Expected a reward .* for --reward, got 'R1'. They have: R4"):
-        diff(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
-
-
 def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "checkpoint").mkdir()
     lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
@@ -272,12 +256,6 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     assert "<i>twice" not in page
     # no image anywhere: the boxes alone
     assert "image/jpeg" not in page
-
-
-def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    (tmp_path / "log.jsonl").write_text("[1]", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"Expected a JSON object in line 1 of '.*log.jsonl'"):
-        diff(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
 
 
 def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

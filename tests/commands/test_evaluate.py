@@ -16,7 +16,8 @@ from grounding_rewards.cli import main
 from grounding_rewards.metrics.answered_image import read_answered
 from tests.parsing.test_reading import FAMILIES
 
-FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics"}
+SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
+FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics", "per_class.csv", "per_image.csv"}
 
 
 @pytest.fixture(scope="module")
@@ -42,28 +43,12 @@ def log_of(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--model",
-        checkpoint,
-        "--dataset",
-        "synthetic",
-        "--max-images",
-        6,
-        "--max-new-tokens",
-        4,
-        "--samples",
-        2,
-    ]
-    assert evaluate(*options, "--reward", "R2", "--out", tmp_path) == 0
+    options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--samples", 2, "--reward", "R2"]
+    assert evaluate("--model", checkpoint, *options, "--out", tmp_path) == 0
     assert {path.name for path in tmp_path.iterdir()} >= FILES | {"completions.jsonl", "samples.jsonl"}
     found = metrics(tmp_path)
-    assert list(found["systems"]) == [
-        checkpoint.name,
-        "reference as answer",
-        "constant box",
-        "nothing found",
-        "whole image",
-    ]
+    baselines = ["reference as answer", "constant box", "nothing found", "whole image"]
+    assert list(found["systems"]) == [checkpoint.name, *baselines]
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
     assert found["facts"]["images"] == 6
@@ -119,23 +104,13 @@ def test_bad_images_are_refused_or_left_out_and_named(
     assert "left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_same_command_again_asks_nothing_and_says_the_same(
+def test_the_same_command_again_asks_nothing_and_its_answers_can_be_evaluated_without_the_model(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = [
-        "--model",
-        checkpoint,
-        "--dataset",
-        "synthetic",
-        "--max-images",
-        4,
-        "--max-new-tokens",
-        4,
-        "--out",
-        tmp_path,
-    ]
+    images, out = ["--dataset", "synthetic", "--max-images", 4], tmp_path / "out"
+    options = ["--model", checkpoint, "--max-new-tokens", 4, *images, "--out", out]
     assert evaluate(*options) == 0
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     from grounding_rewards.models import resumable
 
     def refuse(*_: Any, **__: Any) -> None:
@@ -143,33 +118,16 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
 
     monkeypatch.setattr(resumable, "generate_batch", refuse)
     assert evaluate(*options) == 0
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
-
-
-def test_answers_of_a_model_can_be_evaluated_again_without_it(checkpoint: Path, tmp_path: Path) -> None:
-    first, again = tmp_path / "first", tmp_path / "again"
-    images = ["--dataset", "synthetic", "--max-images", 4]
-    assert evaluate("--model", checkpoint, "--max-new-tokens", 4, *images, "--out", first) == 0
-    assert evaluate("--completions", first / "completions.jsonl", *images, "--out", again) == 0
-    one, other = metrics(first)["systems"], metrics(again)["systems"]
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert evaluate("--completions", out / "completions.jsonl", *images, "--out", tmp_path / "again") == 0
+    one, other = metrics(out)["systems"], metrics(tmp_path / "again")["systems"]
     assert other["completions"] == one[checkpoint.name]
     assert other["constant box"] == one["constant box"]
 
 
-def test_a_bar_shows_images_and_the_rate_of_tokens(
+def test_an_adapter_and_a_bar_with_images_and_the_rate_of_tokens(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("COLUMNS", "160")
-    options = ["--dataset", "synthetic", "--max-images", 2, "--max-new-tokens", 2, "--out", tmp_path]
-    assert evaluate("--model", checkpoint, *options) == 0
-    shown = capsys.readouterr().err
-    assert "greedy answers" in shown
-    assert "0/2" in shown or "2/2" in shown
-    assert "tokens/s" in shown
-
-
-def test_an_adapter(checkpoint: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -178,7 +136,11 @@ def test_an_adapter(checkpoint: Path, tmp_path: Path) -> None:
     adapter.save_pretrained(tmp_path / "adapter")
     AutoProcessor.from_pretrained(checkpoint).save_pretrained(tmp_path / "adapter")
     options = ["--dataset", "synthetic", "--max-images", 2, "--max-new-tokens", 4, "--out", tmp_path / "out"]
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
     assert evaluate("--model", tmp_path / "adapter", *options) == 0
+    assert re.search(r"greedy answers.*[02]/2", shown := capsys.readouterr().err, re.DOTALL)
+    assert "tokens/s" in shown
     assert next(iter(metrics(tmp_path / "out")["systems"])) == "adapter"
 
 
@@ -191,8 +153,7 @@ def test_how_fragile_a_model_is(checkpoint: Path, tmp_path: Path, capsys: pytest
     assert at_zero["attack_success_rate"]["value"] == 0
     assert (tmp_path / "metrics" / "robustness_pgd.pdf").is_file()
     assert "robust accuracy" in capsys.readouterr().out
-    facts = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))["facts"]
-    assert facts["robustness"] == (
+    assert metrics(tmp_path)["facts"]["robustness"] == (
         "the first 1 images, corruptions of strengths 1 to 5, projected gradient, 10 steps of 2.5·ε/10, against the "
         "gold answer, seed 0"
     )
@@ -211,8 +172,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
     options = ["--completions", log, "--box-format", "qwen3-vl", "--label-matching", "synonyms"]
-    options += ["--interpolation", "all"]
-    options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
+    options += ["--interpolation", "all", "--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = metrics(tmp_path / "out")
     assert next(iter(found["systems"])) == "log"
@@ -233,18 +193,9 @@ def test_the_terminal_shows_twelve_metrics_and_all_on_request(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.5}]'
-    rows = [
-        {**SOUND, "id": "a", "text": text},
-        {**SOUND, "id": "b", "text": "[]", "boxes": [], "labels": []},
-    ]
-    options = [
-        "--completions",
-        log_of(tmp_path / "log.jsonl", rows),
-        "--box-format",
-        "qwen3-vl",
-        "--out",
-        tmp_path / "x",
-    ]
+    rows = [{**SOUND, "text": text}, {**SOUND, "id": "b", "text": "[]", "boxes": [], "labels": []}]
+    log = log_of(tmp_path / "log.jsonl", rows)
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "x"]
 
     def shown(*more: Any) -> list[str]:
         assert evaluate(*options, *more) == 0
@@ -288,41 +239,31 @@ def test_tables_for_a_spreadsheet(tmp_path: Path) -> None:
     assert float(of_label["f1_50_low"]) == label["f1_50"]["low"]
 
 
-def test_the_readers_of_a_prepared_folder_are_in_the_table(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, images: Any
+def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
+    tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where the log alone knows the source."""
     from datasets import DatasetDict
 
     from grounding_rewards.prepare import manifest
 
-    DatasetDict({"test": images}).save_to_disk(str(tmp_path / "data"))
-    agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
-    monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
-    log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
-    options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
-    assert evaluate("--completions", log, *options) == 0
-    assert metrics(tmp_path / "out")["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
-
-
-def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Also where the log alone knows the source."""
-    from datasets import DatasetDict
-
     sources = ["clinic", "clinic", "<b>abroad", "<b>abroad"]
     DatasetDict({"test": images.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
-    log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
-    options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
+    agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
+    monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
+    log, out = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4), tmp_path / "out"
+    options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", out]
     assert evaluate("--completions", log, *options) == 0
     printed = capsys.readouterr().out
     assert "By source" in printed
     assert "clinic (" in printed
-    assert list(metrics(tmp_path / "out")["per_source"]) == ["<b>abroad", "clinic"]
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert list(metrics(out)["per_source"]) == ["<b>abroad", "clinic"]
+    assert metrics(out)["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
+    page = (out / "report.html").read_text(encoding="utf-8")
     assert "By label, size and source" in page
     assert "Sources as a table" in page
     assert "<b>abroad" not in page
-    row = {"completion": "[]", "boxes": [[0, 0, 9, 9]], "labels": ["mass"], "width": 99, "height": 99}
-    log = log_of(tmp_path / "own.jsonl", [{**row, "id": name, "source": name} for name in ("a", "b")])
+    log = log_of(tmp_path / "own.jsonl", [{**SOUND, "id": name, "source": name} for name in ("a", "b")])
     assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
     assert list(metrics(tmp_path / "own")["per_source"]) == ["a", "b"]
 
@@ -348,7 +289,7 @@ def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsy
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (
             ["--completions", "{found}", "--box-format", "qwen3-vl", "--label-matching", "exact"],
-            "line 1 of '{found}' (id b): a box without a label, which --label-matching exact compares",
+            "line 1 of '{found}' (id a): a box without a label, which --label-matching exact compares",
         ),
         (["--completions", "{log}"], "Expected a box format for reward R4"),
         (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
@@ -363,10 +304,8 @@ def test_metrics_by_source_of_a_mixed_dataset(tmp_path: Path, images: Any, capsy
 def test_mistakes_are_named_in_one_line(
     arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = log_of(tmp_path / "log.jsonl", [{"id": "a", "text": "[]", "boxes": [], "width": 9, "height": 9}])
-    found = log_of(
-        tmp_path / "found.jsonl", [{"id": "b", "text": "[]", "boxes": [[0, 0, 5, 5]], "width": 9, "height": 9}]
-    )
+    log = log_of(tmp_path / "log.jsonl", [SOUND])
+    found = log_of(tmp_path / "found.jsonl", [{name: SOUND[name] for name in SOUND if name != "labels"}])
     given = [argument.replace("{log}", str(log)).replace("{found}", str(found)) for argument in arguments]
     assert evaluate(*given, "--out", tmp_path / "out") == 2
     assert expected.replace("{found}", str(found)) in capsys.readouterr().err
@@ -376,19 +315,14 @@ def test_mistakes_are_named_in_one_line(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--reward", "R9"], "Use one of: R1"),
         (["--reward-kwargs", '{"beta": -1}'], "`beta`"),
-        (["--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
-        (["--box-format", "qwen9"], "qwen3-vl"),
         (["--label-matching", "exact"], "row 1 (id b): a box without a label"),
         (["--split", "tset"], "tset"),
         (["--train-split", "x"], "`none` does without"),
-        (
-            ["--dataset", "{off the image}"],
-            "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image",
-        ),
+        (["--dataset", "{off the image}"], "row 1 (id b): box 0 is [0, 0, 5, 11], outside the image"),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every image, got `id` 'a' 2 times"),
         (["--out", "{taken}"], "was begun with, got `evaluate "),
+        (["--out", "{taken/report.html}"], "Expected a folder for --out, got the file"),
     ],
 )
 def test_nothing_is_wrong_when_the_model_is_loaded(
@@ -418,9 +352,6 @@ def test_nothing_is_wrong_when_the_model_is_loaded(
     assert expected in capsys.readouterr().err
 
 
-SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
-
-
 def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
     options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
@@ -435,7 +366,7 @@ def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.C
     assert evaluate(*options, "--label-matching", "exact") == 2
     refused = capsys.readouterr().err
     assert f"settings that {str(out)!r} was begun with" in refused
-    assert f"instead of `evaluate --completions {log} --box-format qwen3-vl --resamples 20`" in refused
+    assert f"instead of `evaluate --box-format qwen3-vl --completions {log} --resamples 20`" in refused
     assert "Name another folder, or replace what is there with --overwrite." in refused
     assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
     assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
@@ -482,12 +413,6 @@ def test_confidences_that_cannot_be_used_are_said(
     assert ("warning: " in printed) == bool(expected)
 
 
-def test_a_file_is_no_folder_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = log_of(tmp_path / "log.jsonl", [{"id": "a", "text": "[]", "boxes": [], "width": 9, "height": 9}])
-    assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", log) == 2
-    assert "Expected a folder for --out, got the file" in capsys.readouterr().err
-
-
 def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> None:
     """What real models wrote, against what their collector read in it, each in its family's format."""
     from grounding_rewards.boxes import to_pixel, valid_boxes
@@ -517,10 +442,8 @@ def test_real_images(shared_dir: Path, tmp_path: Path) -> None:
     from grounding_rewards.prepare.load import load_split
 
     folder = str(shared_dir / "data" / "cxr_lungs")
-    rows = [
-        {"id": row["id"], "text": gold_answer(row, "qwen3-vl")}
-        for row in load_split(folder, "test").remove_columns("image")
-    ]
+    images = load_split(folder, "test").remove_columns("image")
+    rows = [{"id": row["id"], "text": gold_answer(row, "qwen3-vl")} for row in images]
     log = log_of(tmp_path / "log.jsonl", rows)
     options = ["--dataset", folder, "--box-format", "qwen3-vl", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0

@@ -20,6 +20,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from tests.commands.conftest import call
 
 prepare = partial(call, "prepare")
+COCO = ("coco", "--root", "x", "--box-format", "qwen3-vl")
 
 
 @pytest.fixture
@@ -116,26 +117,27 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
         (("--mix", "x", "y", "--labels", "mass"), "Expected --mix without --labels"),
         (("--verify", "--side", "512"), "Expected --verify without --side, got 512"),
         (("--push-to-hub", "x", "--licence", "CC0"), "Expected --push-to-hub without --licence"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--negatives", "few"), "Expected NAME=SHARE,… for --neg"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--prompt-file", "none.txt"), "none.txt"),
+        # a table for another trainer
+        (("--for", "verl", "synthetic", "--root", "images"), "Expected --for without --root, got"),
+        (("--for", "verl"), "Expected dataset, got none"),
+        (("--for", "verl", "--verify"), "Expected --verify without --for, got 'verl'"),
+        ((*COCO, "--max-pixels", "9"), "--max-pixels with --for"),
+        # what cannot be read
+        ((*COCO, "--negatives", "few"), "Expected NAME=SHARE,… for --neg"),
+        ((*COCO, "--prompt-file", "none.txt"), "none.txt"),
         (("covid", "--root", "x", "--box-format", "qwen3-vl"), "got 'covid'"),
         (("coco", "--root", "x", "--box-format", "qwen9"), "got 'qwen9'"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--split-shares", "0.8"), "Expected NAME=SHARE"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--split-shares", "a=0.8"), "sum to 1"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--window", "5"), "Expected LOW,HIGH for --window"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "sizes"), "Expected NAME=VALUE"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "size=1"), "got 'size'"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--processes", "0"), "at least 1 for `processes`"),
+        ((*COCO, "--split-shares", "0.8"), "Expected NAME=SHARE"),
+        ((*COCO, "--split-shares", "a=0.8"), "sum to 1"),
+        ((*COCO, "--window", "5"), "Expected LOW,HIGH for --window"),
+        ((*COCO, "--option", "sizes"), "Expected NAME=VALUE"),
+        ((*COCO, "--option", "size=1"), "got 'size'"),
+        ((*COCO, "--processes", "0"), "at least 1 for `processes`"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, words, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         prepare(*words, "--out", tmp_path / "out")
-
-
-def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
-    assert prepare("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl") == 0
-    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
@@ -151,13 +153,6 @@ def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
     more = ("--root", str(folder), "--out", str(tmp_path / "out"), "--box-format", "qwen3-vl")
     assert main([*words, *(more if words[0] == "prepare" else ())]) == 130
     assert capsys.readouterr().err == told
-
-
-def test_licence_and_source(folder, tmp_path):
-    words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
-    assert prepare(*words, "--licence", "CC BY 4.0", "--source", "our clinic") == 0
-    source = read_manifest(tmp_path / "out")["source"]
-    assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")
 
 
 def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
@@ -185,7 +180,10 @@ def test_dry_run_counts_what_is_then_written(folder, tmp_path, capsys):
     assert prepare(*words, "--dry-run") == 0
     counted = capsys.readouterr().out.splitlines()[0]
     assert prepare(*words, "--out", tmp_path / "out") == 0
-    assert capsys.readouterr().out.splitlines()[0] == f"{counted}, 1 shards"
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[0] == f"{counted}, 1 shards"
+    # No bar where nobody looks.
+    assert printed.err == ""
     card = (tmp_path / "out" / "README.md").read_text()
     assert "1 images without findings are left out of train" in card
 
@@ -244,6 +242,8 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
     assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", "CC BY 4.0")]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| our clinic | CC BY 4.0 | 1 |\n| our clinic | CC0 | 1 |" in card
+    source = read_manifest(tmp_path / "out")["source"]
+    assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")
 
 
 def test_the_doctor_names_options_that_there_are():
@@ -266,20 +266,3 @@ def test_the_table_of_another_trainer(folder, tmp_path, capsys):
     rows = pq.read_table(out / "all.parquet").to_pylist()
     assert json.loads(rows[0]["answer"])["box_format"] == "qwen3-vl"
     assert rows[0]["problem"].startswith("<image>")
-
-
-WRONG_FOR_A_TABLE = [
-    (("--for", "verl", "synthetic", "--root", "images", "--out", "x"), "Expected --for without --root, got"),
-    (("--for", "verl", "--out", "x"), "Expected dataset, got none"),
-    (
-        ("jsonl", "--root", ".", "--out", "x", "--box-format", "qwen3-vl", "--max-pixels", "9"),
-        "--max-pixels with --for",
-    ),
-    (("--for", "verl", "--verify", "--out", "x"), "Expected --verify without --for, got 'verl'"),
-]
-
-
-@pytest.mark.parametrize(("words", "message"), WRONG_FOR_A_TABLE)
-def test_what_a_table_cannot_do(words, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        prepare(*words)

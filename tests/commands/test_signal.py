@@ -13,9 +13,11 @@ import pytest
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.signal import CAUSES
 from tests.conftest import REPOSITORY
+from tests.report.documents import Document, check_self_contained
 
 PAGE = (REPOSITORY / "docs" / "signal.md").read_text(encoding="utf-8")
 GT = [10, 10, 30, 30]
+SIZE = {"width": 100, "height": 100, "box_format": "qwen3-vl"}
 
 
 def write_log(path: Path, **columns: Any) -> Path:
@@ -34,22 +36,14 @@ def write_log(path: Path, **columns: Any) -> Path:
             text = "what?" if box is None else box if isinstance(box, str) else json.dumps([{"bbox_2d": box}])
             found = [] if image in (3, 4) else [GT]
             row = {"id": f"image {image}", "completion": text, "boxes": found, "labels": ["mass"] * len(found)}
-            row |= {
-                "width": 100,
-                "height": 100,
-                "box_format": "qwen3-vl",
-                "image": f"{image}.png",
-                "sample": k,
-                **columns,
-            }
-            rows.append(row)
+            rows.append({**row, **SIZE, "image": f"{image}.png", "sample": k, **columns})
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 
 def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log, found = write_log(tmp_path / "log.jsonl", R4=0.0), tmp_path / "signal.json"
-    assert main(["signal", str(log), "--json", str(found)]) == 0
+    log, found, page = write_log(tmp_path / "log.jsonl", R4=0.0), tmp_path / "signal.json", tmp_path / "signal.html"
+    assert main(["signal", str(log), "--json", str(found), "--html", str(page), "--strict"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "6 groups, 24 completions, 4 in most groups. Without spread under R4: 83 %" in printed
     assert "17 % all below τ" in printed
@@ -58,20 +52,8 @@ def test_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert metrics["configured"]["causes"]["all_below_threshold"] == pytest.approx(1 / 6)
     assert [one["name"] for one in metrics["tried"]][:3:2] == ["R4 at τ 0.3", "soft_f1"]
     assert "image 0" not in found.read_text(encoding="utf-8")
-
-
-def test_strict_tells_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = str(write_log(tmp_path / "log.jsonl"))
-    assert main(["signal", log, "--strict"]) == 1
-    assert main(["signal", log, "--strict", "--group-size", "24"]) == 2
-    assert "Expected the same" in capsys.readouterr().err
-
-
-def test_the_page_has_the_table_and_the_plot(tmp_path: Path) -> None:
-    log, page = write_log(tmp_path / "log.jsonl"), tmp_path / "signal.html"
-    assert main(["signal", str(log), "--html", str(page)]) == 0
     html = page.read_text(encoding="utf-8")
-    assert not re.search(r'(?:src|href)="(?!data:|#)', html)
+    check_self_contained(Document(html))
     assert "Another reward alone would not do" in html
     assert 'id="causes"' in html
     assert "<details" not in html
@@ -85,8 +67,7 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         for k in range(4):
             text = json.dumps([{"bbox_2d": [x, 100, x + 200 - 20 * k, 300]}])
             gt = [x / 10, 10, x / 10 + 20, 30]
-            rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"]})
-            rows[-1] |= {"width": 100, "height": 100, "box_format": "qwen3-vl"}
+            rows.append({"id": f"{image}", "completion": text, "boxes": [gt], "labels": ["mass"], **SIZE})
     log, page = tmp_path / "log.jsonl", tmp_path / "signal.html"
     log.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     sentence = (
@@ -110,14 +91,9 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         ([], "Expected a log of completions or --model, got neither"),
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
         (["--model", "m"], "Expected images for --dataset, got none"),
-        (
-            ["--model", "m", "--dataset", "synthetic", "--samples", "1"],
-            "Expected a number from 2 up for --samples, got 1",
-        ),
-        (
-            ["--model", "m", "--dataset", "synthetic", "--temperatures", "0"],
-            "Expected a number above 0 for --temperatures",
-        ),
+        (["LOG", "--samples", "1"], "Expected a number from 2 up for --samples, got 1"),
+        (["LOG", "--temperatures", "0"], "Expected a number above 0 for --temperatures"),
+        (["LOG", "--group-size", "24"], "Expected the same"),
         (["LOG", "--reward", "R6"], "Expected a known name for `name`, got 'R6'"),
         (["LOG", "--try", "R6"], "Expected a known name for `name`, got 'R6'"),
         (["SINGLE"], "Expected several completions to the same image, got one to each of 2"),
@@ -128,8 +104,8 @@ def test_mistakes_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
 ) -> None:
     log, single = write_log(tmp_path / "log.jsonl"), tmp_path / "single.jsonl"
-    row = {"completion": "[]", "boxes": [], "width": 9, "height": 9, "box_format": "qwen3-vl"}
-    single.write_text("".join(json.dumps({**row, "id": k}) + "\n" for k in "ab"), encoding="utf-8")
+    rows = [{"id": k, "completion": "[]", "boxes": [], **SIZE} for k in "ab"]
+    single.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     files = {"LOG": str(log), "SINGLE": str(single)}
     assert main(["signal", *(files.get(word, word) for word in options)]) == 2
     assert message in capsys.readouterr().err
@@ -166,28 +142,14 @@ def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureF
     pytest.importorskip("trl", reason="needs the train extra")
     from tests.training.runs import ASSET
 
-    options = [
-        "--model",
-        str(ASSET),
-        "--dataset",
-        "synthetic",
-        "--max-images",
-        "3",
-        "--samples",
-        "2",
-        "--max-new-tokens",
-        "24",
-    ]
-    keep = ["--temperatures", "0.5", "1.5", "--keep", str(tmp_path / "kept")]
-    assert main(["signal", *options, *keep]) == 0
+    options = ["--dataset", "synthetic", "--max-images", "3", "--samples", "2", "--max-new-tokens", "24"]
+    options += ["--temperatures", "0.5", "1.5", "--keep", str(tmp_path / "kept")]
+    assert main(["signal", "--model", str(ASSET), *options]) == 0
     printed = capsys.readouterr().out
     assert "6 groups, 12 completions" in printed
     assert re.search(r"The trainer sees what the model sees: .* differ by \d(\.\d)?e-0[5-9] a token at most", printed)
     assert "R4, temperature 0.5" in printed
-    assert sorted(path.name for path in (tmp_path / "kept").glob("*.jsonl")) == [
-        "samples-0.5.jsonl",
-        "samples-1.5.jsonl",
-    ]
+    assert {path.name for path in (tmp_path / "kept").glob("*.jsonl")} == {f"samples-{t}.jsonl" for t in (0.5, 1.5)}
     # What was kept is a log of its own.
     assert main(["signal", str(tmp_path / "kept")]) == 0
     again = capsys.readouterr().out

@@ -33,15 +33,6 @@ STUDIES = [name for name in FILES if "arms" in read(name)]
 TRAININGS = [name for name in FILES if not name.startswith("accelerate/") and name not in (*STUDIES, *OVERLAYS)]
 
 
-def test_there_are_files():
-    assert {*EXPERIMENTS, "experiments/base.yaml"} <= set(FILES)
-    assert {f"accelerate/{name}.yaml" for name in ("gpu_1", "gpu_many", "nodes", "zero2", "zero3", "fsdp2")} <= set(
-        FILES
-    )
-    assert {"models", "tuning", "generation"} == {name.split("/")[0] for name in OVERLAYS}
-    assert {"demo/grpo.yaml", "demo/real_images.yaml"} <= set(FILES)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_header(name):
     """What it is, how to launch it, how to override a value, before the first key."""

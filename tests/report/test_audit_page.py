@@ -70,10 +70,6 @@ def test_never_looking_and_the_place_are_on_it(done, page):
     assert high.small == "84% from the left, 84% from the top"
 
 
-def test_without_rewards_to_draw_there_is_no_plot(done):
-    assert "How rewards respond" not in render_audit_page(done, {}, dataset="images")
-
-
 def test_the_plot_has_a_line_for_each_reward():
     drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
     figure = response_plot(drawn).figure

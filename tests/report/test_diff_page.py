@@ -22,30 +22,18 @@ from grounding_rewards.report.plots import training_plot
 from tests.report.documents import Document, check_self_contained
 
 BOX = (10.0, 10.0, 60.0, 40.0)
-SAME = Units(0, 0, 0)
 
 
 def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> SharedImage:
     """An image whose rewards are those of A and B; a normal one without a box where it earns something."""
     gt = [] if normal else [BOX]
-    images = [
+    said = {"gt_labels": ["mass"] * len(gt), "text": "[]", "reason": "because", **values}
+    return tuple(
         AnsweredImage(
-            name,
-            100,
-            80,
-            gt=gt,
-            **{
-                "gt_labels": ["mass"] * len(gt),
-                "text": "[]",
-                "reason": "because",
-                "pred": [] if normal and earned else [BOX],
-                **values,
-            },
-            rewards={"R4": earned},
+            name, 100, 80, gt=gt, rewards={"R4": earned}, **{"pred": [] if normal and earned else [BOX], **said}
         )
         for earned in (a, b)
-    ]
-    return tuple(images)
+    )
 
 
 def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: Any) -> str:
@@ -94,26 +82,12 @@ def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> N
     assert ">R</text>" not in missed
 
 
-def test_what_a_model_wrote_is_a_quotation() -> None:
-    text = page([pair("a", 0.1, 0.9, text="[1, 2, 3, 4]")])
-    assert text.count("<blockquote><pre>[1, 2, 3, 4]</pre></blockquote>") == 2
-
-
-def test_every_column_has_a_heading() -> None:
-    assert not re.findall(r"<th[^>]*></th>", page([pair("a", 0.1, 0.9)]))
-
-
 def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
     sections = choose_shared(pairs, "R4", ["before", "after"], count=3)
-    assert [section.title for section in sections] == [
-        "Largest losses",
-        "Largest gains",
-        "In the middle",
-        "Unchanged",
-        "Normal images",
-    ]
+    titles = ["Largest losses", "Largest gains", "In the middle", "Unchanged", "Normal images"]
+    assert [section.title for section in sections] == titles
     losses, gains, middle, unchanged, normal = ([pairs[k][0].id for k in section.places] for section in sections)
     assert gains == ["f19", "f18", "f17"]
     assert losses == ["f0", "f1", "f2"]
@@ -140,8 +114,12 @@ def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[Shared
 
 
 def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
-    text = page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)])
+    text = page([pair("a", 0.1, 0.9, text="[1, 2, 3, 4]"), pair("b", 0.0, 0.2, normal=True)])
     check_self_contained(Document(text))
+    assert text.count("<blockquote><pre>[1, 2, 3, 4]</pre></blockquote>") == 2
+    # each image is in the file once, and drawn twice
+    assert text.count("data:image/jpeg") == 2
+    assert text.count('href="#image-1"') == 2
     # the policy in its head lets nothing be loaded and nothing run, style attributes among it
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
     assert "script-src 'none'" in text
@@ -166,14 +144,10 @@ def test_what_is_not_broken_in_print_is_lower_than_half_a_page() -> None:
     assert max(heights[one] for one in ("article svg", ".plot img", ".plot.wide img", ".chart svg")) <= 120
 
 
-def test_each_image_is_in_the_file_once_and_drawn_twice() -> None:
-    text = page([pair("a", 0.1, 0.9)])
-    assert text.count("data:image/jpeg") == 1
-    assert text.count('href="#image-1"') == 2
-
-
-def test_without_an_image_boxes_are_drawn_alone() -> None:
-    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None)
+def test_without_images_curves_and_baselines_there_is_none() -> None:
+    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, training=None, baselines=[{}])
+    assert "Training" not in text
+    assert "nothing found" not in text
     assert "data:image/jpeg" not in text
     assert "<use" not in text
     assert drawn_boxes(text) == ["predicted o-right"] * 2
@@ -235,16 +209,8 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
 ) -> None:
     pairs = [pair("a", 0.1, 0.9)]
     found = compare_runs([pairs[0][0]], [pairs[0][1]], resamples=10)
-    ends = Estimate(0.5, 0, 1)
-    change = Change(
-        Metric("x", "", lower_is_better=lower_is_better),
-        ends,
-        ends,
-        Estimate(*difference),
-        SAME,
-        float("nan"),
-        float("nan"),
-    )
+    ends, metric = Estimate(0.5, 0, 1), Metric("x", "", lower_is_better=lower_is_better)
+    change = Change(metric, ends, ends, Estimate(*difference), Units(0, 0, 0), float("nan"), float("nan"))
     text = page(pairs, found=replace(found, metrics={"f1_50": change}), metrics=["f1_50"])
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
 
@@ -258,12 +224,6 @@ def test_the_table_has_the_chosen_metrics_beside_the_baselines() -> None:
     # in groups, with one definition each; what each metric is stands below
     assert re.findall(r'<th scope="rowgroup" colspan="6">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
     assert f"<dt>mean IoU</dt><dd><bdi>{DETECTION_METRICS['mean_iou'].definition}</bdi></dd>" in text
-
-
-def test_without_curves_and_baselines_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], training=None, baselines=[{}])
-    assert "Training" not in text
-    assert "nothing found" not in text
 
 
 def test_the_verdict_on_several_runs_is_short() -> None:

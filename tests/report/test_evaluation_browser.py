@@ -22,6 +22,7 @@ from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
+from grounding_rewards.metrics.signal import measure_signal  # noqa: E402
 from grounding_rewards.report.audit_page import render_audit_page  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
@@ -29,6 +30,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     EvaluationPage,
     render_evaluation_page,
 )
+from grounding_rewards.report.signal_page import render_signal_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, answered, page  # noqa: E402
 from tests.report.test_audit_page import FMT, IMAGES  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
@@ -36,6 +38,7 @@ from tests.report.test_diff_page import pair  # noqa: E402
 from tests.report.test_doctor_page import images  # noqa: E402
 from tests.report.test_evaluation_plots import NOTHING  # noqa: E402
 
+ACCESSIBILITY = Path(__file__).with_name("accessibility.js").read_text(encoding="utf-8")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as in `apt-get install chromium`")
 
@@ -49,10 +52,43 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_evaluation_page(page()), encoding="utf-8")
-    return path
+def pages(tmp_path_factory) -> dict[str, Path]:
+    """A file of every kind of page; `measured` is an evaluation whose metrics are those of its images."""
+    made = [answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12) for k in range(12)]
+    made += [answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0), answered("none", status="empty")]
+    found = evaluate({"mine": made}, Measures("R4", resamples=10))
+    r1 = gr.get_reward("R1", box_format=FMT)
+    row = {"boxes": [[10, 10, 30, 30]], "labels": ["mass"], "width": 100, "height": 100}
+    answers = ['[{"bbox_2d": [100, 100, 300, 300]}]', "[]"]
+    # A label and a path with long names, and images with defects.
+    folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
+    folder.mkdir()
+    of_doctor = images()
+    of_doctor[1].update(boxes=[[290, 20, 400, 90]])
+    of_doctor[2].update(labels=["pleural thickening with a long name"], patient_id="12")
+    for k, one in enumerate(of_doctor):
+        greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
+        Image.fromarray(greys).resize((300 + k, 200)).save(folder / one["file"])
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, of_doctor)))
+    written = {
+        "report": render_evaluation_page(page()),
+        "measured": render_evaluation_page(
+            EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
+        ),
+        "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], training=None),
+        "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), {}, dataset="images"),
+        "doctor": render_doctor_page(examine(open_rows(str(folder)), thumbnails=8)),
+        "signal": render_signal_page(measure_signal([row], [answers], r1), title="Signal"),
+    }
+    files = {name: folder / f"{name}.html" for name in written}
+    for name, path in files.items():
+        path.write_text(written[name], encoding="utf-8")
+    return files
+
+
+@pytest.fixture
+def report(pages) -> Path:
+    return pages["report"]
 
 
 @pytest.fixture
@@ -104,14 +140,8 @@ def tally(tab: Any) -> str:
 
 def test_everything_is_there(visit) -> None:
     tab = visit()
-    assert tab.locator("h2").all_inner_texts() == [
-        "Metrics",
-        "Curves",
-        "By label and size",
-        "Robustness",
-        "Images",
-        "How it was measured",
-    ]
+    parts = ["Metrics", "Curves", "By label and size", "Robustness", "Images", "How it was measured"]
+    assert tab.locator("h2").all_inner_texts() == parts
     assert tab.locator(".plot img[alt]").count() == 7
     assert tab.locator(".tile").count() == 3
     assert tab.locator("#Gallery h3").all_inner_texts() == [
@@ -153,6 +183,12 @@ def test_boxes_lie_where_they_are_on_the_image(visit) -> None:
     dashes = "one => getComputedStyle(one).strokeDasharray"
     assert card.locator("rect.reference").evaluate(dashes) != "none"
     assert card.locator("rect.predicted").evaluate(dashes) == "none"
+    # What a model wrote is a quotation, its labels in the table of boxes as well.
+    assert card.locator("blockquote").inner_text() == "box 5"
+    assert card.locator("figcaption").inner_text() == "The model wrote"
+    card.locator("button").click()
+    assert tab.locator("dialog blockquote").inner_text() == "box 5"
+    assert tab.locator("dialog q").all_inner_texts() == ["mass"]
     # A box that is turned over has no area to draw.
     assert tab.locator("article[data-place='15'] rect.predicted").count() == 0
 
@@ -196,80 +232,22 @@ def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
     assert tab.locator("article[data-place='1'] text.side").count() == 0
 
 
-def test_what_a_model_wrote_is_a_quotation(visit) -> None:
-    tab = visit()
-    card = tab.locator("article[data-place='5']")
-    assert card.locator("blockquote").inner_text() == "box 5"
-    assert card.locator("figcaption").inner_text() == "The model wrote"
-    card.locator("button").click()
-    assert tab.locator("dialog blockquote").inner_text() == "box 5"
-    # its labels in the table of boxes as well
-    assert tab.locator("dialog q").all_inner_texts() == ["mass"]
-
-
-#: What audits of accessibility find most often in pages like this one; empty where all is well.
-AUDIT = """() => {
-  const found = [];
-  const say = (what, node) => found.push(what + ": " + node.outerHTML.slice(0, 80));
-  const seen = (node) => node.getClientRects().length > 0;
-  const name = (node) => (node.getAttribute("aria-label") || node.textContent || "").trim();
-  for (const head of document.querySelectorAll("th")) if (!name(head)) say("heading of a table is empty", head);
-  for (const node of document.querySelectorAll("*")) {
-    if (!seen(node) || node.closest("svg")) continue;
-    const style = getComputedStyle(node);
-    const scrolls = (way, size, room) => /auto|scroll/.test(way) && size > room + 1;
-    const across = scrolls(style.overflowX, node.scrollWidth, node.clientWidth);
-    if (!across && !scrolls(style.overflowY, node.scrollHeight, node.clientHeight)) continue;
-    const inside = node.querySelector("a[href], button:not(:disabled), input, select, [tabindex='0']");
-    if (node !== document.documentElement && node.tabIndex < 0 && !inside) say("no key scrolls", node);
-  }
-  let level = 0;
-  for (const head of document.querySelectorAll("h1, h2, h3, h4")) {
-    if (!seen(head)) continue;
-    const own = Number(head.tagName[1]);
-    if (own > level + 1) say("heading skips a level", head);
-    level = own;
-  }
-  const landmarks = "main, header, footer, nav, [role=region], .skip, dialog";
-  for (const node of document.querySelectorAll("body > *")) {
-    if (seen(node) && !node.matches(landmarks + ", script")) say("outside of every landmark", node);
-  }
-  const names = new Map();
-  for (const node of document.querySelectorAll("nav, [role=region], section[aria-label], section[aria-labelledby]")) {
-    if (!seen(node)) continue;
-    const key = node.tagName + (node.getAttribute("aria-label") || node.getAttribute("aria-labelledby"));
-    if (names.has(key)) say("two landmarks of one name", node);
-    names.set(key, node);
-  }
-  for (const node of document.querySelectorAll("svg:not([aria-hidden]), img, button, input, select, dialog")) {
-    if (node.parentElement.closest("svg")) continue;
-    const said = ["aria-label", "aria-labelledby", "alt"].some((one) => node.getAttribute(one));
-    if (!said && !node.closest("label") && !node.textContent.trim()) say("no name", node);
-  }
-  for (const list of document.querySelectorAll("ul, ol")) {
-    for (const item of list.children) if (item.tagName !== "LI") say("no item of a list", item);
-  }
-  return found;
-}"""
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_an_audit_of_accessibility_finds_nothing(visit, width: int) -> None:
-    tab = visit(viewport={"width": width, "height": 800})
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1280, "dark")])
+@pytest.mark.parametrize("name", ["report", "measured", "diff", "audit", "doctor", "signal"])
+def test_an_audit_of_accessibility_finds_nothing(visit, pages, name: str, width: int, scheme: str) -> None:
+    tab = visit(pages[name], viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
     tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
-    assert tab.evaluate(AUDIT) == []
-    tab.locator("button.open").first.click()
-    assert tab.evaluate(AUDIT) == []
-
-
-@pytest.mark.parametrize("width", [400, 1280])
-def test_an_audit_of_the_page_of_a_comparison_finds_nothing(visit, tmp_path, width: int) -> None:
-    path = tmp_path / "diff.html"
-    path.write_text(diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], training=None), encoding="utf-8")
-    tab = visit(path, viewport={"width": width, "height": 800})
-    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
-    assert tab.evaluate(AUDIT) == []
-    assert tab.evaluate(CONTRAST) == []
+    assert tab.evaluate(ACCESSIBILITY) == []
+    ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 16, 19)"}[scheme]
+    if name == "report":
+        tab.locator("button.open").first.click()
+        assert tab.evaluate(ACCESSIBILITY) == []
+    elif name == "audit":
+        # Every shade from that of 0 to that of 1 stands on it.
+        shades = set(re.findall(r"shade-\d+", pages[name].read_text("utf-8")))
+        assert {f"shade-{tenths}" for tenths in (0, 3, 6, 10)} <= shades
 
 
 def test_at_400_pixels_pictures_are_as_wide_as_the_screen_and_words_are_in_sight(visit) -> None:
@@ -311,24 +289,8 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
     assert rows(tab) == ["good 10", "good 11"]
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory) -> Path:
-    """A page whose metrics are those of its images."""
-    good = [answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12) for k in range(12)]
-    made = [
-        *good,
-        answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0),
-        answered("none", status="empty"),
-    ]
-    found = evaluate({"mine": made}, Measures("R4", resamples=10))
-    path = tmp_path_factory.mktemp("measured") / "report.html"
-    page = EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
-    path.write_text(render_evaluation_page(page), encoding="utf-8")
-    return path
-
-
-def test_the_head_shows_the_worst_and_the_typical_and_leads_to_them(visit, measured) -> None:
-    tab = visit(measured, viewport={"width": 1400, "height": 900})
+def test_the_head_shows_the_worst_and_the_typical_and_leads_to_them(visit, pages) -> None:
+    tab = visit(pages["measured"], viewport={"width": 1400, "height": 900})
     names = tab.locator(".first b").all_inner_texts()
     # by hand: "good 0" and "none" earn 0, "good 1" 1/12; of the other eleven the middle ones are "good 6" to "good 8"
     assert names == [
@@ -345,8 +307,8 @@ def test_the_head_shows_the_worst_and_the_typical_and_leads_to_them(visit, measu
     assert tab.locator("#Pick").inner_text() == "Typical 3 ✕"
 
 
-def test_a_cell_a_label_and_a_bar_filter_the_gallery(visit, measured) -> None:
-    tab = visit(measured)
+def test_a_cell_a_label_and_a_bar_filter_the_gallery(visit, pages) -> None:
+    tab = visit(pages["measured"])
     tab.locator("[data-pick='cell/mass/another label'] button").click()
     assert cards(tab) == rows(tab) == ["called"]
     assert tab.locator("#Gallery").evaluate("one => one.getBoundingClientRect().top") < 720
@@ -372,9 +334,6 @@ def test_a_cell_a_label_and_a_bar_filter_the_gallery(visit, measured) -> None:
     assert tab.locator("#Pick").inner_text() == "reference mass ✕"
     tab.click("#Reset")
     assert not tab.locator("#Pick").is_visible()
-    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
-    assert tab.evaluate(AUDIT) == []
-    assert tab.evaluate(CONTRAST) == []
 
 
 def test_what_a_model_writes_is_shown_and_does_nothing(visit) -> None:
@@ -414,45 +373,6 @@ def test_the_policy_stops_what_the_report_never_does(browser, report) -> None:
     assert sorted(refused) == ["img-src", "script-src-elem", "style-src-elem"]
     assert tab.title() != "owned"
     tab.close()
-
-
-#: The elements whose text has less contrast to its ground than 4.5, which WCAG 2.2 asks for.
-CONTRAST = """() => {
-  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
-  const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
-  const over = (top, under) => under.map((colour, k) => (top[3] ?? 1) * top[k] + (1 - (top[3] ?? 1)) * colour);
-  const ground = (node) =>
-    node ? over(parse(getComputedStyle(node).backgroundColor), ground(node.parentElement)) : [255, 255, 255];
-  const names = "h1, h2, h3, p, small, th, td, dt, dd, a, pre, label span, figcaption, button";
-  const weak = new Set();
-  for (const node of document.querySelectorAll(names)) {
-    if (!node.textContent.trim() || node.closest("[disabled], .skip")) continue;
-    const style = getComputedStyle(node);
-    const [x, y] = [light(parse(node.closest("svg") ? style.fill : style.color)), light(ground(node))];
-    const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
-    if (ratio < 4.5) weak.add(node.tagName + " " + ratio.toFixed(2));
-  }
-  return [...weak];
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_on_both_grounds(visit, scheme: str) -> None:
-    tab = visit(color_scheme=scheme)
-    ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 16, 19)"}[scheme]
-    assert tab.evaluate(CONTRAST) == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_shade_of_the_page_of_an_audit_can_be_read(visit, tmp_path, scheme: str) -> None:
-    path = tmp_path / "audit.html"
-    made = audit({"R1": gr.get_reward("R1", box_format=FMT)}, IMAGES, FMT)
-    path.write_text(render_audit_page(made, {}, dataset="images"), encoding="utf-8")
-    # every shade from that of 0 to that of 1 stands on it
-    assert {f"shade-{tenths}" for tenths in (0, 3, 6, 10)} <= set(re.findall(r"shade-\d+", path.read_text("utf-8")))
-    assert visit(path, color_scheme=scheme).evaluate(CONTRAST) == []
 
 
 @pytest.mark.parametrize("width", [320, 768, 1280])
@@ -501,31 +421,3 @@ def test_without_javascript_the_metrics_are_complete(visit) -> None:
     assert tab.locator(".plot img").count() == 7
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()
-
-
-@pytest.fixture(scope="module")
-def checkup(tmp_path_factory) -> Path:
-    """The doctor's page on images of several splits, of which two have defects; a label and the path have long
-    names."""
-    pytest.importorskip("datasets", reason="needs the train extra")
-    folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
-    folder.mkdir()
-    made = images()
-    made[1].update(boxes=[[290, 20, 400, 90]])
-    made[2].update(labels=["pleural thickening with a long name"], patient_id="12")
-    for k, one in enumerate(made):
-        greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
-        Image.fromarray(greys).resize((300 + k, 200)).save(folder / one["file"])
-    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, made)))
-    path = folder / "doctor.html"
-    path.write_text(render_doctor_page(examine(open_rows(str(folder)), thumbnails=8)), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
-def test_an_audit_of_the_page_of_the_doctor_finds_nothing(visit, checkup, width: int, scheme: str) -> None:
-    tab = visit(checkup, viewport={"width": width, "height": 800}, color_scheme=scheme)
-    assert tab.evaluate(AUDIT) == []
-    assert tab.evaluate(CONTRAST) == []
-    assert tab.evaluate("document.documentElement.scrollWidth") == width

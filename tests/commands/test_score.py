@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from grounding_rewards.cli import main
+from tests.conftest import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "exchange.md").read_text(encoding="utf-8")
 FORMAT = ("--box-format", "qwen3-vl")
 
@@ -62,7 +62,6 @@ def test_the_array_of_the_page(tmp_path: Path) -> None:
 
 
 SCORE = ("score", "log.jsonl", "--rewards", "R3", "--out", "scored.jsonl")
-PREPARE = ("prepare", "jsonl", "--root", "images", "--out", "out", *FORMAT)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +69,8 @@ PREPARE = ("prepare", "jsonl", "--root", "images", "--out", "out", *FORMAT)
     [
         ((*SCORE, "--shard", "0/64"), "Shards count from 1: with SLURM, give --array=1-64"),
         ((*SCORE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
-        ((*SCORE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
         ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
-        (
-            (*PREPARE, "--dry-run", "--push-to-hub", "me/images"),
-            "Expected --dry-run without --push-to-hub, got both",
-        ),
+        ((*SCORE, "--rewards", "R3"), "Expected different rewards for --rewards, got 'R3' twice"),
         ((*SCORE, "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
     ],
 )
