@@ -44,10 +44,7 @@ def run(
         dicom: where the DICOM images are, named like the images; of dicom-sr
         name: of the model, for dicom-sr and model-card; default: that of the evaluation's first column
     """
-    for option, value, formats in (
-        ("dicom", dicom, ["dicom-sr"]),
-        ("name", name, ["dicom-sr", "model-card"]),
-    ):
+    for option, value, formats in (("dicom", dicom, ["dicom-sr"]), ("name", name, ["dicom-sr", "model-card"])):
         if value is not None and to not in formats:
             raise ValueError(f"Expected --{option} with --to {' or '.join(formats)} only, got --to {to}. Leave it out.")
     if to == "model-card":

@@ -86,10 +86,7 @@ _ALONE = {
     "verify": (("out",), ()),
     "mix": (("out",), ("seed", "bad_rows", "push_to_hub", "licence_allows_upload")),
     "push_to_hub": (("out",), ("licence_allows_upload",)),
-    "for_": (
-        ("dataset", "out"),
-        ("split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES),
-    ),
+    "for_": (("dataset", "out"), ("split", "box_format", "model", "bad_rows", "allow_outside", *_OF_TABLES)),
 }
 
 

@@ -55,13 +55,7 @@ _COURSE = 32
 _QUIET = 120.0
 
 
-def run(
-    folder: Path,
-    /,
-    *,
-    every: Annotated[float, within(above=True)] = 2.0,
-    once: bool = False,
-) -> int:
+def run(folder: Path, /, *, every: Annotated[float, within(above=True)] = 2.0, once: bool = False) -> int:
     """Show a run until it ends.
 
     Args:

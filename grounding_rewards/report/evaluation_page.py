@@ -218,10 +218,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         verdict=found.looking,
         tiles=_tiles(page),
         sections=[
-            Section(
-                "Metrics",
-                [core, Section("All metrics", [every], kind="fold"), meanings] if every.rows else [],
-            ),
+            Section("Metrics", [core, Section("All metrics", [every], kind="fold"), meanings] if every.rows else []),
             Section("Curves", [*some("precision_recall", "froc", "calibration"), *_ious(found.ious, picks)]),
             Section(
                 "By label, size and source" if found.per_source else "By label and size",

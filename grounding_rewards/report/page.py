@@ -212,11 +212,9 @@ def choose_images(wanted: Sequence[Choice], count: int) -> list[Choice]:
         free = [place for place in one.places if place not in taken]
         start = max(0, (len(free) - count) // 2)
         even = np.linspace(0, len(free) - 1, count if len(free) > count else len(free))
-        places = {
-            "first": free[:count],
-            "middle": free[start : start + count],
-            "even": [free[round(k)] for k in even],
-        }[one.how]
+        places = {"first": free[:count], "middle": free[start : start + count], "even": [free[round(k)] for k in even]}[
+            one.how
+        ]
         taken.update(places)
         if places:
             chosen.append(one._replace(places=places))

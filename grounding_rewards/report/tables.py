@@ -78,11 +78,7 @@ class Table(NamedTuple):
         from rich.text import Text
 
         table = Table(
-            title=self.title or None,
-            caption=caption,
-            title_justify="left",
-            caption_justify="left",
-            box=box.SIMPLE_HEAD,
+            title=self.title or None, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD
         )
         for k, one in enumerate(map(_cell, self.header)):
             whole = k in unbroken
@@ -172,11 +168,7 @@ def measured_columns(rows: Mapping[str, Metrics], headings: Mapping[str, str]) -
 
 
 def metrics_table(
-    rows: Mapping[str, Metrics],
-    headings: Mapping[str, str],
-    *,
-    first: str = "",
-    title: str = "",
+    rows: Mapping[str, Metrics], headings: Mapping[str, str], *, first: str = "", title: str = ""
 ) -> Table:
     """A line for each row, a column for each metric that some row has.
 

@@ -1,6 +1,7 @@
 """Progress bars appear late, and only in a terminal."""
 
 import contextlib
+import re
 
 import pytest
 
@@ -40,12 +41,15 @@ HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"
 SHOWN = "\\x1b]52;c;cm0gLXJmIH4=\\x07mass\\x9b2J\\r\\u202e\\ud800 é\nline"
 
 
-def test_what_a_terminal_would_interpret_is_escaped(capsys):
+def test_what_a_terminal_would_interpret_is_escaped(tmp_path, capsys):
     assert printable(HOSTILE) == SHOWN
     assert printable(HOSTILE, lines=False) == SHOWN.replace("\n", "\\n")
     say(HOSTILE)
     say(HOSTILE, error=True)
     assert capsys.readouterr() == (SHOWN + "\n", SHOWN + "\n")
+    path = tmp_path / "log\x1b[2J.jsonl"
+    assert main(["evaluate", "--completions", str(path), "--box-format", "x\x1b[2J", "--out", str(tmp_path / "o")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -66,18 +70,8 @@ def test_tables_and_texts_are_escaped_and_stay_in_line(monkeypatch, capsys, term
     console.print(Text("fact \x9b1A", style="bold"))
     console.print("plain \x1b[1A", markup=False)
     printed = capsys.readouterr().out
-    assert "ma\\x1b[1Ass" in printed
-    assert "\\x1b[2Jtitle" in printed
-    assert "fact \\x9b1A" in printed
-    assert "plain \\x1b" in printed
-    assert "\x1b[1A" not in printed
-    assert "\x1b[2J" not in printed
-    assert "\x9b" not in printed
+    for text in ("ma\\x1b[1Ass", "\\x1b[2Jtitle", "fact \\x9b1A", "plain \\x1b"):
+        assert text in printed
+    assert not re.search("\x1b\\[(1A|2J)|\x9b", printed)
     rows = [line for line in printed.splitlines() if line.startswith(("|", "+"))]
     assert terminal or len({len(row) for row in rows}) == 1
-
-
-def test_errors_are_escaped(tmp_path, capsys):
-    path = tmp_path / "log\x1b[2J.jsonl"
-    assert main(["evaluate", "--completions", str(path), "--box-format", "x\x1b[2J", "--out", str(tmp_path / "o")]) == 2
-    assert "\x1b" not in capsys.readouterr().err

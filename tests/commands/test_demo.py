@@ -55,7 +55,7 @@ def test_a_smoke_run_leaves_a_page_a_card_and_metrics(
     assert launched[1][1:3] == ["-m", "accelerate.commands.launch"]
     assert Path(launched[1][launched[1].index("--config_file") + 1]).is_file()
     assert {path.name for path in out.iterdir()} >= {
-        *("before", "after", "checkpoint", "index.html", "diff.json", "log.jsonl"),
+        *("before", "after", "checkpoint", "index.html", "diff.json", "log.jsonl")
     }
     printed = capsys.readouterr().out
     heading = next(line for line in printed.splitlines() if line.startswith("  metric ") and "before" in line)

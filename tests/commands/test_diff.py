@@ -18,19 +18,8 @@ HOSTILE = "<b>mass</b>|[red]x"
 
 def write_run(folder: Path, part: float, facts: dict[str, Any] | None = None) -> Path:
     folder.mkdir()
-    images = [
-        AnsweredImage(
-            f"image {i}",
-            100,
-            100,
-            gt=[[0, 0, 10, 10]],
-            gt_labels=[HOSTILE],
-            pred=[[0, 0, 10, 10 * part]],
-            patient=f"p{i // 2}",
-            rewards={"R4": part},
-        )
-        for i in range(14)
-    ]
+    boxes = {"gt": [[0, 0, 10, 10]], "gt_labels": [HOSTILE], "pred": [[0, 0, 10, 10 * part]], "rewards": {"R4": part}}
+    images = [AnsweredImage(f"image {i}", 100, 100, patient=f"p{i // 2}", **boxes) for i in range(14)]
     write_answered(folder / "images.jsonl", images)
     if facts is not None:
         (folder / "evaluation.json").write_text(json.dumps({"facts": facts}), encoding="utf-8")
@@ -265,19 +254,11 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
 
     def write(folder: Path, reward: float, image: str | None) -> Path:
         folder.mkdir()
-        images = [
-            AnsweredImage(
-                row["id"],
-                row["width"],
-                row["height"],
-                gt=row["boxes"],
-                gt_labels=row["labels"],
-                image=image,
-                rewards={"R4": reward},
-            )
-            for row in load_split("synthetic", "test", max_images=3)
-        ]
-        write_answered(folder / "images.jsonl", images)
+        known, rows = {"image": image, "rewards": {"R4": reward}}, load_split("synthetic", "test", max_images=3)
+        names = ("id", "width", "height", "boxes", "labels")
+        images = [(row[name] for name in names) for row in rows]
+        written = [AnsweredImage(*size, gt=boxes, gt_labels=labels, **known) for *size, boxes, labels in images]
+        write_answered(folder / "images.jsonl", written)
         return folder
 
     a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)

@@ -14,7 +14,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answered_image import read_answered
-from tests.parsing.test_reading import FAMILIES
 
 SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
 FILES = {"report.html", "evaluation.json", "images.jsonl", "metrics", "per_class.csv", "per_image.csv"}
@@ -411,29 +410,6 @@ def test_confidences_that_cannot_be_used_are_said(
     printed = capsys.readouterr().err
     assert expected in printed
     assert ("warning: " in printed) == bool(expected)
-
-
-def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> None:
-    """What real models wrote, against what their collector read in it, each in its family's format."""
-    from grounding_rewards.boxes import to_pixel, valid_boxes
-    from grounding_rewards.parsing import get_box_format
-
-    path = shared_dir / "data" / "completions" / "completions.jsonl"
-    rows = []
-    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
-        fmt = get_box_format(FAMILIES[record["family"]])
-        width, height = record["image_size"] or (1000, 1000)
-        sizes = {"width": width, "height": height, "resized_width": width, "resized_height": height}
-        stated = [box for box in record["boxes"] if len(box) == 4 and record["status"] in ("boxes", "truncated")]
-        boxes = to_pixel(np.array(stated, dtype=float).reshape(-1, 4), fmt.space, **sizes)
-        boxes = boxes[valid_boxes(boxes)].tolist()
-        rows.append({"id": record["id"], "text": record["text"], "box_format": fmt.name, "boxes": boxes, **sizes})
-    assert evaluate("--completions", log_of(tmp_path / "log.jsonl", rows), "--out", tmp_path / "out") == 0
-    found = metrics(tmp_path / "out")["systems"]["log"]
-    # two records whose space is open to argument aside, every box is where the collector read it
-    assert found["recall_50"]["value"] >= 0.99
-    assert found["mean_iou"]["value"] >= 0.99
-    assert found["precision_50"]["value"] >= 0.9
 
 
 def test_real_images(shared_dir: Path, tmp_path: Path) -> None:

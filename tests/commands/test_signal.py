@@ -111,18 +111,6 @@ def test_mistakes_are_named(
     assert message in capsys.readouterr().err
 
 
-def test_bad_images_are_refused_or_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = write_log(tmp_path / "log.jsonl")
-    log.write_text(
-        log.read_text(encoding="utf-8").replace('"boxes": [[10, 10, 30, 30]]', '"boxes": [[10, 10, 30, 300]]', 4)
-    )
-    assert main(["signal", str(log)]) == 2
-    assert "outside the image" in capsys.readouterr().err
-    with pytest.warns(UserWarning, match="1 of 6 images"):
-        assert main(["signal", str(log), "--bad-rows", "drop"]) == 0
-    assert "5 groups, 20 completions" in capsys.readouterr().out
-
-
 @pytest.mark.training
 def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The share without spread is the one that TRL logged, over all steps."""

@@ -21,7 +21,8 @@ ACCELERATE = REPOSITORY / "configs" / "accelerate"
 SLURM = REPOSITORY / "configs" / "slurm" / "train.sbatch"
 HERE = ["--use_cpu", "true", "--bf16", "false", "--tf32", "false"]
 
-needs_training = pytest.mark.skipif(not (find_spec("trl") and find_spec("torch")), reason="needs the train extra")
+pytest.importorskip("trl", reason="needs the train extra")
+pytestmark = pytest.mark.training
 needs_deepspeed = pytest.mark.skipif(find_spec("deepspeed") is None, reason="needs deepspeed: pip install deepspeed")
 
 
@@ -55,8 +56,6 @@ def experiment(*files, words=()):
     return parse_grpo_arguments(["--config", str(REPOSITORY / "configs/experiments/r4.yaml"), *chosen, *HERE, *words])
 
 
-@pytest.mark.training
-@needs_training
 @pytest.mark.parametrize(
     ("name", "machines", "processes", "launcher"),
     [
@@ -78,8 +77,6 @@ def test_accelerate_reads(name, machines, processes, launcher, monkeypatch):
     assert launched(name, monkeypatch, "--num_processes", "2")[1].num_processes == 2
 
 
-@pytest.mark.training
-@needs_training
 def test_fsdp2_gets_its_plugin(monkeypatch):
     from accelerate.utils import FullyShardedDataParallelPlugin
     from torch.distributed.fsdp import CPUOffloadPolicy
@@ -94,8 +91,6 @@ def test_fsdp2_gets_its_plugin(monkeypatch):
     assert not isinstance(plugin.cpu_offload, CPUOffloadPolicy)
 
 
-@pytest.mark.training
-@needs_training
 @needs_deepspeed
 @pytest.mark.parametrize(("name", "stage"), [("zero2", 2), ("zero3", 3)])
 def test_deepspeed_accepts_the_file_and_the_training_fills_it_in(name, stage, monkeypatch):
@@ -115,8 +110,6 @@ def test_deepspeed_accepts_the_file_and_the_training_fills_it_in(name, stage, mo
     assert read.gradient_clipping == 1.0
 
 
-@pytest.mark.training
-@needs_training
 @pytest.mark.parametrize(
     ("file", "mode"), [("vllm_colocate", "colocate"), ("vllm_server", "server"), ("transformers", None)]
 )
@@ -135,8 +128,6 @@ def test_generation(file, mode):
             check_installed(config, model)
 
 
-@pytest.mark.training
-@needs_training
 def test_what_is_trained():
     """The objects that PEFT and transformers get, and one changed by another file."""
     import torch
@@ -161,8 +152,6 @@ def test_what_is_trained():
     assert config.learning_rate == 1e-6
 
 
-@pytest.mark.training
-@needs_training
 @pytest.mark.parametrize(
     ("file", "name", "box_format"),
     [

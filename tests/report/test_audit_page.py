@@ -76,3 +76,5 @@ def test_the_plot_has_a_line_for_each_reward():
     # five panels each, and the scale of the maps
     assert len(figure.axes) == 2 * 5 + 1
     assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]
+    # the reward, and what it is compared with: its slope, or the IoU
+    assert [len(axis.lines) for axis in figure.axes[:10]] == [2, 1, 1, 0, 2] * 2

@@ -17,7 +17,6 @@ from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page
-from grounding_rewards.report.page import read_asset
 from grounding_rewards.report.plots import training_plot
 from tests.report.documents import Document, check_self_contained
 
@@ -123,25 +122,6 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     # the policy in its head lets nothing be loaded and nothing run, style attributes among it
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
     assert "script-src 'none'" in text
-
-
-def test_what_is_not_broken_in_print_is_lower_than_half_a_page() -> None:
-    """A block that may not be broken and is high moves to the next page, and leaves this one half empty."""
-    style = re.sub(r"/\*.*?\*/", "", read_asset("page.css"), flags=re.DOTALL)
-    screen, printed = style.split("@media print {")
-    avoid: set[str] = set()
-    heights: dict[str, int] = {}
-    for selectors, body in re.findall(r"([^{}]+)\{([^{}]*)\}", re.sub(r"@media[^{]*\{", "", screen) + printed):
-        for selector in map(str.strip, selectors.split(",")):
-            avoid |= {selector} if "break-inside: avoid" in body else set()
-            avoid -= {selector} if "break-inside: auto" in body else set()
-            if found := re.search(r"max-height: (\d+)mm", body):
-                heights[selector] = int(found[1])
-            assert not re.search(r"break-(before|after): (page|always|left|right)", body)
-    # rows and tiles hold a few lines of text
-    assert avoid - {"tr", ".tile"} == {"article", ".plot", ".chart"}
-    # of 297 mm
-    assert max(heights[one] for one in ("article svg", ".plot img", ".plot.wide img", ".chart svg")) <= 120
 
 
 def test_without_images_curves_and_baselines_there_is_none() -> None:

@@ -163,9 +163,7 @@ def texts(document: str, name: str) -> list[str]:
     return [" ".join(text.split()) for text in Document(document, name).texts]
 
 
-def test_first_come_recall_false_boxes_and_hallucination_called_as_in_the_table(
-    document: str,
-) -> None:
+def test_first_come_recall_false_boxes_and_hallucination_called_as_in_the_table(document: str) -> None:
     # 16 reference boxes, 19 images, 3 of them normal
     assert texts(document, "tile") == [
         "recall at IoU 0.5 0.750 [0.600, 0.900] 12 of 16 reference boxes found; constant box: 0.100",
@@ -382,15 +380,6 @@ def test_records_of_images_are_written_one_by_one() -> None:
     assert data_of(document) == {"total": 50, "images": [{"id": k} for k in range(50)]}
     # the one that is written, and the one after it
     assert most <= 3
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I", "F"])
-def test_images_of_every_mode_become_pictures(mode: str) -> None:
-    document = render_evaluation_page(
-        page([answered("a", pred=[BOX])], **NOTHING, load_image=lambda _: Image.new(mode, (60, 40)))
-    )
-    (uri,) = data_of(document)["pictures"].values()
-    assert Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).size == (60, 40)
 
 
 def test_what_an_image_lacks_is_none() -> None:

@@ -14,22 +14,11 @@ pytest.importorskip("PIL", reason="needs the train extra")
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.report.evaluation_plots import (
-    MOST_CURVES,
-    plots_of,
-)
+from grounding_rewards.report.evaluation_plots import MOST_CURVES, plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
-ALL = [
-    "precision_recall",
-    "froc",
-    "calibration",
-    "per_label",
-    "per_size",
-    "robustness_corruptions",
-    "robustness_pgd",
-]
+ALL = ["precision_recall", "froc", "calibration", "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),

@@ -6,14 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-import grounding_rewards as gr
-from grounding_rewards.audit.response import response
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.report.audit_page import response_plot
-from grounding_rewards.report.plots import PANELS, curves, read_series, smooth, training_plot
+from grounding_rewards.report.plots import PANELS, curves, read_series, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
@@ -42,19 +37,6 @@ def test_series(key: str, steps: list[float], values: list[float]) -> None:
 def test_panels_know_the_metrics_that_rewards_log() -> None:
     trainer = {"reward", "kl", "loss"}
     assert set(PANELS) <= trainer | set(METRIC_KEYS)
-
-
-@given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=40), st.integers(0, 10))
-def test_smoothing_stays_between_the_values(values: list[float], reach: int) -> None:
-    smoothed = smooth(np.array(values), reach=reach)
-    assert len(smoothed) == len(values)
-    assert smoothed.min() >= min(values) - 1e-6
-    assert smoothed.max() <= max(values) + 1e-6
-
-
-def test_smoothing_does_not_lag() -> None:
-    line = np.arange(20.0)
-    assert smooth(line, reach=3)[3:-3] == pytest.approx(line[3:-3])
 
 
 def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
@@ -103,11 +85,3 @@ def test_a_long_heading_of_a_panel_is_broken_into_lines_and_not_cut() -> None:
 
 def legend_of(axis: Any) -> list[tuple[Any, Any]]:
     return list(zip(axis.get_legend().get_texts(), axis.lines, strict=True))
-
-
-def test_a_reward_has_the_axes_of_its_response_for_itself() -> None:
-    rewards = ("R1", "R3", "R4", "soft_f1")
-    axes = response_plot({name: response(gr.get_reward(name)) for name in rewards}).figure.axes
-    # the reward, and what it is compared with: its slope, or the IoU
-    assert [len(axis.lines) for axis in axes[:20]] == [2, 1, 1, 0, 2] * 4
-    assert all(len({line.get_color() for line in axis.lines}) == len(axis.lines) for axis in axes[:20])
