@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.estimates import format_interval, format_value
-from grounding_rewards.metrics.outcomes import MOST_BOXES, box_outcomes, format_iou
+from grounding_rewards.metrics.outcomes import (
+    MOST_BOXES,
+    box_outcomes,
+    drawn_answer,
+    format_iou,
+    has_sides,
+    image_summary,
+)
 from grounding_rewards.report.comparison_tables import Comparison, kind_of
 from grounding_rewards.report.page import (
     GUARD,
@@ -17,10 +24,9 @@ from grounding_rewards.report.page import (
     Choice,
     Legend,
     Page,
+    Panel,
     Section,
     Tile,
-    answer_card,
-    answer_panel,
     choose_images,
     is_measured,
     jpeg_uri,
@@ -127,11 +133,19 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage, training:
             outcomes = box_outcomes(answered, found.label_matching)
             boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
             lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
-            named = f"{name} {answered.rewards[reward]:.2f}"
-            text = answered.text[:_MOST_TEXT]
-            panels.append(answer_panel(answered, outcomes, named, lines=lines[:MOST_BOXES], text=text))
-        uri = jpeg_uri(image, LONGEST_SIDE) if image else ""
-        return answer_card(shared, panels, uri, Cell(format_value(gain, signed=True), kind=kind_of(gain)))
+            named, said = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
+            drawn, text = drawn_answer(answered, outcomes), answered.text[:_MOST_TEXT]
+            panels.append(Panel(drawn, named, said, lines[:MOST_BOXES], text))
+        first = shared[0]
+        return Card(
+            title=", ".join(first.gt_labels) or "normal",
+            id=first.id,
+            uri=jpeg_uri(image, LONGEST_SIDE) if image else "",
+            size=(first.width, first.height),
+            panels=panels,
+            sides=any(map(has_sides, shared)),
+            value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
+        )
 
     cards = [
         Section(one.title, [Cards([card(images[k]) for k in one.places])], one.note)

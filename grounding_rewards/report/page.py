@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.images.decoding import small_image
-from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.outcomes import BoxOutcomes, drawn_answer, has_sides, image_summary
 from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
@@ -171,19 +169,6 @@ class Page:
         )
         # Lone surrogates become "?".
         return document.encode("utf-8", "replace").decode("utf-8")
-
-
-def answer_panel(answered: AnsweredImage, outcomes: BoxOutcomes, name: str, **more: Any) -> Panel:
-    """The panel of one answer: its boxes by outcome and what became of them in words."""
-    return Panel(drawn_answer(answered, outcomes), name, image_summary(answered, outcomes), **more)
-
-
-def answer_card(answers: Sequence[AnsweredImage], panels: Sequence[Panel], uri: str, value: Cell) -> Card:
-    """The card of an image with several answers, titled by its findings."""
-    first = answers[0]
-    findings = ", ".join(first.gt_labels) or "normal"
-    size = first.width, first.height
-    return Card(findings, first.id, uri, size, panels, any(map(has_sides, answers)), value)
 
 
 class Choice(NamedTuple):

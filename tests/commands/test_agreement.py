@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from grounding_rewards import sources
 from tests.commands.conftest import call
 from tests.data.test_agreement import THREE
@@ -29,18 +27,3 @@ def test_command(tmp_path, capsys, monkeypatch):
         "f1": {"0.45": [0.0, 0.0, 1.0]},
         "mean_iou": [None, None, None],
     }
-
-
-def test_options_reach_the_source(monkeypatch):
-    seen = {}
-
-    def read(root, *, split=None, sizes=None, box_format=None):
-        seen.update(sizes=sizes, box_format=box_format)
-        return iter([THREE])
-
-    monkeypatch.setitem(sources.SOURCES, "vlm-r1", sources.Source(read))
-    options = ["vlm-r1", "--root", "r", "--option", "sizes=s.csv", "--option", "box_format=qwen3-vl"]
-    assert call("agreement", *options) == 0
-    assert seen == {"sizes": "s.csv", "box_format": "qwen3-vl"}
-    with pytest.raises(ValueError, match="It has: sizes, box_format"):
-        call("agreement", "vlm-r1", "--root", "r", "--option", "size=s.csv")

@@ -10,7 +10,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands.watch import course
-from grounding_rewards.logs.run_log import read_run
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 
 
@@ -55,11 +54,6 @@ def test_one_frame_has_reward_signal_with_its_remedy_and_how_far_the_run_is(run,
     assert "The model abstains" in " ".join(page.split())
 
 
-def test_a_line_that_is_being_written_is_passed_over(run, capsys):
-    (run / "log.jsonl").write_text(lines(entry(1)) + '{"reward": 0.9, "st')
-    assert "step 1 of" in shown(capsys, run, "--once")
-
-
 def test_before_the_first_step(run, capsys):
     assert shown(capsys, run, "--once") == "r4: no step is logged yet\n"
 
@@ -77,12 +71,6 @@ def test_it_follows_the_run_and_ends_with_it(run, capsys):
     page = shown(capsys, run, "--every", 0.02)
     training.join()
     assert "step 8 of 8, ended" in page
-
-
-def test_steps_of_a_run_with_a_fixed_number_of_them(run):
-    (run / "config.yaml").write_text("max_steps: 50\nnum_train_epochs: 3.0\n")
-    (run / "log.jsonl").write_text(lines(entry(1)))
-    assert read_run(run).steps == 50
 
 
 @pytest.mark.parametrize(
