@@ -256,7 +256,7 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
         folder.mkdir()
         known, rows = {"image": image, "rewards": {"R4": reward}}, load_split("synthetic", "test", max_images=3)
         names = ("id", "width", "height", "boxes", "labels")
-        images = [(row[name] for name in names) for row in rows]
+        images = [[row[name] for name in names] for row in rows]
         written = [AnsweredImage(*size, gt=boxes, gt_labels=labels, **known) for *size, boxes, labels in images]
         write_answered(folder / "images.jsonl", written)
         return folder
