@@ -59,7 +59,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     found = evaluate({"mine": made}, Measures("R4", resamples=10))
     r1 = gr.get_reward("R1", box_format=FMT)
     row = {"boxes": [[10, 10, 30, 30]], "labels": ["mass"], "width": 100, "height": 100}
-    answers = ['[{"bbox_2d": [100, 100, 300, 300]}]', "[]"]
+    answers = ["[]"] * 2
     # A label and a path with long names, and images with defects.
     folder = tmp_path_factory.mktemp("images") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
     folder.mkdir()
