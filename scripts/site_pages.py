@@ -133,7 +133,7 @@ def datasets() -> str:
 
 def checks() -> str:
     """Every check of the doctor: its name, what is wrong, and why it matters."""
-    from grounding_rewards.doctor.defects import CHECKS, SEVERITIES
+    from grounding_rewards.doctor.case import CHECKS, SEVERITIES
 
     parts = []
     for severity in SEVERITIES:

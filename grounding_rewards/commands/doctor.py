@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.doctor.defects import CHECKS, Defect, Example
+from grounding_rewards.doctor.case import CHECKS, Defect, Example
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.images.resize import load_processor

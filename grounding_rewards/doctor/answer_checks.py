@@ -15,9 +15,9 @@ import numpy as np
 from grounding_rewards.data.checks import gold_problems
 from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box, told_count, told_nothing
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
-from grounding_rewards.doctor.case import Case, Problem
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow, texts
+from grounding_rewards.labels import normalize_label, vocabulary
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -29,6 +29,8 @@ _MOST_NEGATIVES = 0.95
 # Of prompts that say a number, so large a part says that of the boxes; of more labels none is looked for in prompts.
 _LEAST_TOLD, _MOST_NAMED = 0.8, 100
 _FEWEST_IMAGES = 10
+# Where boxes have so many labels, a prompt that names another finding asks for what is not there; words for anything.
+_FEWEST_LABELS, _ANYTHING = 3, {"lesion", "anomaly", "changes", "signs"}
 # What a program left in a prompt: places that were not filled, a missing value, marks of a chat template.
 _LEFT_OVER = re.compile(
     r"\{\{?\s*[A-Za-z_]\w*\s*\}?\}|(?<!\w)(?:nan|NaN)(?!\w)|<\|?(?:im_start|im_end|eot_id|end_of_turn|start_of_turn)\|?>|\[/?INST\]"
@@ -160,6 +162,8 @@ def _wrong_names(case: Case) -> Iterator[Problem]:
             asked |= (here := {label for label in case.labels if label.casefold() in words})
             if here and not here & labels:
                 wrong.append((row, min(labels), min(here)))
+    if not asked:
+        yield from _unknown_names(case)
     # Prompts that all ask for one finding are another task.
     if len({name for *_, name in wrong}) > 1:
         for row, label, name in wrong:
@@ -167,6 +171,23 @@ def _wrong_names(case: Case) -> Iterator[Problem]:
                 yield Problem(
                     "prompt-contradiction", row, f"the prompt names {name!r:.40}, the boxes are {label!r:.40}"
                 )
+
+
+def _unknown_names(case: Case) -> Iterator[Problem]:
+    """Prompts that nearly all name a finding which no box has."""
+    labels = {*case.labels, *(normalize_label(label).name for label in case.labels)}
+    if len(case.labels) < _FEWEST_LABELS:
+        return
+    words = {word for label in labels for word in re.findall(r"[^\W\d_]+", label.casefold())} | _ANYTHING
+    others = "|".join(re.escape(name) for name in vocabulary() if words.isdisjoint(name.split()))
+    asked = [row for row, count in zip(case.rows, case.counts, strict=True) if count and row.prompt]
+    named = {
+        prompt: re.search(rf"\b(?:{others})\b", prompt.casefold()) for prompt in {row.prompt or "" for row in asked}
+    }
+    wrong = [(row, found[0]) for row in asked if (found := named[row.prompt or ""])]
+    if len(wrong) >= max(_FEWEST_IMAGES, _LEAST_TOLD * len(asked)):
+        for row, name in wrong:
+            yield Problem("prompt-contradiction", row, f"the prompt names {name!r}, no box is one")
 
 
 def check_gold(case: Case) -> Iterator[Defect]:

@@ -13,8 +13,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.doctor.box_defects import Diagnosis, box_defect
-from grounding_rewards.doctor.case import Case, Problem, group
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Case, Defect, Problem, group
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
 from grounding_rewards.overlap import pairwise_iou
 
@@ -24,8 +23,8 @@ _TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1
 # as the next one. Boxes of one size likewise.
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _LEAST_DEFAULT, _TIMES_NEXT = 10, 0.25, 0.04, 4
 _FEWEST_OF_SIZE, _LEAST_OF_SIZE = 30, 0.8
-# So many inner edges of boxes, but for so few, lie on a grid whose step is not small beside the boxes.
-_FEWEST_EDGES, _OFF_GRID, _COARSE = 60, 0.03, 0.1
+# Boxes of so many images, and so large a part of all, have all edges on a grid whose step is not small beside them.
+_FEWEST_ON_GRID, _LEAST_ON_GRID, _COARSE = 15, 0.05, 0.1
 _GRID_STEPS, _GRID_CELLS = (128, 100, 64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4), (7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
 # So many boxes end at one side of the image, so large a part, and so many times as many as at the other side.
 _FEWEST_CUT, _LEAST_CUT, _TIMES_OTHER = 15, 0.15, 5
@@ -71,7 +70,7 @@ def _shared(case: Case, name: str, here: Mapping[tuple[str, ...], Diagnosis]) ->
         # Boxes that are bad because of it, else the first of each drawing.
         bad = [k for k in chosen if table.defects[k] in symptoms]
         firsts = {table.drawing[k]: k for k in reversed(chosen)}
-        shown += [(table.places[k].row, _said(case, k)) for k in bad or sorted(firsts.values())]
+        shown += [(table.places[k].row, box_words(case, k)) for k in bad or sorted(firsts.values())]
     count, of = sum(one.shown_by for one in here.values()), sum(one.of for one in here.values())
     found = " ".join(
         one.found if len(groups) == len(names) else f"{' and '.join(groups)}: {one.found}"
@@ -81,7 +80,8 @@ def _shared(case: Case, name: str, here: Mapping[tuple[str, ...], Diagnosis]) ->
     return case.defect(name, shown, count=count, of=of, found=found, fix=fix, diagnosis=next(iter(here.values())))
 
 
-def _said(case: Case, k: int) -> str:
+def box_words(case: Case, k: int) -> str:
+    """The box at a place of the table, in words."""
     place, size = case.table.places[k], case.table.sizes[k]
     return f"{place.drawing.prefix}box {place.number} is {shown(place.box)} on {size[0]:g} x {size[1]:g}"
 
@@ -94,7 +94,7 @@ def _box_problems(case: Case) -> Iterator[Problem]:
         if name == "negative-placeholder":
             detail += f", {place.label!r:.40}"
         elif name in ("off-image", "partly-off-image", "normalised-boxes"):
-            detail = _said(case, k)
+            detail = box_words(case, k)
         yield Problem(name, place.row, detail, place.drawing.name)
 
 
@@ -160,7 +160,7 @@ def _giant(case: Case) -> Iterator[Defect]:
     chosen = np.flatnonzero(table.sound & table.first)
     giant = chosen[np.prod(table.parts[chosen, 2:] - table.parts[chosen, :2], axis=1) >= _GIANT]
     if len(giant) > max(_FEWEST_GIANT, len(chosen) / 2):
-        yield case.defect("giant-boxes", [(table.places[k].row, _said(case, k)) for k in giant], of=len(chosen))
+        yield case.defect("giant-boxes", [(table.places[k].row, box_words(case, k)) for k in giant], of=len(chosen))
 
 
 def _one_size(case: Case) -> Iterator[Defect]:
@@ -178,22 +178,27 @@ def _one_size(case: Case) -> Iterator[Defect]:
 def _grid(case: Case) -> Iterator[Defect]:
     """Boxes of whole cells, as of a heat map."""
     table = case.table
-    chosen = table.sound & table.first
+    chosen = np.flatnonzero(table.sound & table.first)
     edges, sides = table.numbers[chosen], np.tile(table.sizes[chosen], 2)
-    shorter = np.median((edges[:, 2:] - edges[:, :2]).min(axis=1)) if len(edges) else 0.0
     inner = (edges > 0) & (edges < sides)
-    if inner.sum() < _FEWEST_EDGES:
+    is_inside = inner.sum(axis=1) >= 3
+    if not is_inside.any():
         return
+    shorter = (edges[:, 2:] - edges[:, :2]).min(axis=1)
     grids = [(f"{step} pixels", np.full(sides.shape, float(step))) for step in _GRID_STEPS]
     grids += [(f"a part in {cells} of the image", sides / cells) for cells in _GRID_CELLS]
+    found = (np.zeros(len(edges), dtype=bool), "")
     for words, step in grids:
         # Up to a pixel that was rounded.
-        apart = np.abs(edges - np.round(edges / step) * step)[inner]
-        on_grid = float((apart <= 0.51).mean())
-        if np.median(step) >= max(4, _COARSE * shorter) and on_grid >= 1 - _OFF_GRID:
-            found = f"{on_grid:.0%} of the edges of {len(edges)} boxes are multiples of {words}."
-            yield case.defect("coarse-boxes", count=len(edges), of=len(table.places), found=found)
-            return
+        on_grid = ((np.abs(edges - np.round(edges / step) * step) <= 0.51) | ~inner).all(axis=1) & is_inside
+        # A few boxes more lie on a finer grid by chance.
+        if on_grid.sum() > 1.2 * found[0].sum() and np.median(step[on_grid]) >= _COARSE * np.median(shorter[on_grid]):
+            found = on_grid, words
+    count, images = int(found[0].sum()), len(np.unique(table.rows[chosen[found[0]]]))
+    if images >= _FEWEST_ON_GRID and count >= _LEAST_ON_GRID * len(edges):
+        shown = [(table.places[k].row, box_words(case, k)) for k in chosen[found[0]].tolist()]
+        words = f"All edges of {count} of {len(edges)} boxes are multiples of {found[1]}."
+        yield case.defect("coarse-boxes", shown, of=len(edges), found=words)
 
 
 def _cut(case: Case) -> Iterator[Defect]:
@@ -205,7 +210,7 @@ def _cut(case: Case) -> Iterator[Defect]:
         here, there = int(at[side].sum()), int(at[other].sum())
         if here >= max(_FEWEST_CUT, _LEAST_CUT * len(chosen)) and here >= _TIMES_OTHER * there:
             found = f"{here} of {len(chosen)} boxes end at the {side} edge of their images, {there} at the {other} one."
-            shown = [(table.places[k].row, _said(case, k)) for k in chosen[at[side]]]
+            shown = [(table.places[k].row, box_words(case, k)) for k in chosen[at[side]]]
             yield case.defect("cut-boxes", shown, of=len(chosen), found=found)
 
 

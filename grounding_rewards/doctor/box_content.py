@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes
-from grounding_rewards.doctor.box_defects import JOIN, OTHER_ORDERS, SIDES, Diagnosis
+from grounding_rewards.boxes import Boxes, to_xyxy
+from grounding_rewards.doctor.box_defects import JOIN, OTHER_ORDERS, SIDES, Diagnosis, OtherOrder
 
 # Points of a side of what is compared, and by which part of its sides a box is enlarged for it.
 _POINTS, _AROUND = 8, 0.35
@@ -27,57 +27,63 @@ _FEWEST_OF_LABEL = 8
 # Another reading is better by so many standard errors and this factor; among images that look alike, by so many. Real
 # and drawn sets lie at -3 and below for all readings, planted mistakes at 5 and above, and at 3 among images alike.
 _BETTER, _FACTOR, _BETTER_ALIKE = 5.0, 1.05, 2.5
+# In a group of boxes it is by so many: real and drawn sets lie at 0.2 and below.
+_BETTER_IN_GROUP = 4.0
 # Boxes fit the image of the next row by so many standard errors, and their own by at most so many.
 _FITS, _MISSES = 4.5, 3.0
-# Boxes of a split or source, so many, show less than this part of what other boxes of their labels show.
-_FEWEST_OF_GROUP, _FOREIGN, _CLEAR = 30, 0.35, 8.0
+# Fewer boxes of a group are not compared, nor where the others do not clearly show what they have in common.
+_FEWEST_OF_GROUP, _CLEAR = 30, 8.0
+# Boxes that are moved by these parts of the image differ from what is around them by so many squared standard errors a
+# box, so many times more than as they are, and than at the ends. Real sets lie at 0.25, drawn ones where they are.
+_MOVES, _FEW_DEALT = np.arange(-4, 5) * 0.04, 6
+_TOLD, _TIMES_BETTER, _TIMES_EDGE = 1.0, 2.5, 2.0
 # Where the shapes of images differ by less, a frame of another shape is no other reading.
 _SHAPES = 0.03
 
 
-class _Reading(NamedTuple):
+class Reading(NamedTuple):
     """Another meaning of the numbers: the check, what they are called, and how to read them with the images' sizes."""
 
     check: str
     name: str
     fix: str
     read: Callable[[Boxes, np.ndarray], Boxes]
+    order: OtherOrder | None = None
 
 
-_TURN_AXES = OTHER_ORDERS[-1]
+def _of_order(order: OtherOrder) -> Reading:
+    return Reading("box-order", order.name, order.fix, lambda boxes, _: order.to_xyxy(boxes), order)
+
+
 _READINGS = (
-    _Reading("box-order", _TURN_AXES.name, _TURN_AXES.fix, lambda boxes, _: boxes[:, [1, 0, 3, 2]]),
-    _Reading(
+    *map(_of_order, OTHER_ORDERS),
+    Reading(
         "box-order",
         "x1, y1, x1 + height, y1 + width",
         "boxes = [[x1, y1, x1 + y2 - y1, y1 + x2 - x1] for x1, y1, x2, y2 in boxes].",
-        lambda boxes, _: np.concatenate([boxes[:, :2], boxes[:, :2] + (boxes[:, 2:] - boxes[:, :2])[:, ::-1]], axis=1),
+        lambda boxes, _: to_xyxy(np.hstack([boxes[:, :2], (boxes[:, 2:] - boxes[:, :2])[:, ::-1]]), "xywh"),
     ),
-    _Reading(
+    Reading(
         "flipped-boxes",
         "y counted from the lower edge",
         "boxes = [[x1, height - y2, x2, height - y1] for x1, y1, x2, y2 in boxes], or turn the images back.",
-        lambda boxes, sizes: np.stack(
-            [boxes[:, 0], sizes[:, 1] - boxes[:, 3], boxes[:, 2], sizes[:, 1] - boxes[:, 1]], axis=1
-        ),
+        lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [0, 1, 0, 1] - boxes[:, [0, 3, 2, 1]]),
     ),
-    _Reading(
+    Reading(
         "flipped-boxes",
         "x counted from the right edge",
         "boxes = [[width - x2, y1, width - x1, y2] for x1, y1, x2, y2 in boxes], or mirror the images back.",
-        lambda boxes, sizes: np.stack(
-            [sizes[:, 0] - boxes[:, 2], boxes[:, 1], sizes[:, 0] - boxes[:, 0], boxes[:, 3]], axis=1
-        ),
+        lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [1, 0, 1, 0] - boxes[:, [2, 1, 0, 3]]),
     ),
 )
 _ONE_SCALE = (
-    _Reading(
+    Reading(
         "wrong-frame",
         "boxes whose y was scaled by the factor of x",
         "boxes = [[x1, y1 * height / width, x2, y2 * height / width] for x1, y1, x2, y2 in boxes].",
         lambda boxes, sizes: boxes * np.stack([np.ones(len(boxes)), sizes[:, 1] / sizes[:, 0]] * 2, axis=1),
     ),
-    _Reading(
+    Reading(
         "wrong-frame",
         "boxes whose x was scaled by the factor of y",
         "boxes = [[x1 * width / height, y1, x2 * width / height, y2] for x1, y1, x2, y2 in boxes].",
@@ -86,7 +92,11 @@ _ONE_SCALE = (
 )
 
 
-def _padded(side: float) -> _Reading:
+def _of_row(where: str) -> Reading:
+    return Reading("shifted-rows", f"those of the row {where}", JOIN, lambda boxes, _: boxes)
+
+
+def _padded(side: float) -> Reading:
     """Boxes on a copy that was shrunk or enlarged to a longer side and padded to a square."""
 
     def read(boxes: Boxes, sizes: np.ndarray) -> Boxes:
@@ -98,7 +108,7 @@ def _padded(side: float) -> _Reading:
         "height) / 2; boxes = [[(x1 - left) / scale, (y1 - top) / scale, (x2 - left) / scale, (y2 - top) / scale] for "
         "x1, y1, x2, y2 in boxes]."
     )
-    return _Reading("wrong-frame", f"boxes on a copy padded to {side:g} x {side:g}", fix, read)
+    return Reading("wrong-frame", f"boxes on a copy padded to {side:g} x {side:g}", fix, read)
 
 
 @dataclass(frozen=True)
@@ -129,6 +139,10 @@ class BoxContent:
         best = np.argsort(-alike, axis=1)[:, :_DEALT]
         return choice[:, :_DEALT], np.take_along_axis(choice, best, axis=1)
 
+    @cached_property
+    def _own(self) -> np.ndarray:
+        return self.gains()
+
     def gains(self, boxes: Boxes | None = None, *, shift: int = 0, alike: bool = False) -> np.ndarray:
         """What each box has in common with others of its label, beyond what its place has on other images.
 
@@ -140,19 +154,27 @@ class BoxContent:
         Returns:
             (n,) of cosines; nan where a label has too few boxes.
         """
+        special = self._special(boxes, shift, alike)
+        return self._in_common(special, special, np.ones(len(special), dtype=bool))
+
+    def _special(self, boxes: Boxes | None = None, shift: int = 0, alike: bool = False) -> np.ndarray:
+        """What lies in and around boxes, less what their places show on other images."""
         parts = ((self.boxes if boxes is None else boxes) / np.tile(self.sizes, 2)).astype(np.float32)
         image = np.clip(self.image + shift, 0, len(self.images) - 1)
-        dealt = self._dealt[alike]
-        others = np.mean([self._looks(one, parts) for one in dealt.T], axis=0)
-        special = self._looks(image, parts) - others
-        gains = np.full(len(parts), np.nan)
+        others = np.mean([self._looks(one, parts) for one in self._dealt[alike].T], axis=0)
+        return self._looks(image, parts) - others
+
+    def _in_common(self, special: np.ndarray, common: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """The cosine of what each box shows with what others of its label have in common; nan where these are few."""
+        gains = np.full(len(special), np.nan)
         for label in np.unique(self.labels):
             mine = np.flatnonzero(self.labels == label)
-            if len(mine) >= _FEWEST_OF_LABEL:
+            given = others[mine]
+            if given.sum() >= _FEWEST_OF_LABEL:
                 # Of all others with the label.
-                common = special[mine].sum(axis=0) - special[mine]
-                common /= np.linalg.norm(common, axis=1, keepdims=True) + 1e-9
-                gains[mine] = (special[mine] * common).sum(axis=1)
+                mean = common[mine][given].sum(axis=0) - common[mine] * given[:, None]
+                mean /= np.linalg.norm(mean, axis=1, keepdims=True) + 1e-9
+                gains[mine] = (special[mine] * mean).sum(axis=1)
         return gains
 
     def _looks(self, image: np.ndarray, parts: Boxes) -> np.ndarray:
@@ -177,7 +199,7 @@ class BoxContent:
 
     def diagnose(self) -> Diagnosis | None:
         """The reading, or the shift by a row, in which the boxes fit far better than as they are; or None."""
-        own = self.gains()
+        own = self._own
         if np.isfinite(own).sum() < FEWEST:
             return None
         n, mean = len(own), np.nanmean(own)
@@ -197,8 +219,7 @@ class BoxContent:
             f"What the images show inside {n} boxes has more in common if they are read as {reading.name}: {gain:.2f}, "
             f"as they are {mean:.2f}."
         )
-        order = _TURN_AXES if reading.name == _TURN_AXES.name else None
-        return Diagnosis(reading.check, n, n, found, f"Look at some of them. {reading.fix}", order=order)
+        return Diagnosis(reading.check, n, n, found, f"Look at some of them. {reading.fix}", order=reading.order)
 
     def frame(self, given: float) -> tuple[float, float] | None:
         """The side of the usual frame on which the boxes show most in common, and how much; None without a clear one.
@@ -217,14 +238,14 @@ class BoxContent:
         is_better = given not in gains or errors(gains[best] - gains[given]) >= _BETTER_ALIKE
         return (best, means[best]) if is_better else None
 
-    def _readings(self) -> Iterator[_Reading]:
+    def _readings(self) -> Iterator[Reading]:
         yield from _READINGS
         if np.log(self.sizes[:, 0] / self.sizes[:, 1]).std() >= _SHAPES:
             yield from _ONE_SCALE
             if side := next((side for side in SIDES if side >= self.boxes.max()), None):
                 yield _padded(side)
 
-    def _better(self, reading: _Reading, own: np.ndarray) -> tuple[float, _Reading, float] | None:
+    def _better(self, reading: Reading, own: np.ndarray) -> tuple[float, Reading, float] | None:
         boxes = reading.read(self.boxes, self.sizes)
         gains = self.gains(boxes)
         better, gain = errors(gains - own), float(np.nanmean(gains))
@@ -233,9 +254,32 @@ class BoxContent:
         is_so_alike = errors(self.gains(boxes, alike=True) - self.gains(alike=True)) >= _BETTER_ALIKE
         return (better, reading, gain) if is_so_alike else None
 
-    def is_foreign(self, group: np.ndarray) -> tuple[float, float] | None:
-        """What the boxes of a group have in common with their labels, and what others have, if it is far less."""
-        gains = self.gains()
+    @cached_property
+    def _in_readings(self) -> list[tuple[Reading, np.ndarray]]:
+        before, after = (_of_row(where) for where in ("before", "after"))
+        moved = [(before, self._special(shift=-1)), (after, self._special(shift=1))]
+        return moved + [(one, self._special(one.read(self.boxes, self.sizes))) for one in self._readings()]
+
+    def better_reading(self, group: np.ndarray) -> tuple[Reading, float, float] | None:
+        """The reading in which the boxes of a group have far more in common with all others, and how much; or None."""
+        if min(group.sum(), (~group).sum()) < _FEWEST_OF_GROUP or errors(self._own[~group]) < _BETTER:
+            return None
+        special = self._special()
+        own = self._in_common(special, special, ~group)[group]
+        best: tuple[float, Reading, float, float] | None = None
+        for reading, moved in self._in_readings:
+            gains = self._in_common(moved, special, ~group)[group]
+            better = errors(gains - own)
+            if better >= max(_BETTER_IN_GROUP, best[0] if best else 0):
+                best = better, reading, float(np.nanmean(gains)), float(np.nanmean(own))
+        return best and best[1:]
+
+    def is_foreign(self, group: np.ndarray, limit: float) -> tuple[float, float] | None:
+        """What the boxes of a group have in common with their labels, and what others have.
+
+        None if that is not less than a part of it, the limit, or cannot be told.
+        """
+        gains = self._own
         means = np.full(len(gains), np.nan)
         for label in np.unique(self.labels[group]):
             elsewhere = gains[(self.labels == label) & ~group]
@@ -246,7 +290,59 @@ class BoxContent:
             return None
         mean, expected = gains[here].mean(), means[here].mean()
         most = mean + 3 * gains[here].std() / here.sum() ** 0.5
-        return (mean, expected) if most <= _FOREIGN * expected else None
+        return (mean, expected) if most <= limit * expected else None
+
+    def moved(self) -> tuple[float, float] | None:
+        """By which part of width and height boxes have to be moved to differ most from what is around them; or None.
+
+        What other images show in the same places is taken off. Where little differs, nothing can be told.
+        """
+        sums = np.pad(self.images.cumsum(axis=1).cumsum(axis=2), ((0, 0), (1, 0), (1, 0)))
+        parts = self.boxes / np.tile(self.sizes, 2)
+        told = np.zeros((len(_MOVES), len(_MOVES)))
+        for place in np.ndindex(told.shape):
+            boxes = parts + np.tile([_MOVES[place[1]], _MOVES[place[0]]], 2)
+            others = np.mean([_contrasts(sums, one, boxes) for one in self._dealt[0].T[:_FEW_DEALT]], axis=0)
+            apart = _contrasts(sums, self.image, boxes) - others
+            for label in np.unique(self.labels):
+                mine = apart[self.labels == label]
+                if len(mine) >= _FEWEST_OF_LABEL:
+                    told[place] += len(mine) * mine.mean() ** 2 / (mine.var() + 1e-9)
+        told /= len(parts)
+        y, x = np.unravel_index(told.argmax(), told.shape)
+        edge = max(told[[0, -1]].max(), told[:, [0, -1]].max())
+        middle = told[len(_MOVES) // 2, len(_MOVES) // 2]
+        is_clear = told[y, x] >= max(_TOLD, _TIMES_BETTER * middle, _TIMES_EDGE * edge)
+        return (float(_MOVES[x]), float(_MOVES[y])) if is_clear else None
+
+
+def _contrasts(sums: np.ndarray, image: np.ndarray, parts: Boxes) -> np.ndarray:
+    """By how much the mean grey in each box differs from that around it, by the sums of greys above and left."""
+    half = (parts[:, 2:] - parts[:, :2]) / 2
+    (inner, area), (outer, larger) = (
+        _inside(sums, image, boxes) for boxes in (parts, parts + np.concatenate([-half, half], axis=1))
+    )
+    return inner / np.maximum(area, 0.05) - (outer - inner) / np.maximum(larger - area, 0.05)
+
+
+def _inside(sums: np.ndarray, image: np.ndarray, parts: Boxes) -> tuple[np.ndarray, np.ndarray]:
+    """The sum of greys in each box, and its area."""
+    last = sums.shape[1] - 1
+    corners = np.clip(parts, 0, 1) * last
+    whole = np.minimum(corners.astype(int), last - 1)
+    rest = corners - whole
+
+    def below(x: int, y: int) -> np.ndarray:
+        # Between four pixels.
+        return sum(
+            sums[image, whole[:, y] + j, whole[:, x] + i]
+            * (rest[:, x] if i else 1 - rest[:, x])
+            * (rest[:, y] if j else 1 - rest[:, y])
+            for j in (0, 1)
+            for i in (0, 1)
+        )
+
+    return below(2, 3) - below(0, 3) - below(2, 1) + below(0, 1), np.prod(corners[:, 2:] - corners[:, :2], axis=1)
 
 
 def errors(values: np.ndarray) -> float:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from configparser import ConfigParser
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +17,127 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.box_content import FEWEST, BoxContent
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect, is_placeholder, on_frame, shifted_rows
-from grounding_rewards.doctor.defects import CHECKS, EXAMPLES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSource
 
+SEVERITIES = ("error", "warning", "note")
+#: Examples of each defect.
+EXAMPLES = 3
+
+
+class ImagePicture(NamedTuple):
+    """An image to show: a small JPEG (empty if unreadable), its size, its boxes as the dataset gives them, and as they
+    are proposed to be where the dataset gives them in another order.
+    """
+
+    jpeg: bytes
+    width: float
+    height: float
+    boxes: Sequence[Any]
+    labels: Sequence[Any]
+    title: str
+    proposed: Sequence[Any] = ()
+
+
+class Example(NamedTuple):
+    """One place of a defect: split, row number in the split, id, what is there, and the image if images are kept."""
+
+    split: str
+    row: int
+    id: str
+    detail: str
+    image: ImagePicture | None = None
+
+
+@dataclass(frozen=True)
+class Defect:
+    """What one check found in the dataset.
+
+    Attributes:
+        name: a key of :data:`CHECKS`.
+        severity: one of :data:`SEVERITIES`.
+        title: a short description.
+        count: number of units affected.
+        of: number of units in the dataset; 0 if that has no meaning.
+        unit: what is counted: boxes, images, labels, …
+        found: details in a sentence; may be empty.
+        why: why it matters.
+        fix: what to do.
+        examples: the first three.
+        rows: all of them, without their images.
+    """
+
+    name: str
+    severity: str
+    title: str
+    count: int
+    of: int
+    unit: str
+    found: str
+    why: str
+    fix: str
+    examples: tuple[Example, ...]
+    rows: tuple[Example, ...] = ()
+
+    @property
+    def share(self) -> float | None:
+        """`count` through `of`; None if `of` is 0."""
+        return self.count / self.of if self.of else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON, without images."""
+        examples = [{"split": one.split, "row": one.row, "id": one.id, "detail": one.detail} for one in self.examples]
+        plain = {name: value for name, value in vars(self).items() if name != "rows"}
+        return {**plain, "of": self.of or None, "share": self.share, "examples": examples}
+
+
+class Check(NamedTuple):
+    """A mistake to look for.
+
+    name: its key in :data:`CHECKS` and in JSON.
+    title: a short description.
+    why: why it matters.
+    fix: what to do; empty if it depends on what is found.
+    severity: one of :data:`SEVERITIES`.
+    unit: what is counted: boxes, images, labels, …
+    follows: whether boxes in a wrong order or frame cause it; it is then not reported beside that mistake.
+    needs: what it takes: `pixels`, several `splits`, `patients`, a box `format`.
+    """
+
+    name: str
+    title: str
+    why: str
+    fix: str = ""
+    severity: str = "error"
+    unit: str = "boxes"
+    follows: bool = False
+    needs: tuple[str, ...] = ()
+
+
+def _read_checks() -> dict[str, Check]:
+    table = ConfigParser(interpolation=None)
+    table.read_string((files("grounding_rewards.doctor") / "checks.ini").read_text(encoding="utf-8"))
+    checks = {}
+    for name in table.sections():
+        texts = {key: " ".join(text.split()) for key, text in table[name].items()}
+        other = {"follows": "follows" in texts, "needs": tuple(texts.get("needs", "").split())}
+        checks[name] = Check(name, **{**texts, **other})  # type: ignore[arg-type]
+    return checks
+
+
+#: All checks by name, in the order of reports.
+CHECKS = _read_checks()
+
+# Columns that say where rows come from, or who made them.
+_ORIGIN = re.compile(
+    r"(source|site|hospital|institut\w*|cent(er|re)|scanner|device|vendor|manufacturer|machine|annotat(or|ed_by)|reader|"
+    r"radiologist|rater|labell?er|batch|round)(_?(id|name))?",
+    re.IGNORECASE,
+)
+#: The column of the parts of a file, so many, that are compared with the rest of it.
+PART_OF_FILE, _PARTS = "part of the file", 8
+#: That of the beginnings of their names. Of more kinds of names, or values of another column, none is compared.
+NAME_OF_FILE, _MOST_KINDS = "name of the file", 12
 # A region to ignore of at least this part of the image leaves nothing to be judged.
 WHOLE_IMAGE = 0.95
 _NO_BOX = [np.nan] * 4
@@ -66,6 +187,7 @@ class BoxTable:
 
     Attributes:
         places: where each stands.
+        rows: (n,), the number of the row of each.
         defects: the first thing that is wrong with each; None where nothing is.
         numbers: (n, 4), nan where a box is not four finite numbers.
         sizes: (n, 2), width and height of the image; nan where they are unknown or not of the image's shape.
@@ -77,6 +199,7 @@ class BoxTable:
     """
 
     places: list[Place]
+    rows: np.ndarray
     defects: list[str | None]
     numbers: np.ndarray
     sizes: np.ndarray
@@ -94,7 +217,7 @@ class BoxTable:
         columns: list[tuple[Any, ...]] = []
         drawings = 0
         unknown = (np.nan, np.nan)
-        for row in rows:
+        for number, row in enumerate(rows):
             size, resized = row.trusted_size, model.resized(row)
             sides = (*(size or unknown), *(model.seen_size(row) if size else unknown), *(resized or unknown))
             for drawing in row.drawings:
@@ -104,13 +227,15 @@ class BoxTable:
                 for index, box in enumerate(drawing.boxes):
                     places.append(Place(row, drawing, index))
                     defects.append(_defect(drawing, index, size))
-                    columns.append((*(box if is_box(box) else _NO_BOX), *sides, drawings, is_answer, is_first))
-        table = np.array(columns, dtype=np.float64).reshape(-1, 13)
-        numbers, sizes, seen, resizes, (drawing_of, answers, first) = (
+                    columns.append((*(box if is_box(box) else _NO_BOX), *sides, drawings, is_answer, is_first, number))
+        table = np.array(columns, dtype=np.float64).reshape(-1, 14)
+        numbers, sizes, seen, resizes, (drawing_of, answers, first, number_of) = (
             *np.split(table[:, :10], (4, 6, 8), axis=1),
             table[:, 10:].T,
         )
-        return cls(places, defects, numbers, sizes, seen, resizes, drawing_of, answers > 0, first > 0)
+        return cls(
+            places, number_of.astype(int), defects, numbers, sizes, seen, resizes, drawing_of, answers > 0, first > 0
+        )
 
     @cached_property
     def sound(self) -> np.ndarray:
@@ -180,6 +305,16 @@ class Case:
             for row in self.rows
         ]
 
+    @cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """The group of each row, by the columns whose groups should not differ; empty for a row without."""
+        return _columns_of(self.rows)
+
+    @cached_property
+    def other_columns(self) -> dict[str, np.ndarray]:
+        """The group of each row, by columns that tell kinds of images apart, such as the view, and by their shape."""
+        return _other_columns(self.rows)
+
     def labelled(self) -> Iterator[Place]:
         """The boxes of right answers that have a label and do not stand for an image without findings."""
         for place, is_answer in zip(self.table.places, self.table.answers, strict=True):
@@ -215,6 +350,11 @@ class Case:
                 joint = on_frame(joint, *better)
             found = {groups: joint, **{whose: one for whose, one in found.items() if whose not in framed}}
         return found
+
+    @property
+    def misread(self) -> bool:
+        """Whether boxes are in another order or frame, so that neither sizes nor places say more."""
+        return any(one.name != "one-corner" for one in self.diagnoses.values())
 
     def _diagnosed_by_numbers(self, names: tuple[str, ...]) -> dict[tuple[str, ...], Diagnosis]:
         whose = self.table.groups
@@ -342,6 +482,36 @@ def _example(row: ImageRow | None, detail: str) -> Example:
     for name in row.hidden:
         detail = detail.replace(name, "…")
     return Example(row.split, row.number, row.id, detail)
+
+
+def _columns_of(rows: list[ImageRow]) -> dict[str, np.ndarray]:
+    names = {"split", *(name for row in rows for name in row.columns if _ORIGIN.fullmatch(name))}
+    values = {name: [str(_stated(row, name)) for row in rows] for name in sorted(names)}
+    # What the names of files begin with, before a number.
+    values[NAME_OF_FILE] = [re.match(r"\D*", Path(row.file).stem)[0] for row in rows]  # type: ignore[index]
+    if len(set(values[NAME_OF_FILE])) > _MOST_KINDS:
+        del values[NAME_OF_FILE]
+    part = np.empty(len(rows), dtype=int)
+    part[np.argsort([row.line for row in rows], kind="stable")] = np.arange(len(rows)) * _PARTS // max(1, len(rows))
+    values[PART_OF_FILE] = [f"{k + 1} of {_PARTS}" for k in part]
+    return {name: np.array(mine, dtype=np.str_) for name, mine in values.items() if len(set(mine)) > 1}
+
+
+def _other_columns(rows: list[ImageRow]) -> dict[str, np.ndarray]:
+    names = {name for row in rows for name, value in row.columns.items() if isinstance(value, str)}
+    values = {
+        name: [str(_stated(row, name)) for row in rows]
+        for name in sorted(names - {"split", "file", "id", "prompt", "box_format"})
+    }
+    sizes = [row.size or (1, 1) for row in rows]
+    values["shape"] = ["lying" if width > height else "standing" if width < height else "" for width, height in sizes]
+    kinds = {name: set(mine) for name, mine in values.items() if not _ORIGIN.fullmatch(name)}
+    return {name: np.array(values[name], dtype=np.str_) for name, mine in kinds.items() if 1 < len(mine) <= _MOST_KINDS}
+
+
+def _stated(row: ImageRow, column: str) -> object:
+    value = row.split if column == "split" else row.columns.get(column)
+    return "" if value is None or isinstance(value, list | tuple | Mapping) else value
 
 
 def picture(row: ImageRow, diagnosis: Diagnosis | None = None) -> ImagePicture:

@@ -12,21 +12,16 @@ from typing import Any
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.case import Case, Problem, picture
-from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, ImagePicture
+from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, ImagePicture, Problem, picture
+from grounding_rewards.doctor.fit_checks import check_fit
+from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
 from grounding_rewards.doctor.histograms import Metrics
-from grounding_rewards.doctor.image_checks import check_image_files, check_unreadable_rows, rows_with_facts
+from grounding_rewards.doctor.image_checks import check_greys, check_image_files, check_unreadable_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.repeat_checks import check_repeats
-from grounding_rewards.doctor.split_checks import (
-    check_box_shifts,
-    check_foreign,
-    check_greys,
-    check_shortcuts,
-    check_splits,
-)
+from grounding_rewards.doctor.split_checks import check_splits
 from grounding_rewards.images.decoding import load_image, small_image
 
 #: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
@@ -37,8 +32,8 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_expected_answers,
         check_prompts,
         check_splits,
-        check_box_shifts,
-        check_foreign,
+        check_differences,
+        check_fit,
         check_greys,
         check_shortcuts,
         check_gold,
@@ -186,10 +181,8 @@ def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Def
 
 def _unchecked(case: Case) -> dict[str, str]:
     """Names of checks that could not be made, and why."""
-    sources = {str(row.columns["source"]) for row in case.rows if row.columns.get("source") is not None}
     why = {
         "splits": "" if len(case.images) > 1 else "there is one split only",
-        "sources": "" if len(sources) > 1 else "no column source with several sources",
         "patients": "" if any(row.patient_id for row in case.rows) else "no column patient_id",
         "pixels": "--quick reads the headers of images, not their pixels" if case.is_quick else "",
         "format": ""

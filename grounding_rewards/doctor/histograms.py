@@ -111,5 +111,4 @@ class Metrics:
 
 def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """How many values are in each bin; what lies beyond the ends counts in the first or last."""
-    places = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return np.bincount(places, minlength=len(edges) - 1)
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]

@@ -6,7 +6,7 @@ The pixels are decoded once, by several processes (:func:`rows_with_facts`).
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -19,26 +19,36 @@ import numpy as np
 from grounding_rewards.common.workers import map_in_order, worker_pool
 from grounding_rewards.data.copies import image_signature
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.case import Case, Problem
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow
-from grounding_rewards.images.decoding import has_shape, image_size, is_deep, load_image, open_image, shown_image
+from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image
 from grounding_rewards.images.dicom import is_burned_in, is_dicom
 
 # Pixels of a side of the copies that are compared; that a line may lie beside the box's side; greys by which the pixels
 # along a line differ at most, and by which they differ from what is beside it at least.
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
+# Lines of the small copy at the end of an image that are one grey.
+_FEWEST_FLAT = 4
 # Rows of pixels that tell how sharp an image is.
 _LINES = 64
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5
+# Of fewer images of a source nothing is told. They are alike if half of them correlate so far with what they have in
+# common; inverted ones do the other way, and turned ones do by so much more once they are turned back; by less, they
+# are as like the negative. All but so few correlate as far in one of these ways, or nothing can be told.
+_FEWEST_IMAGES, _ALIKE, _INVERTED, _TURNED, _CLEARER, _FEW_UNLIKE = 20, 0.5, -0.3, 0.4, 0.1, 0.2
+# So many images are of something else if they correlate less far than this in any of these ways, and all others
+# clearly further: crops of many shapes correlate to any degree.
+_FEWEST_ODD, _UNLIKE, _LIKE = 3, 0.12, 0.3
+# So large a part of the middle of an image is clipped if it is white in so many cells of its copy.
+_WHITE, _CLIPPED = 254, 0.25
 # Images in work per process, as `prepare` has them.
 _AHEAD = 4
 # Fewer images are decoded before a process has started.
 _FEW = 200
-# Resized copies are usually smaller than this part of the image; models see sides that are multiples of this.
-_NEAR, _PATCH = 0.95, 28
+# Models see sides that are multiples of this.
+_PATCH = 28
 
 
 def rows_with_facts(
@@ -100,17 +110,8 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
     """
     from PIL.Image import Resampling
 
-    deep = None
     try:
-        if image["bytes"] is None:
-            shown = open_image(image["path"])
-        else:
-            stored = load_image(image)
-            shown = shown_image(stored)
-            if is_deep(stored):
-                values = np.asarray(stored)
-                said = f"mode {stored.mode}, values {values.min():g} to {values.max():g}"
-                deep = said, float((values > 255).mean())
+        shown = open_image(image["path"]) if image["bytes"] is None else shown_image(load_image(image))
     except ValueError as error:
         return facts._replace(problem=" ".join(str(error).split()))
     plain = shown.convert("L")
@@ -125,7 +126,6 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
         np.log((np.abs(np.diff(lines, axis=1)).mean() + 0.01) / (lines.std() + 1)) if plain.width > 1 else np.nan
     )
     return facts._replace(
-        deep=deep,
         greys=(low, high),
         signature=image_signature(shown),
         sharpness=float(sharpness),
@@ -182,7 +182,6 @@ def check_unreadable_rows(case: Case) -> Iterator[Defect]:
 def check_image_files(case: Case) -> Iterator[Defect]:
     """Missing images and sizes, and sizes that contradict the image. A smaller copy of the image does not."""
     yield from case.collect(problem for row in case.rows for problem in _image_problems(row))
-    yield from _odd_scales(case)
     colourful = [row for row in case.rows if row.facts and row.facts.colourful]
     decoded = sum(row.facts is not None and bool(row.facts.small) for row in case.rows)
     if 0 < len(colourful) <= _MOST_COLOURFUL * decoded:
@@ -202,11 +201,10 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
     elif facts.greys and facts.greys[1] - facts.greys[0] < _FEWEST_GREYS:
         of = "is {}" if facts.greys[0] == facts.greys[1] else "is {} to {}, but for one in a hundred,"
         yield Problem("one-grey", row, f"every pixel {of.format(*facts.greys)} of 255")
+    elif (lines := _flat_end(facts.square)) >= _FEWEST_FLAT:
+        yield Problem("broken-image", row, f"the last {lines / _SMALL:.0%} of its lines are one grey")
     elif facts.drawn is not None:
         yield Problem("drawn-boxes", row, f"the outline of box {facts.drawn} is in the pixels")
-    elif facts.deep:
-        values, share = facts.deep
-        yield Problem("deep-image", row, f"{values}: {share:.0%} of the pixels are above 255".replace("%", " %"))
     if size is None:
         said = f"width {row.columns.get('width')!r}, height {row.columns.get('height')!r}"
         yield Problem("missing-size", row, said)
@@ -219,45 +217,92 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         yield Problem("exchanged-size", row, said)
 
 
+def _flat_end(square: np.ndarray | None) -> int:
+    """How many lines at the end are one grey between black and white, as readers fill a file that breaks off."""
+    if square is None or not 64 <= square[-1, 0] <= 192:
+        return 0
+    is_flat = (np.abs(square.astype(int) - int(square[-1, 0])) <= 1).all(axis=1)
+    return len(is_flat) if is_flat.all() else int(is_flat[::-1].argmin())
+
+
 def _declared(row: ImageRow) -> str:
     width, height = row.size or (0, 0)
     image = row.image_size or (0, 0)
     return f"width {width:g}, height {height:g}; the image is {image[0]} x {image[1]}"
 
 
-def _odd_scales(case: Case) -> Iterator[Defect]:
-    """Images of the declared shape and of another size than the others."""
-    scaled = [
-        (row, row.image_size, row.size)
-        for row in case.rows
-        if row.image_size and row.size and has_shape(row.image_size, row.size)
-    ]
-    kinds = [image_scale(image, size) for _, image, size in scaled]
-    rounded = Counter(round(image[0] / size[0], 2) for _, image, size in scaled)
-    alike = max((rounded[scale] + rounded[round(scale + 0.01, 2)] for scale in rounded), default=0)
-    # Smaller images are doubtful only if most have the declared size; slightly smaller ones unless all are alike.
-    are_most_exact = kinds.count("same") > len(kinds) / 2
-    doubtful = {"larger": True, "near": True, "near-copy": alike < len(kinds), "smaller": are_most_exact}
-    odd = [(row, _declared(row)) for (row, *_), kind in zip(scaled, kinds, strict=True) if doubtful.get(kind)]
-    if odd:
-        found = f"{len(kinds) - len(odd)} of {len(kinds)} images are of the declared size or plain copies."
-        yield case.defect("image-scale", odd, of=len(kinds), found=found)
+def check_greys(case: Case) -> Iterator[Defect]:
+    """Images whose greys are unlike those of their source: inverted and turned ones, and splits that are darker."""
+    of_source: defaultdict[str, list[tuple[ImageRow, np.ndarray]]] = defaultdict(list)
+    clipped: list[ImageRow] = []
+    for row in case.rows:
+        if row.facts is None or (square := row.facts.square) is None:
+            continue
+        if row.facts.greys and row.facts.greys[0] < row.facts.greys[1]:
+            of_source[row.source].append((row, square))
+            quarter = len(square) // 4
+            middle = square[quarter:-quarter, quarter:-quarter]
+            if (middle >= _WHITE).mean() >= _CLIPPED:
+                clipped.append(row)
+    if clipped:
+        yield case.defect("clipped-image", [(row, "much of the middle is nothing but white") for row in clipped])
+    odd: dict[str, list[tuple[ImageRow | None, str]]] = {name: [] for name in _ODD}
+    for images in of_source.values():
+        greys = np.array([square for _, square in images])
+        # Half the side tells images apart as well.
+        side = greys.shape[1] // 2
+        greys = greys.reshape(-1, side, 2, side, 2).mean(axis=(2, 4)).reshape(-1, side * side)
+        for name, places in zip(_ODD, find_odd(greys), strict=True):
+            odd[name] += [(images[k][0], _ODD[name]) for k in places]
+    for name, shown in odd.items():
+        if shown:
+            yield case.defect(name, shown)
 
 
-def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:
-    """How an image's shape relates to the declared size, both width and height in pixels.
+_ODD = {
+    "inverted-image": "dark where the other images of its source are bright, and bright where they are dark",
+    "turned-image": "like the other images of its source once it is turned",
+    "odd-image": "in no way like the other images of its source",
+}
 
-    Returns:
-        `same` (less than a pixel apart), `larger`, or `smaller`. Less than 5 % smaller, which is seldom a deliberate
-        copy: `near-copy` if both sides shrink alike up to half a pixel, else `near`.
 
-    >>> [image_scale((640, 512), size) for size in ((640, 512), (320, 256), (1280, 1024), (648, 520))]
-    ['same', 'larger', 'smaller', 'near']
+def find_odd(greys: np.ndarray) -> tuple[list[int], list[int], list[int]]:
+    """The places of images that are the negative of what the others have in common, turned, or quite unlike it.
+
+    Args:
+        greys: (n, side * side) of any numbers.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> images = np.outer([1, 4, 2, 1], [1, 2, 5, 1]) + rng.normal(0, 1, (30, 4, 4))
+        >>> images[4], images[7] = 20 - images[4], images[7].T[::-1]
+        >>> find_odd(images.reshape(30, 16))
+        ([4], [7], [])
     """
-    if max(abs(image[0] - size[0]), abs(image[1] - size[1])) < 1:
-        return "same"
-    if image[0] > size[0] or image[1] > size[1]:
-        return "larger"
-    if image[0] < _NEAR * size[0]:
-        return "smaller"
-    return "near-copy" if has_shape(image, size, rounding=0.5) else "near"
+    if len(greys) < _FEWEST_IMAGES:
+        return [], [], []
+    images = greys.astype(np.float64)
+    images -= images.mean(axis=1, keepdims=True)
+    images /= np.linalg.norm(images, axis=1, keepdims=True) + 1e-9
+    # What they have in common, up to its sign: the mean would vanish where half of them are inverted.
+    common = np.linalg.eigh(images.T @ images)[1][:, -1]
+    cosines = images @ common
+    sign = np.sign(np.median(cosines)) or 1.0
+    cosines *= sign
+    if np.median(np.abs(cosines)) < _ALIKE:
+        return [], [], []
+    side = round(greys.shape[1] ** 0.5)
+    square = common.reshape(side, side) * sign
+    turned = np.max([images @ np.rot90(square, k).ravel() for k in (1, 2, 3)], axis=0)
+    # Cut-outs of every size look like anything.
+    if np.quantile(np.maximum(np.abs(cosines), turned), _FEW_UNLIKE) < _ALIKE:
+        return [], [], []
+    # Turning may exchange black and white: what is as like the negative is taken for that.
+    is_turned = (turned >= _ALIKE) & (turned - np.abs(cosines) >= _CLEARER) & (turned - cosines >= _TURNED)
+    # An image of the other side of the body may be as unlike, and is like once it is mirrored.
+    otherwise = np.maximum(turned, images @ square[:, ::-1].ravel())
+    is_inverted = (cosines <= _INVERTED) & (-cosines - otherwise >= _CLEARER)
+    best = np.maximum(np.abs(cosines), otherwise)
+    is_odd = best < _UNLIKE
+    is_odd &= is_odd.sum() >= _FEWEST_ODD and (best[~is_odd] >= _LIKE).all()
+    return tuple(np.flatnonzero(one).tolist() for one in (is_inverted, is_turned, is_odd))  # type: ignore[return-value]

@@ -14,8 +14,7 @@ import numpy as np
 
 from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
-from grounding_rewards.doctor.case import Case, Place, Problem
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Case, Defect, Place, Problem
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
@@ -29,8 +28,9 @@ _RARER = 0.2
 _LONGEST_NAME = 4
 # Between several labels in one.
 _JOINS = re.compile(r"[|;,/+&\\]|\band\b")
-# Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number.
-_NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED = re.compile(r"[_#](\d{1,2})$"), 20, 0.9
+# Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number. Labels
+# that differ in numbers are so many times fewer without.
+_NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED, _TIMES_FEWER = re.compile(r"[_#](\d{1,2})$"), 20, 0.9, 2
 # A box is on a side if its centre is so far from the middle; of so many, so small a part may be wrong.
 # One that reaches so far to both sides of the middle is on neither; a few patients stand askew.
 _ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES, _ASTRIDE, _FEWEST_ASTRIDE = 0.1, 30, 0.3, 0.2, 6
@@ -134,6 +134,17 @@ def _counted(case: Case) -> Iterator[Defect]:
     right = [place for place, number in ends if number in (place.number, place.number + 1)]
     # Ribs and vertebrae have numbers of their own.
     several = len({_NUMBER_BEHIND.sub("", place.label) for place in right}) > 1
+    # Sizes make a label of each box; in sentences they are meant.
+    once = [
+        label
+        for label, count in case.labels.items()
+        if count == 1 and re.search(r"\d", label) and len(label.split()) <= _LONGEST_NAME
+    ]
+    if len(once) >= _FEWEST_COUNTED and _TIMES_FEWER * len({re.sub(r"\d+", "", label) for label in once}) <= len(once):
+        words = f"{len(once)} of {len(case.labels)} labels occur once, and differ in their numbers alone."
+        yield case.defect(
+            "label-number", [(None, f"{label!r:.80}") for label in once], of=len(case.labels), found=words
+        )
     if several and len(right) >= max(_FEWEST_COUNTED, _LEAST_COUNTED * len(ends)):
         shown = [(place.row, f"label {place.number} is {place.label!r:.80}") for place in right]
         yield case.defect("label-number", shown, of=len(places), found="Labels end in the number of their box.")
@@ -175,7 +186,9 @@ def _unboxed(case: Case, boxed: Collection[str]) -> Iterator[Defect]:
         named = [
             one for name in names if isinstance(name, str) for one in name.split("|") if spelling_key(one) in boxed
         ]
-        if named and not count:
+        # Where the prompt asks for one finding, another one is not asked for.
+        asked = {label for label in boxed if label in spelling_key(row.prompt or "")}
+        if not count and (named := [one for one in named if not asked or spelling_key(one) in asked]):
             shown.append((row, f"no box, but labelled {named[0]!r:.60}"))
     if shown:
         yield case.defect("unboxed-label", shown)
@@ -211,12 +224,12 @@ def _is_misread(text: str) -> bool:
 
 
 def is_numbered(label: str) -> bool:
-    """Whether a label is the number of a class, or begins with one.
+    """Whether a label is the number of a class, begins with one, or has one behind it in brackets.
 
-    >>> [is_numbered(label) for label in ("3", "3: mass", "12_nodule", "2nd rib", "3 mm nodule")]
-    [True, True, True, False, False]
+    >>> [is_numbered(label) for label in ("3", "3: mass", "12_nodule", "mass (3)", "2nd rib", "3 mm nodule")]
+    [True, True, True, True, False, False]
     """
-    return re.match(r"\d+\s*(?:$|[:._)-])", label.strip()) is not None
+    return re.search(r"^\d+\s*(?:$|[:._)-])|\S\s*\(\d+\)$", label.strip()) is not None
 
 
 def is_abbreviation(label: str, other: str) -> bool:

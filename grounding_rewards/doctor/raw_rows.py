@@ -75,7 +75,6 @@ class ImageFacts(NamedTuple):
     kind: how the file begins, which tells its kind.
     burned_in: whether a DICOM file says that names may be written into its pixels.
     problem: why it cannot be decoded; empty where it can.
-    deep: of images of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
     greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
     sharpness: the logarithm of how far neighbouring pixels differ, in deviations of all.
@@ -90,7 +89,6 @@ class ImageFacts(NamedTuple):
     kind: bytes = b""
     burned_in: bool = False
     problem: str = ""
-    deep: tuple[str, float] | None = None
     greys: tuple[int, int] | None = None
     signature: bytes | None = None
     sharpness: float = float("nan")

@@ -11,14 +11,15 @@ from typing import NamedTuple
 
 from grounding_rewards.data.copies import find_copies
 from grounding_rewards.data.held_out import patient_column, patient_in_name
-from grounding_rewards.doctor.case import Case, Problem
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import ImageRow
 
 # So many images of one patient, when there is no other, and so many patients with one image each.
 _FEWEST_IMAGES = 30
 # Names such as p0012_s2: one with a number, then the number of one of its few images.
 _PATIENT_FIRST = re.compile(r"(\D*\d+)[_-]\D*\d{0,2}")
+# A long number as a spreadsheet writes it.
+_ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 # Columns that name a study, whose images are of one patient.
 _STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
@@ -103,6 +104,9 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
         # Ids that number the images say nothing of patients, where names of files do.
         by_name = _patients_in_names(case.rows)
         for row in case.rows:
+            names = (row.columns.get(name) for name in ("id", patient_column(_stated(row)) or "patient_id"))
+            if rounded := next((str(name) for name in names if _ROUNDED.fullmatch(str(name))), None):
+                yield Problem("rounded-id", row, f"{rounded} is a number that was rounded")
             for way in _whose(row, by_name.get(row.key)):
                 of["studies" if way.name == "study-leak" else "patients"].add(f"{way.name} {way.key}")
                 split, other = first.setdefault((way.name, way.key), (row.split, way.spelling))

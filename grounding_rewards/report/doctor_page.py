@@ -14,7 +14,7 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.defects import CHECKS, SEVERITIES, Defect, Example, ImagePicture
+from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import Checkup
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent

@@ -109,6 +109,31 @@ def dealt_in_one_source(rows: list[Row]) -> None:
         row["boxes"], row["labels"] = boxes, labels
 
 
+def anywhere_in_a_fifth(rows: list[Row]) -> None:
+    """Where nearly all are in the middle."""
+    rng = np.random.default_rng(1)
+
+    def is_central(row: Row) -> bool:
+        parts = np.array(row["boxes"]).reshape(-1, 4) / ([row["width"], row["height"]] * 2)
+        return bool((np.abs(parts[:, :2] + parts[:, 2:] - 1) < 0.4).all())
+
+    rows[:] = [row for row in drawn(5, 1600) if row["boxes"] and is_central(row)]
+    for row in rows[::5]:
+        size = np.array([row["width"], row["height"]])
+        for k, box in enumerate(row["boxes"]):
+            sides = np.array(box[2:]) - box[:2]
+            start = rng.uniform(0, 1, 2) * (size - sides)
+            row["boxes"][k] = np.concatenate([start, start + sides]).tolist()
+
+
+def y_upwards_in_one_view(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["view"] = "AP" if k % 3 else "PA"
+    boxes_become(lambda b, w, h: np.abs([0, h, 0, h] - b[:, [0, 3, 2, 1]]))(
+        [row for row in rows if row["view"] == "AP"]
+    )
+
+
 @pytest.mark.parametrize(
     ("plant", "name", "words"),
     [
@@ -129,6 +154,9 @@ def dealt_in_one_source(rows: list[Row]) -> None:
         (boxes_become(lambda b, w, h: b * 1000 / np.array([w, h, w, h])), "wrong-frame", "a frame of 1000 x 1000"),
         (a_row_later, "shifted-rows", "fits the row after"),
         (dealt_in_one_source, "foreign-boxes", "source B: "),
+        (anywhere_in_a_fifth, "foreign-boxes", "far from the others"),
+        (y_upwards_in_one_view, "flipped-boxes", "view AP: "),
+        (boxes_become(lambda b, w, h: b + [0, 0.08 * h] * 2), "moved-boxes", "-8% of the height"),
     ],
 )
 def test_what_images_show_tells_where_boxes_belong(plant, name, words):
@@ -147,6 +175,20 @@ def test_boxes_in_their_places_pass(seed, lit_side):
     rows = drawn(seed, lit_side=lit_side)
     squares(rows)
     assert found(examined(rows)) == []
+
+
+@pytest.mark.parametrize("step", [1, 6])
+def test_labels_in_another_order_than_their_boxes_are_seen(step):
+    rng, rows = np.random.default_rng(0), drawn()
+    for k, row in enumerate(rows):
+        left, right, top = rng.uniform(0, 40, 3)
+        chosen = slice(0, 2) if k % 4 == 3 else slice(k % 2, k % 2 + 1)
+        row["boxes"] = [[left, 150 + top, left + 61, 220 + top], [right + 203, 150 - top, right + 320, 280]][chosen]
+        row["labels"] = ["mass", "cyst"][chosen][:: -1 if k % (4 * step) == 3 else 1]
+        row["small"] = bytes(SIDE * SIDE)
+    (defect,) = [one for one in examined(rows).defects if one.name == "exchanged-labels"]
+    assert defect.of == 40
+    assert {one.row % (4 * step) for one in defect.rows} == {3}
 
 
 def test_images_that_show_nothing_prove_nothing():

@@ -19,7 +19,7 @@ from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
 from grounding_rewards.data.prompt_claims import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect  # noqa: E402
-from grounding_rewards.doctor.defects import SEVERITIES  # noqa: E402
+from grounding_rewards.doctor.case import SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.model import Model  # noqa: E402
@@ -345,7 +345,7 @@ PLANTED = [
 def test_the_clean_set_passes(folder):
     checkup = examine(open_rows(folder(clean_images())))
     assert found(checkup) == []
-    assert set(checkup.unchecked) == {"source-without-findings", "source-without-label", "no-signal"}
+    assert set(checkup.unchecked) == {"no-signal"}
     # Training writes the prompts of a folder that has none.
     assert any("60 of 60 rows have no prompt" in assumption for assumption in checkup.assumptions)
     assert checkup.metrics.images == {"train": 40, "validation": 10, "test": 10}
@@ -539,49 +539,6 @@ def test_columns_of_readers_that_do_not_fit(folder, change, name):
 # Sizes of the image's shape, and not of its size.
 
 
-def declared(annotated_images: list[DrawnImage], scale: float) -> None:
-    for image in annotated_images:
-        image["width"], image["height"] = scale * image["width"], scale * image["height"]
-        image["boxes"] = [[scale * value for value in box] for box in image["boxes"]]
-
-
-@pytest.mark.parametrize(
-    ("scales", "count"),
-    [
-        ({}, 0),
-        # a few of another size than the rest
-        ({3: 2.0, 7: 3.5}, 2),
-        ({3: 1.02}, 1),
-        ({3: 0.5}, 1),
-        # all are copies, of one scale or of several
-        (dict.fromkeys(range(IMAGES), 2.0), 0),
-        (dict.fromkeys(range(IMAGES), 1.03), 0),
-        ({k: 1.5 + 0.05 * k for k in range(IMAGES)}, 0),
-        # one of the copies is hardly smaller
-        ({**dict.fromkeys(range(IMAGES), 2.0), 5: 1.03}, 1),
-        # images that are larger than declared
-        (dict.fromkeys(range(IMAGES), 0.5), IMAGES),
-    ],
-)
-def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count):
-    annotated_images = clean_images()
-    for k, scale in scales.items():
-        declared([annotated_images[k]], scale)
-    defects = [one for one in examine(open_rows(folder(annotated_images))).defects if one.name == "image-scale"]
-    assert [(one.severity, one.count, one.of) for one in defects] == [("warning", count, IMAGES)] * (count > 0)
-
-
-def test_a_border_is_no_scale(tmp_path):
-    annotated_images = []
-    for k in range(3):
-        Image.linear_gradient("L").rotate(90 * k).resize((640, 512)).save(tmp_path / f"{k}.png")
-        annotated_images.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
-    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, annotated_images)))
-    (defect,) = examine(open_rows(str(tmp_path))).defects
-    assert (defect.name, defect.count) == ("image-scale", 3)
-    assert defect.examples[0].detail == "width 648, height 520; the image is 640 x 512"
-
-
 @pytest.mark.parametrize(
     ("manifest", "words"),
     [
@@ -617,7 +574,7 @@ def touching_the_edge(annotated_images):
 
 
 def whole_image(annotated_images):
-    for image in with_findings(annotated_images)[:5]:
+    for image in with_findings(annotated_images)[:4]:
         image["boxes"], image["labels"] = [[0, 0, image["width"], image["height"]]], ["cardiomegaly"]
 
 
@@ -760,7 +717,7 @@ def test_parquet_shards_and_saved_datasets_are_read_alike(images, tmp_path, writ
     leaked_patient(annotated_images)
     checkup = examine(open_rows(write(prompted(annotated_images, images), tmp_path)))
     assert found(checkup) == ["partly-off-image", "patient-leak"]
-    assert set(checkup.unchecked) == {"source-without-findings", "source-without-label", "no-signal"}
+    assert set(checkup.unchecked) == {"no-signal"}
     assert checkup.defects[0].examples[2].row == 3
     assert checkup.defects[1].examples[0].detail == "patient p3 is also in train"
 
@@ -992,7 +949,6 @@ def test_every_check_says_what_to_do():
         "prompt-format",
         "gold-reward",
         "one-corner",
-        "image-scale",
         "unfinished-folder",
         # In test_box_content.py.
         "flipped-boxes",
@@ -1003,7 +959,6 @@ def test_every_check_says_what_to_do():
         "patient-name-leak",
         "broken-image",
         "colour-image",
-        "deep-image",
         "one-grey",
         "drawn-boxes",
         "burned-in",
@@ -1041,16 +996,21 @@ def test_every_check_says_what_to_do():
         "box-shift",
         "copied-reader",
         "id-in-prompt",
-        "source-without-findings",
-        "source-without-label",
+        "without-findings",
+        "without-label",
+        "exchanged-labels",
+        "lopsided-split",
+        "moved-boxes",
+        "odd-size",
+        "prompt-shift",
+        "rounded-id",
         "ignored-image",
         "label-not-in-train",
         "negative-placeholder",
         "null-label",
         "patient-column",
         "patient-spelling",
-        "split-without-findings",
-        "split-without-negatives",
+        "without-negatives",
         "unboxed-label",
         "unmerged-readers",
     }

@@ -17,7 +17,7 @@ import pytest
 
 from grounding_rewards.boxes import from_xyxy
 from grounding_rewards.data.prompts import task_prompt
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Defect
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
 from tests.conftest import REPOSITORY
@@ -196,7 +196,8 @@ def training(rows):
 
 def boxes_become(change: Callable[[list[float], Row], Any], count: int) -> Any:
     def plant(rows: list[Row]) -> list[Row]:
-        spoiled = with_findings(rows)[:count]
+        # From all of the file.
+        spoiled = with_findings(rows)[:: 240 // count][:count]
         for row in spoiled:
             row["boxes"][0] = change(row["boxes"][0], row)
         return spoiled
@@ -475,6 +476,45 @@ def split_names(rows: list[Row]) -> None:
     # Both images of a patient are under one name.
     for k, row in enumerate(row for row in rows if row["split"] == "validation"):
         row["split"] = ("val", "valid", "dev", "validation")[k // 16]
+
+
+def one_label_in_test(rows: list[Row]) -> None:
+    for row in rows:
+        if row["split"] == "test":
+            row["labels"] = [LABELS[0]] * len(row["labels"])
+
+
+def one_view_in_test(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["view"] = "AP" if row["split"] == "test" or k % 9 == 0 else "PA"
+
+
+def asked_otherwise_in_test(rows: list[Row]) -> None:
+    for row in rows:
+        row["prompt"] = "Finde alles Auffällige." if row["split"] == "test" else "Locate every abnormality."
+
+
+def boxes_lost_in_the_end(rows: list[Row]) -> None:
+    for row in rows[280:]:
+        row["boxes"], row["labels"] = [], []
+
+
+def rounded(rows: list[Row]) -> None:
+    for k, row in enumerate(rows[:20]):
+        row["patient_id"] = f"1.{k:03}E+11"
+
+
+def large_for_once(rows: list[Row]) -> None:
+    for k, row in enumerate(with_findings(rows)[::9]):
+        place = 0.1 * np.array([k % 7, k % 5]) / (7, 5)
+        row["boxes"][0] = np.round([*place, *(place + 0.85)] * np.array([row["width"], row["height"]] * 2)).tolist()
+
+
+def on_cells_in_a_fifth(rows: list[Row]) -> None:
+    for row in every(5, with_findings(rows)):
+        sides = np.array([row["width"], row["height"]] * 2) / 10
+        boxes = np.array(row["boxes"]) / sides
+        row["boxes"] = (np.hstack([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])]) * sides).tolist()
 
 
 # Sources.
@@ -785,6 +825,8 @@ DEFECTS = [
     ("the default of a tool on a sixth", constant(lambda row: [500, 600, 900, 1100], a_sixth), "constant-box", ""),
     ("nearly the whole image", giant, "giant-boxes", ""),
     ("cells of a heat map", on_cells, "coarse-boxes", "multiples of 64 pixels"),
+    ("cells of a tenth in a fifth", on_cells_in_a_fifth, "coarse-boxes", "multiples of a part in 10 of the image"),
+    ("large for once", large_for_once, "odd-size", ""),
     ("moved to the right and clipped", clipped_at_the_right, "cut-boxes", "at the right edge"),
     ("points with a frame", around_points, "one-size", "are 240 x 200 pixels"),
     ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
@@ -807,6 +849,7 @@ DEFECTS = [
     ("quotes around the label", renamed("Nodule/Mass", '"Nodule/Mass"'), "label-marks", ""),
     ("UTF-8 read as Windows' letters", renamed("Calcification", "CalcificaciÃ³n", list), "label-marks", ""),
     ("numbers of classes", labels_in_numbers, "label-number", "'0' × "),
+    ("numbers in brackets", labels_by_place(lambda k, label: f"{label} ({LABELS.index(label)})"), "label-number", ""),
     ("one label of 99 %", nearly_all_masses, "one-label", "'Nodule/Mass'"),
     ("a box under two labels", under_two_labels, "shared-box", " and "),
     ("too few labels", one_label_too_few, "label-count", ""),
@@ -841,9 +884,9 @@ DEFECTS = [
     ("a box twice", same_box_twice, "duplicate-boxes", ""),
     ("a pixel beside", a_pixel_beside, "near-duplicate-boxes", ""),
     # Splits.
-    ("a test without boxes", empty("test"), "split-without-findings", "test: none of 60 images has boxes"),
-    ("a validation without boxes", empty("validation"), "split-without-findings", "validation: "),
-    ("training without normal images", no_normal_in("train"), "split-without-negatives", "train: "),
+    ("a test without boxes", empty("test"), "without-findings", "test: none of 60 images has a box"),
+    ("a validation without boxes", empty("validation"), "without-findings", "validation: "),
+    ("training without normal images", no_normal_in("train"), "without-negatives", "train: "),
     ("no normal images", no_normal, "negatives", ""),
     ("hardly a finding", nearly_all_normal, "negatives", ""),
     ("a misspelt split", misspelt_split, "split-names", "tets: 30 images"),
@@ -860,10 +903,10 @@ DEFECTS = [
     ("boxes moved down in one source", of_two_sources(moved_down), "box-shift", "of the height down"),
     ("a reader who draws larger", a_reader_who_draws_larger, "box-shift", "reader 1: boxes of the same labels are 1."),
     ("one box an image in training", the_first_box_in_training, "box-shift", "boxes on an image with boxes"),
-    ("a source with one label", of_two_sources(hearts_alone), "source-without-label", "'Nodule/Mass'"),
+    ("a source with one label", of_two_sources(hearts_alone), "without-label", "'Nodule/Mass'"),
     ("boxes of the patient's other image", boxes_of_the_first_image, "constant-box", "another image of its patient"),
     ("labels exchanged in one split", exchanged_in_test, "box-shift", "split test: boxes of 'Cardiomegaly' are 0."),
-    ("a source without boxes", of_two_sources(without_boxes), "source-without-findings", "B: none of 160 images"),
+    ("a source without boxes", of_two_sources(without_boxes), "without-findings", "B: none of 160 images"),
     ("an image in two splits", a_image_in_two_splits, "image-leak", ""),
     ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
     (
@@ -875,6 +918,11 @@ DEFECTS = [
     ("a study in two splits", a_study_in_two_splits, "study-leak", "StudyInstanceUID 1.2.p3 is also in train"),
     ("a column PatientID", patient_under("PatientID"), "patient-column", "PatientID"),
     ("a column subject_id", patient_under("subject_id"), "patient-column", "subject_id"),
+    ("all labels one in the test", one_label_in_test, "without-label", "split test: on none of the images"),
+    ("one view in the test", one_view_in_test, "lopsided-split", "test: no image has view PA"),
+    ("another language in the test", asked_otherwise_in_test, "prompt-shift", "test: no prompt has the word"),
+    ("no boxes in the end", boxes_lost_in_the_end, "without-findings", "None of the last 40 images"),
+    ("rounded ids", rounded, "rounded-id", "1.000E+11 is a number"),
     # Prompts.
     ("pixels in the prompt", prompts_say(in_pixels), "answer-in-prompt", ""),
     ("thousandths in the prompt", prompts_say(in_units(1000)), "answer-in-prompt", ""),
@@ -901,6 +949,13 @@ DEFECTS = [
     ("a report without findings", prompts_say(lambda row: "Report: The lungs are clear."), "prompt-contradiction", ""),
     ("the prompt says normal", prompts_say(lambda row: "The image is normal."), "prompt-contradiction", "is normal"),
     ("another finding is asked for", asked_for(another_finding), "prompt-contradiction", "the prompt names"),
+    ("a finding that no image has", asked_for(lambda k, row: "rib fracture"), "prompt-contradiction", "no box is one"),
+    (
+        "labels where there are some",
+        asked_for(lambda k, row: "".join(row["labels"][:1])),
+        "shortcut",
+        "how many labels",
+    ),
     ("a prompt without words", empty_prompt, "prompt-missing", ""),
     ("another order is asked for", wrong_order_asked, "prompt-format", ""),
     # Rows.
@@ -1073,10 +1128,18 @@ def one_box_each(rows: list[Row]) -> None:
     prompts_say(lambda row: "Give one box for each finding. If the image is normal, give none.")(rows)
 
 
+def asked_for_another(rows: list[Row]) -> None:
+    asked_for(lambda k, row: row["labels"][0] if row["labels"] else LABELS[k % 4])(rows)
+    for k, row in enumerate(rows):
+        if not row["boxes"]:
+            row["image_labels"] = LABELS[(k + 1) % 4]
+
+
 @pytest.mark.parametrize(
     "change",
     [
         patients_with_findings,
+        asked_for_another,
         one_box_each,
         asked_for(lambda k, row: row["labels"][0] if row["labels"] else LABELS[k % 4]),
         of_two_sources(lambda row: None),

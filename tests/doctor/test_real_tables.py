@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import from_xyxy
-from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.case import Defect
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
