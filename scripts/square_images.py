@@ -36,7 +36,7 @@ def write_square_images(root: Path, output: Path, size: int) -> None:
     Raises:
         ValueError: as `load_images` of `prepare.load`.
     """
-    rows = list(folder_rows(root))
+    rows = folder_rows(root)
     prompt = prompt_messages(vocabulary_of(rows, root))
     lines = []
     for row in rows:

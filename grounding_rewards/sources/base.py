@@ -1,8 +1,8 @@
 """What a source is: the function that reads one public layout, and what is declared of its dataset.
 
-A source makes its images with `sound_images`: one that cannot be read is an error, or, where the caller asked for it,
-passed over and listed. A fault that belongs to no image, such as a row of a table of boxes with too few cells, stays an
-error: passed over, it would leave an image without one of its boxes.
+A source makes its images with `sound_images`, which `tables.table_images` does for it: one that cannot be read is an
+error, or, with `--bad-rows drop`, passed over and listed. A fault that belongs to no image, such as a row of boxes that
+names none, stays an error: passed over, it would leave an image without one of its boxes.
 """
 
 from __future__ import annotations
@@ -114,9 +114,11 @@ def passing_over() -> Iterator[dict[str, None]]:
         _FAULTS.reset(token)
 
 
-def passes_over() -> bool:
-    """Whether what a source cannot read is passed over here."""
-    return _FAULTS.get() is not None
+def pass_over(error: ValueError) -> None:
+    """Keep an error within `passing_over`, once; raise it elsewhere."""
+    if (faults := _FAULTS.get()) is None:
+        raise error
+    faults[" ".join(str(error).split())] = None
 
 
 def sound_images(make: Callable[..., _Made | None], each: Iterable[tuple[Any, ...]]) -> Iterator[_Made]:
@@ -127,10 +129,7 @@ def sound_images(make: Callable[..., _Made | None], each: Iterable[tuple[Any, ..
         try:
             made = make(*arguments)
         except ValueError as error:
-            faults = _FAULTS.get()
-            if faults is None:
-                raise
-            faults[" ".join(str(error).split())] = None
+            pass_over(error)
         else:
             if made is not None:
                 yield made

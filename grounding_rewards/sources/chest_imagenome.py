@@ -35,16 +35,16 @@ from grounding_rewards.sources.tables import (
     TableRow,
     check_split,
     find_file,
-    find_folder,
-    grouped_rows,
     optional_file,
     read_sizes,
     read_table,
+    table_images,
 )
 
 _SILVER = ("train", "valid", "test")
 _GOLD = "gold_dataset/gold_bbox_coordinate_annotations_1000images.csv"
 _AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
+_ABOUT = ("dicom_id", "subject_id", "path")
 # By name: the file has them in the order x1, x2, y1, y2.
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
@@ -74,7 +74,7 @@ def read_chest_imagenome(
     known_sizes = {} if sizes is None else read_sizes(sizes, "dicom_id")
     if split == "gold":
         return _gold(root, known_sizes)
-    graphs = find_folder(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
+    graphs = find_file(root, "silver_dataset/scene_graph", remedy="Unpack scene_graph.zip.")
     names = [name for name in _SILVER if split in (None, split_name(name))]
     paths = {name: find_file(root, f"silver_dataset/splits/{name}.csv") for name in names}
     return chain.from_iterable([_silver(path, split_name(name), graphs, known_sizes) for name, path in paths.items()])
@@ -86,7 +86,7 @@ def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Ite
         graph = graphs / f"{name}_SceneGraph.json"
         return _image(name, about, split, sizes, *_objects(graph)) if graph.is_file() else None
 
-    return sound_images(image, read_table(path, ("dicom_id", "subject_id", "path"), ("ViewPosition",)))
+    return sound_images(image, read_table(path, _ABOUT, ("ViewPosition",)))
 
 
 def _image(
@@ -94,17 +94,9 @@ def _image(
 ) -> AnnotatedImage:
     patient, path, view = about
     width, height = sizes.get(image, (None, None))
-    return AnnotatedImage(
-        id=image,
-        file=PurePosixPath(path).with_suffix(".jpg").as_posix(),
-        boxes=boxes,
-        labels=labels,
-        width=width,
-        height=height,
-        patient_id=stated_name(patient),
-        split=split,
-        extra={"view": view} if view else {},
-    )
+    file = PurePosixPath(path).with_suffix(".jpg").as_posix()
+    extra = {"view": view} if view else {}
+    return AnnotatedImage(image, file, boxes, labels, width, height, stated_name(patient), split, extra=extra)
 
 
 def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
@@ -116,21 +108,17 @@ def _objects(path: Path) -> tuple[list[list[float]], list[str]]:
     for number, found in enumerate(objects, start=1):
         box: list[Any] = [found.get(key) for key in _CORNERS] if isinstance(found, dict) else []
         if not is_box(box) or not found.get("bbox_name"):
-            raise ValueError(
-                f"Expected bbox_name and {', '.join(_CORNERS)} in object {number} of {path}, got {found!r:.200}. "
-                "Correct or drop it."
-            )
+            place, expected = RowPlace(path, number, path.stem), f"bbox_name and {', '.join(_CORNERS)}"
+            raise place.error(expected, found, "Correct or drop the object.")
         boxes.append([float(value) for value in box])
         labels.append(str(found["bbox_name"]))
     return boxes, labels
 
 
 def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
-    path, avoided, known = find_file(root, _GOLD), optional_file(root, _AVOIDED), {}
-    if avoided is not None:
-        rows = read_table(avoided, ("dicom_id", "subject_id", "path"), ("ViewPosition",))
-        known = {image: cells for _, (image, *cells) in rows}
-    groups = grouped_rows(path, ("image_id", "bbox_name", *_CORNERS), ("annotator",))
+    avoided = optional_file(root, _AVOIDED)
+    rows = () if avoided is None else read_table(avoided, _ABOUT, ("ViewPosition",))
+    known = {image: cells for _, (image, *cells) in rows}
 
     def gold_image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         annotators = tuple(cells[-1] for _, cells in rows)
@@ -142,4 +130,4 @@ def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[AnnotatedImage]:
             read_by=tuple(dict.fromkeys(filter(None, annotators))),
         )
 
-    return sound_images(gold_image, groups)
+    return table_images(gold_image, find_file(root, _GOLD), ("image_id", "bbox_name", *_CORNERS), ("annotator",))

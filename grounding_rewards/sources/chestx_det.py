@@ -69,15 +69,8 @@ def _read(root: str | Path, split: str | None, name: str) -> Iterator[AnnotatedI
             raise place.error("as many syms as boxes", (labels, boxes), "Correct the entry.")
         if wrong := [box for box in boxes if not is_box(box)]:
             raise place.error("four numbers for a box", wrong[0], "Correct the entry.")
-        return AnnotatedImage(
-            id=name,
-            file=find(name, f"{split}_data/{name}"),
-            boxes=[[float(value) for value in box] for box in boxes],
-            labels=labels,
-            width=_SIDE,
-            height=_SIDE,
-            split=split,
-        )
+        found = [[float(value) for value in box] for box in boxes]
+        return AnnotatedImage(name, find(name, f"{split}_data/{name}"), found, labels, _SIDE, _SIDE, split=split)
 
     entries = ((one, *row) for one, path in paths.items() for row in read_json_rows(path, "file_name"))
     return sound_images(image, entries)

@@ -15,21 +15,22 @@ Source: https://cocodataset.org/#format-data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
-from grounding_rewards.boxes import is_box
+from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
-from grounding_rewards.sources.base import passes_over, register_source, sound_images
+from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
-from grounding_rewards.sources.tables import split_files, xywh_box
+from grounding_rewards.sources.tables import split_files
 
 MissingCategory = Literal["error", "ignore"]
 
@@ -63,7 +64,8 @@ def read_coco(
         Images in the order of the image entries; `id` is the same as `file`.
 
     Raises:
-        ValueError: no such file, a file of results, or annotations that cannot be read: how many, and the first ones.
+        ValueError: no such file, a file of results, or annotations of no image; while iterating, an image
+            that cannot be read: how many faults it has, and the first ones.
 
     Example:
         >>> import json, tempfile
@@ -81,19 +83,6 @@ def read_coco(
         coco_images(path, images.replace("{split}", spelling), name, patient_key, missing_category)
         for name, spelling, path in split_files(root, annotations, split)
     )
-
-
-class _Image(NamedTuple):
-    """An image entry, to which its annotations are added."""
-
-    width: int | None
-    height: int | None
-    patient: str | None
-    extra: dict[str, Any]
-    boxes: list[list[float]]
-    labels: list[str]
-    ignored: list[tuple[float, float, float, float]]
-    problems: list[str]
 
 
 def coco_images(
@@ -118,70 +107,58 @@ def coco_images(
     document = _document(path)
     names = _names(document["categories"])
     licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
-    problems: list[str] = []
-    by_name: dict[str, _Image] = {}
-    by_image: dict[int | str, _Image] = {}
-    for image in document["images"]:
-        key_of_patient = patient_key or _patient_key(tuple(image))
-        extra = _extra(image, key_of_patient, licences)
-        size = (pixels(image.get("width")), pixels(image.get("height")))
-        annotated = _Image(*size, _value(image, key_of_patient), extra, [], [], [], [])
-        first = by_name.setdefault(str(image.get("file_name")), annotated)
-        key = _key(image.get("id"))
-        problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
-        if key is None or key in by_image or not image.get("file_name"):
-            problems.append(problem)
-        elif first[:3] != annotated[:3]:
-            first.problems.append(problem)
-        first.extra.update({name: value for name, value in extra.items() if name not in first.extra})
-        if key is not None:
-            by_image[key] = first
+    drawn, by_name = defaultdict[Any, list[dict[str, Any]]](list), defaultdict[str, list[dict[str, Any]]](list)
     for annotation in document["annotations"]:
-        uncategorised = missing_category == "ignore" and annotation.get("category_id") is None
-        ignored = annotation.get("iscrowd") == 1 or uncategorised
-        if annotation_problem := _problem(annotation, by_image, names, ignored):
-            image_id = _key(annotation.get("image_id"))
-            of_image = by_image[image_id].problems if image_id in by_image else problems
-            of_image.append(f"annotation {annotation.get('id')}: {annotation_problem}")
-            continue
-        annotated = by_image[annotation["image_id"]]
-        x1, y1, x2, y2 = xywh_box(annotation["bbox"])
-        if ignored:
-            annotated.ignored.append((x1, y1, x2, y2))
-        else:
-            annotated.boxes.append([float(x1), float(y1), float(x2), float(y2)])
-            annotated.labels.append(names[annotation["category_id"]])
-    if not passes_over():
-        problems += [problem for annotated in by_name.values() for problem in annotated.problems]
-    if problems:
+        drawn[_key(annotation.get("image_id"))].append(annotation)
+    for entry in document["images"]:
+        by_name[str(entry.get("file_name") or "")].append(entry)
+    ids = Counter(_key(entry.get("id")) for entry in document["images"])
+    if lost := [one for key, found in drawn.items() if key not in ids for one in found]:
         raise ValueError(
-            f"Expected images and annotations that can be read in {path}, got {len(problems)} of "
-            f"{len(document['images']) + len(document['annotations'])} that cannot. Correct or drop them"
-            f"{_HINT if any('category_id is missing' in problem for problem in problems) else ''}:\n"
-            + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
+            f"Expected annotations of images in {path}, got {len(lost)} of none; of annotation {lost[0].get('id')} "
+            f"image_id {lost[0].get('image_id')!r} is no image of the file. Correct or drop them."
         )
 
-    def image_of(name: str, image: _Image) -> AnnotatedImage:
+    def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
+        keys = [_key(entry.get("id")) for entry in entries]
+        patients = [patient_key or _patient_key(tuple(entry)) for entry in entries]
+        about = [
+            (pixels(entry.get("width")), pixels(entry.get("height")), _value(entry, own))
+            for entry, own in zip(entries, patients, strict=True)
+        ]
+        problems = []
+        if not name or None in keys or any(ids[key] > 1 for key in keys) or len(set(about)) > 1:
+            problems.append(f"images {keys}: id, file_name, size or patient is missing or contradicts another image's")
+        boxes, labels, ignored = [], [], []
+        for annotation in chain.from_iterable(drawn[key] for key in dict.fromkeys(keys)):
+            category: Any = annotation.get("category_id")
+            is_ignored = annotation.get("iscrowd") == 1 or (missing_category == "ignore" and category is None)
+            if problem := _problem(annotation, names, is_ignored):
+                problems.append(f"annotation {annotation.get('id')}: {problem}")
+                continue
+            box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
+            if is_ignored:
+                ignored.append((box[0], box[1], box[2], box[3]))
+            else:
+                boxes.append(box)
+                labels.append(names[category])
         file = PurePosixPath(images, name).as_posix()
-        if image.problems:
+        if problems:
+            shown = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
+            hint = _HINT if "category_id is missing" in shown else ""
             raise ValueError(
-                f"Expected an image that can be read for {file} in {path}, got: {'; '.join(image.problems)}. "
-                "Correct or drop it."
+                f"Expected an image that can be read for {file} in {path}, got {len(problems)} faults: {shown}. "
+                f"Correct or drop them{hint}."
             )
+        extra: dict[str, Any] = {}
+        for entry, own in zip(entries, patients, strict=True):
+            extra = {**_extra(entry, own, licences), **extra}
+        (width, height, patient), *_ = about
         return AnnotatedImage(
-            id=file,
-            file=file,
-            boxes=image.boxes,
-            labels=image.labels,
-            width=image.width,
-            height=image.height,
-            patient_id=image.patient,
-            split=split,
-            ignored=tuple(image.ignored),
-            extra=image.extra,
+            file, file, boxes, labels, width, height, patient, split, ignored=tuple(ignored), extra=extra
         )
 
-    yield from sound_images(image_of, by_name.items())
+    yield from sound_images(image, by_name.items())
 
 
 @cache
@@ -235,17 +212,12 @@ def _value(image: Mapping[str, Any], key: str | None) -> str | None:
     return stated_name(value)
 
 
-def _problem(
-    annotation: Mapping[str, Any], images: Mapping[Any, _Image], names: Mapping[Any, str], ignored: bool
-) -> str | None:
-    if _key(annotation.get("image_id")) not in images:
-        return f"image_id {annotation.get('image_id')!r} is no image of the file"
+def _problem(annotation: Mapping[str, Any], names: Mapping[Any, str], ignored: bool) -> str | None:
+    category = annotation.get("category_id")
     if not is_box(annotation.get("bbox")):
         return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
-    if ignored:
-        return None
-    if annotation.get("category_id") is None:
+    if category is None and not ignored:
         return "category_id is missing"
-    if _key(annotation["category_id"]) not in names:
-        return f"category_id {annotation['category_id']!r} is no category of the file"
+    if not ignored and _key(category) not in names:
+        return f"category_id {category!r} is no category of the file"
     return None

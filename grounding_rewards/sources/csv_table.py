@@ -186,13 +186,13 @@ def _images(
     path: Path, separator: str, found: Mapping[str, Any], split: str | None, classes: Sequence[str], frame: str
 ) -> Iterator[AnnotatedImage]:
     def rows() -> Iterator[TableRow]:
-        for place, row in read_whole_table(path, separator)[1]:
+        for place, row in read_whole_table(path, separator, None if found["file"] else broken)[1]:
             cells = ["" if cell.casefold() in _EMPTY else cell for cell in row]
             if any(cells):
                 name = cells[found["file"]]
                 yield place._replace(image=name), (name, *cells)
 
-    def one(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
+    def of_rows(rows: Sequence[TableRow], part: str, read: Callable[[str], Any] = str) -> Any:
         """What the rows of an image say of it as one; None where they say nothing."""
         said = {cells[found[part] + 1] for _, cells in rows} - {""} if part in found else set()
         if len(said) > 1:
@@ -203,8 +203,8 @@ def _images(
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
         file = find(name, Path(name).as_posix())
-        width, height = (one(rows, side, partial(_number, rows[0][0])) for side in ("width", "height"))
-        size = None if width is None or height is None else (int(width), int(height))
+        stated = [of_rows(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
+        size = None if None in stated else (int(stated[0]), int(stated[1]))
         if size is None and (frame == "fraction" or (path.parent / file).is_file()):
             size = header_size(path.parent / file)
         boxes, labels = [], []
@@ -218,21 +218,15 @@ def _images(
                     raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
             if not drawn:
                 unmarked.update((name, label) for label in called if label and not _is_nothing(label))
-        return AnnotatedImage(
-            id=name,
-            file=file,
-            boxes=boxes,
-            labels=labels,
-            width=size and size[0],
-            height=size and size[1],
-            patient_id=stated_name(one(rows, "patient")),
-            split=one(rows, "split", split_name),
-        )
+        patient, own_split = stated_name(of_rows(rows, "patient")), of_rows(rows, "split", split_name)
+        width, height = size or (None, None)
+        return AnnotatedImage(name, file, boxes, labels, width, height, patient, own_split)
 
     unmarked: dict[str, str] = {}
+    broken: set[str] = set()
     find, groups = image_finder(path.parent), group_rows(rows(), rows())
-    chosen = (group for group in groups if split is None or one(group[1], "split", split_name) == split)
-    yield from sound_images(image, chosen)
+    kept = (group for group in groups if group[0] not in broken)
+    yield from sound_images(image, (one for one in kept if split in (None, of_rows(one[1], "split", split_name))))
     if unmarked:
         name, label = next(iter(unmarked.items()))
         warnings.warn(

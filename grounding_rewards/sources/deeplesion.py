@@ -20,9 +20,9 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.base import register_source
 from grounding_rewards.sources.documents import pixels
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, table_images
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}
 _TYPES = {
@@ -50,38 +50,22 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[A
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
-    images = sound_images(_image, grouped_rows(path, _COLUMNS, _EXTRA))
+    images = table_images(_image, path, _COLUMNS, _EXTRA)
     return (image for image in images if split in (None, image.split))
 
 
 def _image(name: str, rows: list[TableRow]) -> AnnotatedImage:
     boxes, labels = [], []
     for place, (_, _, box, kind, *_) in rows:
-        x1, y1, x2, y2 = place.numbers(_four(box))
+        x1, y1, x2, y2 = place.box(box.split(","))
         boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
         labels.append(place.one_of(_TYPES, kind))
     place, (_, patient, _, _, size, number, *extra) = rows[0]
     width, _, height = size.partition(",")
     series, _, slice_file = name.rpartition("_")
+    file = f"Images_png/{series}/{slice_file}"
+    own_split = place.one_of(_SPLITS, number)
+    known = {key: value for key, value in zip(_EXTRA, extra, strict=True) if value}
     return AnnotatedImage(
-        id=name,
-        file=f"Images_png/{series}/{slice_file}",
-        boxes=boxes,
-        labels=labels,
-        width=pixels(width),
-        height=pixels(height),
-        patient_id=stated_name(patient),
-        split=place.one_of(_SPLITS, number),
-        extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
+        name, file, boxes, labels, pixels(width), pixels(height), stated_name(patient), own_split, extra=known
     )
-
-
-def _four(cell: str) -> list[str]:
-    """The numbers of a cell; too few are filled up with empty ones, which are refused as numbers.
-
-    Example:
-        >>> _four("1, 2, 3, 4"), _four("1, 2")
-        (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
-    """
-    cells = cell.split(",")
-    return cells if len(cells) == 4 else [*cells[:2], "", ""]

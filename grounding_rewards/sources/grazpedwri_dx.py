@@ -21,7 +21,7 @@ from pathlib import Path
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
-from grounding_rewards.sources.tables import RowPlace, check_split, find_file, find_folder, image_finder, read_table
+from grounding_rewards.sources.tables import RowPlace, check_split, find_file, image_finder, read_table
 from grounding_rewards.sources.yolo import yolo_image
 
 CLASSES = (
@@ -57,7 +57,7 @@ def read_grazpedwri_dx(
     root = Path(root)
     path = find_file(root, "dataset.csv")
     remedy = "Unpack the labels: an image without a text file would count as a negative."
-    labels = find_folder(root, *_LABELS, remedy=remedy)
+    labels = find_file(root, *_LABELS, remedy=remedy)
     find = image_finder(root, (".png",))
 
     def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
@@ -74,4 +74,4 @@ def read_grazpedwri_dx(
             extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
         )
 
-    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA))
+    return sound_images(image, read_table(path, ("filestem", "patient_id"), _EXTRA, set()))

@@ -90,16 +90,10 @@ def read_imagefolder(
         width, height = header_size(path.parent / name)
         file = (path.parent / name).relative_to(root).as_posix()
         stated = [key for key, value in row.items() if value not in (None, "")]
-        return AnnotatedImage(
-            id=file,
-            file=file,
-            boxes=[list(ORDERS[order].to_xyxy(*box)) for box in boxes],
-            labels=[place.class_name(one, classes) for one in called],
-            width=width,
-            height=height,
-            split=own_split,
-            patient_id=stated_name(row.get(patient_column(stated) or "patient_id")),
-        )
+        drawn = [list(ORDERS[order].to_xyxy(*box)) for box in boxes]
+        labels = [place.class_name(one, classes) for one in called]
+        patient = stated_name(row.get(patient_column(stated) or "patient_id"))
+        return AnnotatedImage(file, file, drawn, labels, width, height, patient, own_split)
 
     return sound_images(image, named)
 
@@ -108,7 +102,7 @@ def _rows(path: Path) -> Iterator[tuple[RowPlace, dict[str, Any]]]:
     if path.suffix == ".jsonl":
         yield from read_json_rows(path, "file_name")
         return
-    header, rows = read_whole_table(path)
+    header, rows = read_whole_table(path, broken=set())
     for place, cells in rows:
         row = dict(zip(header, cells, strict=True))
         yield place._replace(image=row.get("file_name") or "-"), row

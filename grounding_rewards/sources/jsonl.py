@@ -23,7 +23,7 @@ from grounding_rewards.data.checks import is_size, row_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_split_exists, patient_of_image
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.sources.base import register_source, sound_images, split_name
-from grounding_rewards.sources.documents import json_lines
+from grounding_rewards.sources.documents import JsonRow, json_lines
 from grounding_rewards.sources.tables import RowPlace, find_file
 
 ANNOTATIONS = "annotations.jsonl"
@@ -69,27 +69,31 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[Annota
 
 def _images(path: Path, split: str | None) -> Iterator[AnnotatedImage]:
     if split is None:
-        yield from _annotated(path)
+        yield from (annotated_image(row) for _, row in sound_rows(path))
         return
-    assigned = assign_splits(
-        ((image.split, patient_of_image(image), image.id) for image in _annotated(path)), str(path.parent)
-    )
+    images = (annotated_image(row) for _, row in sound_rows(path))
+    assigned = assign_splits(((image.split, patient_of_image(image), image.id) for image in images), str(path.parent))
     check_split_exists(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
-    for image, own in zip(_annotated(path), assigned.splits, strict=True):
+    for (_, row), own in zip(sound_rows(path), assigned.splits, strict=True):
         if split in (ALL, own):
-            yield image._replace(split=own)
+            yield annotated_image(row)._replace(split=own)
 
 
-def _annotated(path: Path) -> Iterator[AnnotatedImage]:
-    def image(line: int, content: Any, no_object: str) -> AnnotatedImage:
+def sound_rows(path: Path) -> Iterator[JsonRow]:
+    """The rows of `annotations.jsonl`, as `image_row` makes them, and where they stand; a line that is no image is an
+    error, or passed over.
+    """
+
+    def sound(line: int, content: Any, no_object: str) -> JsonRow:
         if no_object:
             raise RowPlace(path, line, "-").error("a JSON object", content or no_object, "Correct the line.")
         row = image_row(content)
+        place = RowPlace(path, line, row["id"])
         if problem := next(row_faults(row), None):
-            raise RowPlace(path, line, row["id"]).error(*problem, "Correct the line.")
-        return annotated_image(row)
+            raise place.error(*problem, "Correct the line.")
+        return place, row
 
-    return sound_images(image, json_lines(path))
+    return sound_images(sound, json_lines(path))
 
 
 def image_row(content: Mapping[str, Any]) -> dict[str, Any]:

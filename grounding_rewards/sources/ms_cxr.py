@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import CREDENTIALED, register_source, sound_images, split_name
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows, read_whole_table, xywh_box
+from grounding_rewards.sources.base import CREDENTIALED, register_source, split_name
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, read_whole_table, table_images
 
 _SPLITS = ("train", "validation", "test")
 _NAMES = tuple(f"MS_CXR_Local_Alignment_v{version}.csv" for version in ("1.1.0", "1.0.0"))
@@ -69,9 +69,9 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
         width, height = map(int, rows[0][0].numbers(size))
         patient = _PATIENT.search(file)
         return AnnotatedImage(
-            id=name,
-            file=PurePosixPath(images, file).as_posix(),
-            boxes=[xywh_box(place.numbers(cells[3:7])) for place, cells in rows],
+            name,
+            PurePosixPath(images, file).as_posix(),
+            boxes=[place.box(cells[3:7], "xywh") for place, cells in rows],
             labels=[cells[1] for _, cells in rows],
             width=width,
             height=height,
@@ -80,5 +80,5 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
             phrases=tuple(cells[2] for _, cells in rows),
         )
 
-    found = sound_images(image, grouped_rows(path, _COLUMNS, ("split",)))
+    found = table_images(image, path, _COLUMNS, ("split",))
     return (one for one in found if split in (None, one.split))

@@ -73,16 +73,9 @@ def read_ms_swift(
                 found = [scaled_box(box, *size) for box in found]
             boxes += found
             labels += names
-        return AnnotatedImage(
-            id=file,
-            file=file,
-            boxes=boxes,
-            labels=labels,
-            width=size and size[0],
-            height=size and size[1],
-            split=name,
-            phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
-        )
+        phrases = tuple(labels) if any(label != UNNAMED for label in labels) else ()
+        width, height = size or (None, None)
+        return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=phrases)
 
     return sound_images(image, samples)
 

@@ -7,9 +7,8 @@ Folder::
     train_val_list.txt, test_list.txt        names of images; optional
     images/<name>.png                        or images_001/images/<name>.png and so on
 
-The list of boxes is read by position: its header, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in
-a name, and copies saved again lack the last commas or end lines with CRLF. The header of the other table has such names
-too.
+The header of the list, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in a name: four columns are
+called `Bbox [x`, `y`, `w` and `h]`. Copies saved again lack the last commas or end lines with CRLF.
 
 The list has at most one box per image and label, and none for most findings: an image with findings and without a box
 is no negative and is left out. The label "Infiltrate" is "Infiltration" in the other table.
@@ -24,23 +23,16 @@ Access: open.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source
-from grounding_rewards.sources.tables import (
-    RowPlace,
-    check_split,
-    find_file,
-    image_finder,
-    optional_file,
-    read_rows,
-    xywh_box,
-)
+from grounding_rewards.sources.base import register_source, sound_images
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, optional_file, read_table
 
 _SIDE = 1024
+_BOXES = ("Image Index", "Finding Label", "Bbox [x", "y", "w", "h]")
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
 _ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _NEGATIVE = "No Finding"
@@ -69,7 +61,10 @@ def read_nih_chestxray14(
     """
     check_split(split, _LISTS)
     root = Path(root)
-    found = _read_boxes(find_file(root, "BBox_List_2017.csv"))
+    listed: dict[str, list[TableRow]] = {}
+    broken: set[str] = set()
+    for row in read_table(find_file(root, "BBox_List_2017.csv"), _BOXES, broken=broken):
+        listed.setdefault(row[1][0], []).append(row)
     if split is not None:
         find_file(root, _LISTS[split])
     splits = {
@@ -81,58 +76,27 @@ def read_nih_chestxray14(
     entries = optional_file(root, *_ENTRIES)
     find = image_finder(root)
 
-    def image(name: str, extra: Mapping[str, str]) -> AnnotatedImage:
-        boxes, labels = found.get(name, ([], []))
-        return AnnotatedImage(
-            id=name,
-            file=find(name, f"images/{name}"),
-            boxes=boxes,
-            labels=labels,
-            width=_SIDE,
-            height=_SIDE,
-            patient_id=name.split("_")[0],
-            split=splits.get(name),
-            extra=extra,
-        )
+    def image(name: str, rows: Sequence[TableRow], extra: Mapping[str, str]) -> AnnotatedImage:
+        boxes = [place.box(cells[2:], "xywh") for place, cells in rows]
+        labels = [cells[1] for _, cells in rows]
+        file, patient = find(name, f"images/{name}"), name.split("_")[0]
+        return AnnotatedImage(name, file, boxes, labels, _SIDE, _SIDE, patient, splits.get(name), extra=extra)
 
-    chosen = _chosen(found, entries, negatives)
-    return (image(name, extra) for name, extra in chosen if split is None or name in splits)
+    def each() -> Iterator[tuple[str, Sequence[TableRow], Mapping[str, str]]]:
+        facts = {name: extra for name, extra in _facts(entries) if name in listed}
+        for name, rows in listed.items():
+            yield name, rows, facts.get(name, {})
+        for name, extra in _facts(entries) if negatives else ():
+            if extra["finding_labels"] == _NEGATIVE and name not in listed:
+                yield name, (), extra
 
-
-def _chosen(found: Collection[str], entries: Path | None, negatives: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The images with boxes, then those without findings, and what is known of each."""
-    facts = {} if entries is None else {name: extra for name, extra in _read_entries(entries) if name in found}
-    for name in found:
-        yield name, facts.get(name, {})
-    if entries is not None and negatives:
-        for name, extra in _read_entries(entries):
-            if extra["finding_labels"] == _NEGATIVE and name not in found:
-                yield name, extra
+    chosen = (one for one in each() if one[0] not in broken and (split is None or one[0] in splits))
+    return sound_images(image, chosen)
 
 
-def _read_boxes(path: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
-    rows = read_rows(path)
-    line, header = next(rows, (1, [""]))
-    if len(header) < 6 or [cell.strip() for cell in header[:2]] != ["Image Index", "Finding Label"]:
-        expected = "'Image Index,Finding Label,Bbox [x,y,w,h]'"
-        raise RowPlace(path, line, "header").error(expected, header, "Take the file as published.")
-    found: dict[str, tuple[list[list[float]], list[str]]] = {}
-    for line, row in rows:
-        name, label, *cells = (cell.strip() for cell in row)
-        place = RowPlace(path, line, name)
-        if len(cells) < 4 or any(cells[4:]):
-            raise place.error("an image, a label and four numbers", row, "Correct the row.")
-        boxes, labels = found.setdefault(name, ([], []))
-        boxes.append(xywh_box(place.numbers(cells[:4])))
-        labels.append(label)
-    return found
-
-
-def _read_entries(path: Path) -> Iterator[tuple[str, Mapping[str, str]]]:
-    rows = read_rows(path)
-    next(rows, None)
-    for line, row in rows:
-        if len(row) < 7:
-            raise RowPlace(path, line, row[0]).error("7 cells", row, "Take the file as published.")
-        name, labels, _, _, _, _, view = (cell.strip() for cell in row[:7])
-        yield name, {"finding_labels": labels, "view": view}
+def _facts(entries: Path | None) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """What is known of each image."""
+    if entries is not None:
+        table = read_table(entries, ("Image Index", "Finding Labels"), ("View Position",), broken=set())
+        for _, (name, labels, view) in table:
+            yield name, {"finding_labels": labels, "view": view}

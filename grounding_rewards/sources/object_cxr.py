@@ -15,23 +15,24 @@ Access: open; mirrored by hlk-1135.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import chain
-from math import inf
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import register_source, split_name
 from grounding_rewards.sources.tables import (
     RowPlace,
+    Size,
+    TableRow,
     check_split,
-    clipped_box,
     find_file,
     header_size,
     optional_file,
     outline_box,
-    read_table,
     read_whole_table,
+    table_images,
 )
 
 LABEL = "foreign object"
@@ -58,28 +59,26 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[A
 
 
 def _images(path: Path, name: str) -> Iterator[AnnotatedImage]:
-    header, _ = read_whole_table(path)
-    by_path = "image_path" in header
-    rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
+    by_path = "image_path" in read_whole_table(path)[0]
 
-    def image(place: RowPlace, cells: tuple[str, ...]) -> AnnotatedImage:
-        file = cells[0] if by_path else f"{name}/{cells[0]}"
-        there = path.parent / file
-        width, height = header_size(there) if there.is_file() else (None, None)
-        frame, shapes = (width or inf, height or inf), filter(str.strip, cells[1].split(";"))
-        boxes = [_box(shape.split(), frame, place._replace(image=file)) for shape in shapes]
-        labels, split = [LABEL] * len(boxes), split_name(name)
-        return AnnotatedImage(id=file, file=file, boxes=boxes, labels=labels, width=width, height=height, split=split)
+    def image(given: str, rows: list[TableRow]) -> AnnotatedImage:
+        file = given if by_path else f"{name}/{given}"
+        size = header_size(path.parent / file) if (path.parent / file).is_file() else None
+        shapes = [(place, shape) for place, cells in rows for shape in cells[1].split(";") if shape.strip()]
+        boxes = [_box(shape.split(), size, place) for place, shape in shapes]
+        width, height = size or (None, None)
+        return AnnotatedImage(file, file, boxes, [LABEL] * len(boxes), width, height, split=split_name(name))
 
-    return sound_images(image, rows)
+    return table_images(image, path, ("image_path" if by_path else "image_name", "annotation"))
 
 
-def _box(fields: list[str], frame: tuple[float, float], place: RowPlace) -> list[float]:
+def _box(fields: list[str], size: Size | None, place: RowPlace) -> list[float]:
     kind, *cells = fields
     numbers = place.numbers(cells)
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
-        return clipped_box(outline_box(numbers), *frame)
+        ends = (size or (math.inf, math.inf)) * 2
+        return [min(max(value, 0.0), end) for value, end in zip(outline_box(numbers), ends, strict=True)]
     expected = "0 or 1 with four numbers, or 2 with three points or more,"
     raise place.error(expected, " ".join(fields), "Correct the shape.")

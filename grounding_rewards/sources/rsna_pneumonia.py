@@ -20,21 +20,21 @@ Access: Kaggle account.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source, sound_images
+from grounding_rewards.sources.base import KAGGLE, register_source
 from grounding_rewards.sources.tables import (
     RowPlace,
     TableRow,
     check_split,
     find_file,
-    grouped_rows,
     image_finder,
     optional_file,
     read_table,
-    xywh_box,
+    table_images,
 )
 
 _SIDE = 1024
@@ -53,35 +53,25 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     """The images of the challenge's training set, the only one with boxes, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
-    groups = grouped_rows(path, ("patientId", "x", "y", "width", "height", "Target"))
-    classes: dict[str, str] = {}
-    if (classes_path := optional_file(root, "stage_2_detailed_class_info.csv")) is not None:
-        # One string for each class, not for each image.
-        names: dict[str, str] = {}
-        for _, (number, name) in read_table(classes_path, ("patientId", "class")):
-            classes[number] = names.setdefault(name, name)
+    about = optional_file(root, "stage_2_detailed_class_info.csv")
+    table = () if about is None else read_table(about, ("patientId", "class"))
+    # One string for each class, not for each image.
+    classes = {name: sys.intern(shown) for _, (name, shown) in table}
     find = image_finder(root)
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
-        boxes = [xywh_box(place.numbers(cells[1:5])) for place, cells in rows if _is_positive(place, cells)]
-        return AnnotatedImage(
-            id=name,
-            file=find(name, f"stage_2_train_images/{name}.dcm"),
-            boxes=boxes,
-            labels=[_LABEL] * len(boxes),
-            width=_SIDE,
-            height=_SIDE,
-            split="train",
-            extra={"class": classes[name]} if name in classes else {},
-        )
+        boxes = [box for place, cells in rows for box in _boxes(place, cells)]
+        file = find(name, f"stage_2_train_images/{name}.dcm")
+        extra = {"class": classes[name]} if name in classes else {}
+        return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train", extra=extra)
 
-    return sound_images(image, groups)
+    return table_images(image, path, ("patientId", "x", "y", "width", "height", "Target"))
 
 
-def _is_positive(place: RowPlace, cells: tuple[str, ...]) -> bool:
+def _boxes(place: RowPlace, cells: tuple[str, ...]) -> list[list[float]]:
     _, *box, target = cells
     if target == "1":
-        return True
+        return [place.box(box, "xywh")]
     if target != "0" or any(box):
         raise place.error("Target 1 with a box, or Target 0 without", cells, "Correct the row.")
-    return False
+    return []

@@ -29,8 +29,8 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import KAGGLE, register_source, sound_images
-from grounding_rewards.sources.tables import TableRow, check_split, find_file, grouped_rows, image_finder
+from grounding_rewards.sources.base import KAGGLE, register_source
+from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, table_images
 
 _SIDE = 1024
 _LABEL = "Pneumothorax"
@@ -54,17 +54,10 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Ann
 
     def image(name: str, rows: list[TableRow]) -> AnnotatedImage:
         boxes = _boxes(rows)
-        return AnnotatedImage(
-            id=name,
-            file=find(name, f"dicom-images-train/{name}.dcm"),
-            boxes=boxes,
-            labels=[_LABEL] * len(boxes),
-            width=_SIDE,
-            height=_SIDE,
-            split="train",
-        )
+        file = find(name, f"dicom-images-train/{name}.dcm")
+        return AnnotatedImage(name, file, boxes, [_LABEL] * len(boxes), _SIDE, _SIDE, split="train")
 
-    return sound_images(image, grouped_rows(path, ("ImageId", "EncodedPixels")))
+    return table_images(image, path, ("ImageId", "EncodedPixels"))
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:

@@ -13,10 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.texts import text_lines
+from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
-from grounding_rewards.sources.base import split_name
+from grounding_rewards.sources.base import pass_over, sound_images, split_name
 
 _T = TypeVar("_T")
 
@@ -38,8 +40,10 @@ class RowPlace(NamedTuple):
 
     def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
         """The error for a row that cannot be read: what was expected, where, what is there, and what to do."""
-        where = f"line {self.line} of {self.path} (id {self.image})"
-        return ValueError(f"Expected {expected} in {where}, got {got!r}. {fix}")
+        kind = "entry" if Path(self.path).suffix in (".json", ".xml") else "line"
+        return ValueError(
+            f"Expected {expected} in {kind} {self.line} of {self.path} (id {self.image}), got {got!r}. {fix}"
+        )
 
     def numbers(self, cells: Sequence[str]) -> list[float]:
         """The numbers of cells, such as those of a box.
@@ -54,6 +58,12 @@ class RowPlace(NamedTuple):
         if not all(map(math.isfinite, numbers)):
             raise self.error(f"{len(cells)} finite numbers", tuple(cells))
         return numbers
+
+    def box(self, cells: Sequence[str], order: str = "xyxy") -> list[float]:
+        """The box, xyxy, of four cells in an order of `boxes.ORDERS`; raises as `numbers`."""
+        if len(cells) != 4:
+            raise self.error("4 finite numbers", tuple(cells))
+        return list(ORDERS[order].to_xyxy(*self.numbers(cells)))
 
     def one_of(self, names: Mapping[str, _T], name: str) -> _T:
         """The entry of a mapping.
@@ -91,12 +101,13 @@ _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
 
-def find_file(root: str | Path, *names: str) -> Path:
-    """The first of several files that exists in a folder, as it is or packed, with `.gz` behind its name.
+def find_file(root: str | Path, *names: str, remedy: str = "Point to the folder that holds it.") -> Path:
+    """The first of several files or folders that exists in a folder, as it is or packed, with `.gz` behind its name.
 
     Args:
         root: the folder of the dataset.
         names: paths relative to it, the most likely first.
+        remedy: what to do where none is there.
 
     Raises:
         ValueError: none of them exists.
@@ -109,30 +120,15 @@ def find_file(root: str | Path, *names: str) -> Path:
 Point to the folder that holds it.
     """
     if (path := optional_file(root, *names)) is None:
-        raise _without(root, names)
+        expected = " or ".join(names)
+        raise ValueError(f"Expected {expected} in the folder for root, got {str(root)!r} without. {remedy}")
     return path
 
 
 def optional_file(root: str | Path, *names: str) -> Path | None:
     """As :func:`find_file`, but None where there is none."""
     places = (Path(root, name + ending) for name in names for ending in ("", ".gz"))
-    return next((path for path in places if path.is_file()), None)
-
-
-def find_folder(root: str | Path, *names: str, remedy: str = "Point to the folder that holds it.") -> Path:
-    """The first of several folders that exists in a folder.
-
-    Raises:
-        ValueError: none of them exists.
-    """
-    found = next((Path(root, name) for name in names if Path(root, name).is_dir()), None)
-    if found is None:
-        raise _without(root, names, remedy)
-    return found
-
-
-def _without(root: str | Path, names: Sequence[str], remedy: str = "Point to the folder that holds it.") -> ValueError:
-    return ValueError(f"Expected {' or '.join(names)} in the folder for root, got {str(root)!r} without. {remedy}")
+    return next((path for path in places if path.exists()), None)
 
 
 def check_split(split: str | None, known: Iterable[str]) -> None:
@@ -196,37 +192,24 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     return [file for file in files if split in (None, file[0])]
 
 
-def read_rows(path: str | Path, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """Every row of a CSV file that is not blank, the header included, with the number of its line.
-
-    A byte order mark is taken off, all line endings are understood, and a file that ends in `.gz` is unpacked.
-
-    Raises:
-        ValueError: the file is no UTF-8 text or no CSV; the last line that could be read is named.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     _ = Path(root, "a.csv").write_text("image_id,x\\n\\na,1\\n")
-        ...     list(read_rows(Path(root, "a.csv")))
-        [(1, ['image_id', 'x']), (3, ['a', '1'])]
-    """
-    lines = csv.reader(_split_lines(path), delimiter=separator)
-    try:
-        for row in lines:
-            if row:
-                yield lines.line_num, row
-    except csv.Error as error:
-        raise ValueError(
-            f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
-        ) from error
-
-
-def read_whole_table(path: str | Path, separator: str = ",") -> tuple[list[str], Iterator[TableRow]]:
+def read_whole_table(
+    path: str | Path, separator: str = ",", broken: set[str] | None = None
+) -> tuple[list[str], Iterator[TableRow]]:
     """The header of a CSV file, which is read at the call, and its rows with all their cells, stripped.
 
+    A byte order mark is taken off, all line endings are understood, blank lines are left out, and a file that ends in
+    `.gz` is unpacked. The last names of a header may be empty, and spreadsheets and copies add or lose empty cells
+    behind a row.
+
+    Args:
+        path: the file.
+        separator: between cells.
+        broken: within `passing_over`, takes the first cells of rows with too few or too many cells, which are passed
+            over: what such a row says behind its first cell is not sure. Without it they are an error everywhere.
+
     Raises:
-        ValueError: the file is empty; or, while iterating, a row has too few or too many cells.
+        ValueError: the file is empty, no UTF-8 text or no CSV; or, while iterating, a row has too few or too many
+            cells.
 
     Example:
         >>> import tempfile
@@ -236,39 +219,62 @@ def read_whole_table(path: str | Path, separator: str = ",") -> tuple[list[str],
         ...     header, [cells for _, cells in rows]
         (['image_id', 'x'], [('a', '1')])
     """
-    rows = read_rows(path, separator)
-    _, header = next(rows, (0, None))
-    if header is None:
+    lines = csv.reader(_split_lines(path), delimiter=separator)
+
+    def stripped() -> Iterator[list[str]]:
+        try:
+            for row in lines:
+                if row:
+                    yield [cell.strip() for cell in row]
+        except csv.Error as error:
+            raise ValueError(
+                f"Expected CSV in {path}, got {error} in line {lines.line_num}. Download the file again."
+            ) from error
+
+    rows = stripped()
+    header = next(rows, [])
+    least, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
+    if not least:
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
-    width = len(header)
 
     def cells() -> Iterator[TableRow]:
-        for line, row in rows:
-            # Spreadsheets add empty cells behind a row, and rows of them behind the last one.
-            if len(row) != width and (len(row) < width or any(row[width:])):
-                raise RowPlace(path, line, row[0]).error(f"{width} cells, as in the header,", len(row))
-            yield RowPlace(path, line, row[0].strip()), tuple([cell.strip() for cell in row[:width]])
+        for row in rows:
+            place = RowPlace(path, lines.line_num, row[0])
+            if len(row) == width:
+                yield place, tuple(row)
+            elif len(row) >= least and not any(row[width:]):
+                yield place, (*row, *[""] * (width - len(row)))[:width]
+            else:
+                error = place.error(f"{least} cells, as in the header,", len(row))
+                if broken is None:
+                    raise error
+                pass_over(error)
+                broken.add(row[0])
 
-    return [name.strip() for name in header], cells()
+    return header, cells()
 
 
-def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
+def read_table(
+    path: str | Path, columns: Sequence[str], optional: Sequence[str] = (), broken: set[str] | None = None
+) -> Iterator[TableRow]:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
     The header is checked at the call and not at the first row. Names are compared without case and without spaces
     around them, because releases of one dataset differ there (`rad_ID` and `rad_id`, ` EncodedPixels`).
 
     Args:
-        path: a CSV file, as `read_rows` takes it.
+        path: a CSV file, as `read_whole_table` takes it.
         columns: columns that must be there.
         optional: columns that may be missing; their cells are then empty.
+        broken: as for `read_whole_table`, where the first of `columns` is the first of the file: else such a row does
+            not tell its image.
 
     Returns:
         An iterator of `(place, cells)`: the image of a place is the first cell; cells are stripped text, first those of
         `columns`, then those of `optional`.
 
     Raises:
-        ValueError: a column is missing; or, while iterating, a row has too few or too many cells.
+        ValueError: a column is missing; or as `read_whole_table`.
 
     Example:
         >>> import tempfile
@@ -277,7 +283,7 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
         ...     [cells for _, cells in read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split"))]
         [('1', 'a', 'R1', '')]
     """
-    header, rows = read_whole_table(path)
+    header, _ = read_whole_table(path)
     names = [name.lower() for name in header]
     if missing := [name for name in columns if name.lower() not in names]:
         raise ValueError(
@@ -286,57 +292,66 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
         )
     # An empty cell is added to every row; missing columns point to it.
     indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
+    _, rows = read_whole_table(path, broken=None if indices[0] else broken)
 
     def cells() -> Iterator[TableRow]:
         for place, row in rows:
             row = (*row, "")
             found = tuple([row[index] for index in indices])
-            yield place._replace(image=found[0]), found
+            yield RowPlace(place.path, place.line, found[0]), found
 
     return cells()
 
 
-def grouped_rows(
-    path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
-) -> Iterator[tuple[str, list[TableRow]]]:
-    """The rows of a CSV file, grouped by image, wherever in the file they are.
+def table_images(
+    make: Callable[[str, list[TableRow]], AnnotatedImage | None],
+    path: str | Path,
+    columns: Sequence[str],
+    optional: Sequence[str] = (),
+) -> Iterator[AnnotatedImage]:
+    """What a function makes of every image of a CSV file and of its rows, wherever in the file these are.
 
-    The file is read twice: first to count each image's rows, so that the second pass can yield an image with its last
-    row. Memory holds the counts and the images whose rows are not complete: one image where the rows are sorted, and
-    never more than the cells that were asked for.
+    A row that cannot be read is an error, or costs its image with `--bad-rows drop`. The file is read twice, first to
+    count each image's rows, so that the second pass can give an image with its last row. Memory holds the counts and
+    the images whose rows are not complete, one where the rows are sorted, and no cells but those that were asked for.
 
     Args:
+        make: takes the id of an image and its rows in the order of the file; None leaves it out.
         path: a CSV file with a header.
         columns: columns that must be there; the first one holds the id of the image.
         optional: columns that may be missing.
 
     Returns:
-        An iterator of `(id, rows)`, in the order in which images end; rows in the order of the file.
+        The images in the order in which they end in the file.
 
     Raises:
         ValueError: as `read_table`; or a row has no id.
 
     Example:
         >>> import tempfile
+        >>> def image(name, rows):
+        ...     return AnnotatedImage(name, name, [], [cells[1] for _, cells in rows])
         >>> with tempfile.TemporaryDirectory() as root:
         ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
-        ...     groups = list(grouped_rows(Path(root, "a.csv"), ("image_id", "x")))
-        >>> [(image, [cells for _, cells in rows]) for image, rows in groups]
-        [('b', [('b', '2')]), ('a', [('a', '1'), ('a', '3')])]
+        ...     images = list(table_images(image, Path(root, "a.csv"), ("image_id", "x")))
+        >>> [(image.id, image.labels) for image in images]
+        [('b', ['2']), ('a', ['1', '3'])]
     """
+    broken: set[str] = set()
 
     def counting() -> Iterator[TableRow]:
-        for place, cells in read_table(path, columns, optional):
+        for place, cells in read_table(path, columns, optional, broken):
             if not cells[0]:
                 raise place._replace(image="-").error(f"an id for {columns[0]}", "")
             yield place, cells
 
     # The second reading also looks at the header, at the call.
-    return group_rows(counting(), read_table(path, columns, optional))
+    groups = group_rows(counting(), read_table(path, columns, optional, broken))
+    return sound_images(make, (group for group in groups if group[0] not in broken))
 
 
 def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
-    """`grouped_rows` for rows from elsewhere: takes the same rows twice, each with the image in its first cell.
+    """Rows by their image, in the order of the last row of each; takes them twice, with the image in the first cell.
 
     Example:
         >>> rows = [(RowPlace("a.csv", line, image), (image,)) for line, image in enumerate("aba")]
@@ -351,17 +366,6 @@ def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterat
         left[image] -= 1
         if not left[image]:
             yield image, begun.pop(image)
-
-
-def xywh_box(box: Sequence[float]) -> list[float]:
-    """Left, top, width, height to xyxy.
-
-    Example:
-        >>> xywh_box([10, 20, 30, 40])
-        [10, 20, 40, 60]
-    """
-    x, y, width, height = box
-    return [x, y, x + width, y + height]
 
 
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
@@ -384,17 +388,6 @@ def outline_box(numbers: Sequence[float]) -> list[float]:
     """
     xs, ys = numbers[::2], numbers[1::2]
     return [min(xs), min(ys), max(xs), max(ys)]
-
-
-def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:
-    """An xyxy box clipped to the image; with infinite sides only at zero.
-
-    Example:
-        >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
-        [0.0, 10.0, 30.0, 60.0]
-    """
-    x1, y1, x2, y2 = box
-    return [float(min(max(value, 0.0), side)) for value, side in ((x1, width), (y1, height), (x2, width), (y2, height))]
 
 
 def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
@@ -465,13 +458,7 @@ def header_size(path: str | Path) -> Size:
         ...     header_size(Path(root, "a.png"))
         (30, 20)
     """
-    path = Path(path)
-    try:
-        return image_size({"bytes": None, "path": path})
-    except ValueError as error:
-        raise ValueError(
-            f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
-        ) from error
+    return image_size({"bytes": None, "path": Path(path)})
 
 
 def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> Callable[..., str]:

@@ -34,26 +34,27 @@ Access: PhysioNet account and the signed data use agreement, for VinDr-CXR a cre
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
-from grounding_rewards.sources.base import RESTRICTED, register_source, sound_images
+from grounding_rewards.sources.base import RESTRICTED, register_source
 from grounding_rewards.sources.tables import (
     TableRow,
     chosen_splits,
     find_file,
-    grouped_rows,
     image_finder,
     known_size,
     optional_file,
     read_sizes,
+    read_table,
     read_whole_table,
+    table_images,
 )
 
 NO_FINDING = "No finding"
@@ -167,19 +168,18 @@ def read_vindr_spinexr(
 
 
 def _read(layout: _Layout, root: Path, splits: Sequence[str], sizes: str | Path | None) -> Iterator[AnnotatedImage]:
-    return chain.from_iterable(
-        [_read_table(layout, root, name, find_file(root, *layout.tables[name]), sizes) for name in splits]
-    )
+    paths = {name: find_file(root, *layout.tables[name]) for name in splits}
+    return chain.from_iterable([_read_table(layout, root, *one, sizes) for one in paths.items()])
 
 
 def _read_table(
     layout: _Layout, root: Path, split: str, path: Path, sizes: str | Path | None
 ) -> Iterator[AnnotatedImage]:
     """The images of one table; its header is checked at the call."""
-    groups = grouped_rows(path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"))
     labels_path = optional_file(path.parent, f"image_labels_{split}.csv")
     image_labels = {} if labels_path is None else _read_image_labels(labels_path)
-    sizes = sizes or optional_file(path.parent, layout.sizes.format(split=split))
+    if not sizes and layout.sizes:
+        sizes = optional_file(path.parent, layout.sizes.format(split=split))
     known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
     find, findings, empty = image_finder(root), layout.findings, Counter[str]()
 
@@ -229,8 +229,10 @@ def _read_table(
             extra={name: value for name, value in extra.items() if value},
         )
 
+    found = table_images(annotated, path, ("image_id", layout.label, *layout.corners), ("rad_id", "study_id"))
+
     def images() -> Iterator[AnnotatedImage]:
-        yield from sound_images(annotated, groups)
+        yield from found
         if empty:
             warnings.warn(
                 f"{path}: dropped {empty['boxes']} boxes without width or height; {empty['shortened']} images keep "
@@ -245,8 +247,8 @@ def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
     """For each image its readers, and the labels that any of them gave it, joined by `|` in the order of columns."""
     names, _ = read_whole_table(path)
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]
-    found = {}
-    for image, rows in grouped_rows(path, ("image_id", *labels), ("rad_id",)):
-        given = [any(cells[k] not in ("", "0", "0.0") for _, cells in rows) for k in range(1, len(labels) + 1)]
-        found[image] = (tuple(cells[-1] for _, cells in rows), "|".join(compress(labels, given)))
-    return found
+    readers, given = defaultdict[str, list[str]](list), defaultdict[str, set[str]](set)
+    for _, (image, *cells, reader) in read_table(path, ("image_id", *labels), ("rad_id",)):
+        readers[image].append(reader)
+        given[image].update(label for label, cell in zip(labels, cells, strict=True) if cell not in ("", "0", "0.0"))
+    return {image: (tuple(readers[image]), "|".join(one for one in labels if one in given[image])) for image in readers}

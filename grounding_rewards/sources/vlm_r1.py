@@ -82,16 +82,7 @@ def read_vlm_r1(
             boxes += found
             labels += names
             phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
-        return AnnotatedImage(
-            id=file,
-            file=file,
-            boxes=boxes,
-            labels=labels,
-            width=width,
-            height=height,
-            split=name,
-            phrases=tuple(phrases),
-        )
+        return AnnotatedImage(file, file, boxes, labels, width, height, split=name, phrases=tuple(phrases))
 
     return sound_images(image, samples)
 

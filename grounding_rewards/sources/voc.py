@@ -20,8 +20,7 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,11 +30,12 @@ from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
-from grounding_rewards.sources.tables import check_split, outline_box
+from grounding_rewards.sources.tables import RowPlace, check_split, outline_box
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
+_CORNERS = ("xmin", "ymin", "xmax", "ymax")
 _NO_BOX = ("tag", "attribute")
 
 
@@ -147,38 +147,25 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
     """
     name = (root.findtext("filename") or "").strip()
     if not name:
-        raise ValueError(f"Expected <filename> in {path}, got none. Name the image.")
+        raise RowPlace(path, 1, path.stem).error("<filename>", name, "Name the image.")
     boxes, labels, ignored = [], [], []
     for number, found in enumerate(root.iterfind("object"), start=1):
-        corners = [found.findtext(f"bndbox/{key}") or "" for key in ("xmin", "ymin", "xmax", "ymax")]
-        label = (found.findtext("name") or "").strip()
-        if not label or not all(corners):
-            raise ValueError(
-                f"Expected <name> and <bndbox> in object {number} of {path}, got {label!r} and {corners}. Add them."
-            )
-        x1, y1, x2, y2 = _numbers(corners, f"object {number} of {path}")
+        place, label = RowPlace(path, number, name), (found.findtext("name") or "").strip()
+        if not label:
+            raise place.error("<name> of an object", label, "Name it.")
+        x1, y1, x2, y2 = place.numbers([found.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
         if one_based:
             if min(x1, y1) < 1:
-                raise ValueError(
-                    f"Expected pixels from 1 on in object {number} of {path}, as one_based says, got {corners}. "
-                    "Give one_based=False."
-                )
+                raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give one_based=False.")
             x1, y1 = x1 - 1, y1 - 1
         if (found.findtext("difficult") or "").strip() == "1":
             ignored.append((x1, y1, x2, y2))
         else:
             boxes.append([x1, y1, x2, y2])
             labels.append(label)
-    return AnnotatedImage(
-        id=f"{images}/{name}",
-        file=f"{images}/{name}",
-        boxes=boxes,
-        labels=labels,
-        width=pixels(root.findtext("size/width")),
-        height=pixels(root.findtext("size/height")),
-        split=split,
-        ignored=tuple(ignored),
-    )
+    file = f"{images}/{name}"
+    width, height = (pixels(root.findtext(f"size/{side}")) for side in ("width", "height"))
+    return AnnotatedImage(file, file, boxes, labels, width, height, split=split, ignored=tuple(ignored))
 
 
 def _cvat_images(root: Element, path: Path, images: str, split: str | None) -> Iterator[AnnotatedImage]:
@@ -193,34 +180,19 @@ def _cvat_images(root: Element, path: Path, images: str, split: str | None) -> I
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:
     name = image.get("name") or ""
     shapes = [shape for shape in image if shape.tag not in _NO_BOX]
-    return AnnotatedImage(
-        id=f"{images}/{name}",
-        file=f"{images}/{name}",
-        boxes=[_cvat_box(shape, path, number, name) for number, shape in enumerate(shapes, start=1)],
-        labels=[shape.get("label", "") for shape in shapes],
-        width=pixels(image.get("width")),
-        height=pixels(image.get("height")),
-        split=split,
-    )
+    boxes = [_cvat_box(shape, RowPlace(path, number, name)) for number, shape in enumerate(shapes, start=1)]
+    labels = [shape.get("label", "") for shape in shapes]
+    file = f"{images}/{name}"
+    width, height = (pixels(image.get(side)) for side in ("width", "height"))
+    return AnnotatedImage(file, file, boxes, labels, width, height, split=split)
 
 
-def _cvat_box(shape: Element, path: Path, number: int, name: str) -> list[float]:
-    place = f"shape {number} of image {name!r} in {path}"
-    if not name or not shape.get("label"):
-        raise ValueError(f"Expected a name of the image and a label for {place}, got {shape.get('label')!r}. Add them.")
-    if shape.tag == "box" and _numbers([shape.get("rotation", "0")], place) == [0]:
-        return _numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")], place)
+def _cvat_box(shape: Element, place: RowPlace) -> list[float]:
+    if not place.image or not shape.get("label"):
+        raise place.error("a name of the image and a label of the shape", shape.get("label"), "Add them.")
+    if shape.tag == "box" and place.numbers([shape.get("rotation", "0")]) == [0]:
+        return place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
     if shape.tag == "polygon":
-        return outline_box(_numbers(shape.get("points", "").replace(";", ",").split(","), place))
+        return outline_box(place.numbers(shape.get("points", "").replace(";", ",").split(",")))
     kind = "rotated box" if shape.tag == "box" else shape.tag
-    raise ValueError(f"Expected a box or a polygon for {place}, got a {kind}. Draw a box around it, or remove it.")
-
-
-def _numbers(texts: Sequence[str], place: str) -> list[float]:
-    try:
-        numbers = [float(text) for text in texts]
-    except ValueError:
-        numbers = [math.nan]
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError(f"Expected finite numbers for {place}, got {list(texts)}. Correct or drop it.")
-    return numbers
+    raise place.error("a box or a polygon", kind, "Draw a box around it, or remove it.")

@@ -101,20 +101,15 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
         index, *values = place.numbers(fields)
         if index not in range(len(names)):
             raise place.error(f"a class from 0 to {len(names) - 1}", fields[0], "Name it with the others.")
-        if not all(-_SLACK <= value <= 1 + _SLACK for value in values):
+        if not all(map(_is_near, values)):
             raise place.error("fractions of the image", line, "Divide pixels by the image's width and height.")
         corners = ORDERS["cxcywh"].to_xyxy(*values) if len(values) == 4 else outline_box(values)
-        yield names[int(index)], [_at_the_edge(value) for value in corners]
+        yield names[int(index)], [min(max(value, 0.0), 1.0) if _is_near(value) else value for value in corners]
 
 
-def _at_the_edge(value: float) -> float:
-    """Move a coordinate that rounding put a little beyond the image to its edge; one farther out is wrong and stays.
-
-    Example:
-        >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
-        (0.0, 0.3, 1.0, 1.2)
-    """
-    return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
+def _is_near(value: float) -> bool:
+    """Whether a number is a fraction of an image, or one that rounding put a little beyond."""
+    return -_SLACK <= value <= 1 + _SLACK
 
 
 def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split: str | None) -> AnnotatedImage:
@@ -133,15 +128,9 @@ def yolo_image(root: Path, path: Path, labels: Path, names: Sequence[str], split
     width, height = header_size(path)
     found = list(read_label_file(labels, names))
     file = Path(os.path.relpath(path, root)).as_posix()
-    return AnnotatedImage(
-        id=file,
-        file=file,
-        boxes=[scaled_box(box, width, height) for _, box in found],
-        labels=[label for label, _ in found],
-        width=width,
-        height=height,
-        split=split,
-    )
+    boxes = [scaled_box(box, width, height) for _, box in found]
+    drawn = [label for label, _ in found]
+    return AnnotatedImage(file, file, boxes, drawn, width, height, split=split)
 
 
 def _label_path(path: Path) -> Path:

@@ -87,10 +87,10 @@ def test_gold(root):
         ("{", "Expected JSON in"),
         (
             {"objects": [OBJECT, {key: value for key, value in OBJECT.items() if key != "original_x1"}]},
-            "in object 2 of",
+            "in entry 2 of",
         ),
-        ({"objects": [OBJECT | {"original_y2": None}]}, "in object 1 of"),
-        ({"objects": [OBJECT | {"bbox_name": ""}]}, "in object 1 of"),
+        ({"objects": [OBJECT | {"original_y2": None}]}, "in entry 1 of"),
+        ({"objects": [OBJECT | {"bbox_name": ""}]}, "in entry 1 of"),
     ],
 )
 def test_graphs_that_are_refused(root, graph, message):

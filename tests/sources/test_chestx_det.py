@@ -63,9 +63,9 @@ def test_images_are_found(root):
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({**IMAGES[1], "syms": ["Effusion"]}, r"as many syms as boxes in line 3 of .*train\.json \(id 36302\.png\)"),
+        ({**IMAGES[1], "syms": ["Effusion"]}, r"as many syms as boxes in entry 3 of .*train\.json \(id 36302\.png\)"),
         ({**IMAGES[1], "syms": None}, "as many syms as boxes"),
-        ({**IMAGES[1], "boxes": [[1, 2, 3, 4], [1, 2, 3]]}, r"four numbers for a box in line 3"),
+        ({**IMAGES[1], "boxes": [[1, 2, 3, 4], [1, 2, 3]]}, r"four numbers for a box in entry 3"),
         ({**IMAGES[1], "boxes": [[1, 2, 3, 4], [1, 2, 3, None]]}, "four numbers for a box"),
         ("36302.png", "a JSON object"),
     ],

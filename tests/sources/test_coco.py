@@ -73,21 +73,21 @@ def test_one_image(folder):
         ("{", "Expected JSON in"),
         (
             document([box(1, [1, 2, 3, 4], None)]),
-            '1 of 2 that cannot.*missing_category="ignore".*\n.*1: category_id is',
+            r'a.png .*got 1 faults: annotation 1: category_id is missing\..*missing_category="ignore"',
         ),
         # an id that counts from 0 where the categories do not
         (document([box(1, [1, 2, 3, 4], 0)]), "annotation 1: category_id 0 is no category"),
-        (document([box(1, [1, 2, 3, 4], image_id=1)]), "annotation 1: image_id 1 is no image"),
+        (document([box(1, [1, 2, 3, 4], image_id=1)]), "got 1 of none; of annotation 1 image_id 1 is no image"),
         (document([box(1, [1, 2, 3])]), r"annotation 1: bbox \[1, 2, 3\] is not x, y, width, height"),
         (document([box(1, [1, 2, 3, float("nan")])]), "annotation 1: bbox"),
         # only a mask
         (document([{"id": 1, "image_id": 7, "category_id": 3}]), "annotation 1: bbox None"),
         # two images under one id
-        (document([], images=[{"id": 7, "file_name": "a.png"}, {"id": 7, "file_name": "b.png"}]), "image 7"),
+        (document([], images=[{"id": 7, "file_name": "a.png"}, {"id": 7, "file_name": "b.png"}]), r"images \[7\]: id"),
         # one file of two sizes
         (
             document([], images=[{"id": 1, "file_name": "a", "width": 4}, {"id": 2, "file_name": "a", "width": 5}]),
-            "image 2: id, file_name, size",
+            r"images \[1, 2\]: id, file_name, size",
         ),
     ],
 )
@@ -98,7 +98,7 @@ def test_what_cannot_be_read(folder, content, message):
 
 def test_many_problems_are_counted_and_the_first_shown(folder):
     root = folder(document([box(number, [0, 0, 1, 1], None) for number in range(50)]))
-    with pytest.raises(ValueError, match="got 50 of 51") as error:
+    with pytest.raises(ValueError, match="got 50 faults") as error:
         list(read_coco(root))
     assert str(error.value).count("category_id is missing") == 5
 
@@ -143,9 +143,8 @@ def real(shared_dir):
 
 def test_the_real_file_has_one_annotation_without_a_category(shared_dir):
     # SOURCE.txt: annotation 850 of image 425 has none in the original
-    with pytest.raises(ValueError, match="got 1 of 183 that cannot") as error:
+    with pytest.raises(ValueError, match="got 1 faults: annotation 850: category_id is missing"):
         list(read_coco(real(shared_dir), annotations="annotations.sample.json", images="images"))
-    assert "annotation 850: category_id is missing" in str(error.value)
 
 
 def test_the_real_file_is_read_as_pycocotools_reads_it(shared_dir, tmp_path):

@@ -25,7 +25,7 @@ def test_lines_and_lists_are_the_same(tmp_path):
         ("a.jsonl", '{"a": 1}\n3\n', "a JSON object in line 2"),
         ("a.jsonl", '{"a": 1}\n{\n', "a JSON object in line 2"),
         ("a.json", "{}", "Expected a list of objects"),
-        ("a.json", "[1]", "a JSON object in line 1"),
+        ("a.json", "[1]", "a JSON object in entry 1"),
         ("a.json", "[", "Expected JSON in"),
     ],
 )

@@ -140,20 +140,19 @@ def test_splits_come_from_the_lists(root):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", "'Image Index,Finding Label"),
-        ("image,label,x,y,w,h\n", "'Image Index,Finding Label"),
-        (BOXES + "a.png,Mass,1,2,3\n", r"an image, a label and four numbers in line 5 of .* \(id a\.png\)"),
-        (BOXES + "a.png,Mass,1,2,3,4,5\n", "an image, a label and four numbers in line 5"),
+        ("", "Expected a header"),
+        ("image,label,x,y,w,h\n", r"Expected the columns Image Index, Finding Label, Bbox \[x"),
+        (BOXES + "a.png,Mass,1,2,3\n", r"6 cells, as in the header, in line 5 of .* \(id a\.png\)"),
         (BOXES + "a.png,Mass,1,2,3,x\n", "4 finite numbers in line 5"),
     ],
 )
 def test_a_list_that_cannot_be_read(root, content, message):
     (root / "BBox_List_2017.csv").write_text(content)
     with pytest.raises(ValueError, match=message):
-        read_nih_chestxray14(root)
+        list(read_nih_chestxray14(root))
 
 
 def test_entries_that_cannot_be_read(root):
     (root / "Data_Entry_2017.csv").write_text(ENTRIES + "a.png,No Finding,1\n")
-    with pytest.raises(ValueError, match=r"7 cells in line 5 of .*Data_Entry_2017\.csv"):
+    with pytest.raises(ValueError, match=r"11 cells, .* in line 5 of .*Data_Entry_2017\.csv"):
         list(read_nih_chestxray14(root))

@@ -12,11 +12,11 @@ from grounding_rewards.sources.tables import (
     RowPlace,
     find_file,
     group_rows,
-    grouped_rows,
     header_size,
     image_finder,
     read_sizes,
     read_table,
+    table_images,
 )
 
 TABLE = b"image_id,rad_ID, x\na,R1,1\nb,R2, 2\n"
@@ -42,6 +42,7 @@ def table(tmp_path):
         TABLE.replace(b"\n", b"\n\n"),  # blank lines; the numbers of lines are tested below
         TABLE.removesuffix(b"\n"),  # no end of line at the end
         TABLE.replace(b"\na,R1,1\n", b"\na,R1,1,,\n"),  # empty cells beyond the header
+        TABLE.replace(b" x\n", b" x,,\n"),  # in the header alone
         b'"image_id","rad_ID","x"\n"a","R1","1"\n"b","R2","2"\n',  # quoted
         b"x,rad_ID,image_id,more\n1,R1,a,\n2,R2,b,\n",  # another order, more columns
     ],
@@ -89,7 +90,7 @@ def test_a_broken_table_is_named(table, content, message):
 
 def test_a_row_without_id(table):
     with pytest.raises(ValueError, match=r"Expected an id for image_id in line 3 of"):
-        list(grouped_rows(table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
+        list(table_images(lambda name, rows: None, table("image_id,x\na,1\n,2\n"), ("image_id", "x")))
 
 
 @given(images=st.lists(st.sampled_from("abcde"), max_size=30))
@@ -170,7 +171,7 @@ def test_size_in_a_dicom_header(tmp_path):
 def test_no_image(tmp_path):
     (tmp_path / "image.png").write_text("no image")
     for name in ("image.png", "other.png"):
-        with pytest.raises(ValueError, match=f"Expected an image at .*{name}"):
+        with pytest.raises(ValueError, match=f"Expected an image in .*{name}"):
             header_size(tmp_path / name)
 
 

@@ -97,7 +97,7 @@ def test_the_size_is_read_from_the_image(folder):
         (sample("[1, 2, 3, 4]", ["a.jpg", "b.jpg"]), "Expected one image in line 1"),
         (sample("[1, 2, 3, 4]", None), "Expected one image in line 1"),
         ({"image": "a.jpg", "width": 9, "height": 9}, "conversations of human and gpt, or problem and solution"),
-        ({"image": "a.jpg", "problem": "x", "solution": [1, 2, 3, 4]}, "Expected an image at .*a.jpg, whose size"),
+        ({"image": "a.jpg", "problem": "x", "solution": [1, 2, 3, 4]}, "Expected an image in .*a.jpg"),
     ],
 )
 def test_what_is_refused(folder, row, message):

@@ -61,7 +61,7 @@ def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
     with pytest.raises(ValueError, match="Expected True or False for one_based, got None"):
         list(read_voc(root))
     # pixel 0 does not exist where they count from 1
-    with pytest.raises(ValueError, match=r"pixels from 1 on in object 1 .*Give one_based=False"):
+    with pytest.raises(ValueError, match=r"pixels from 1 on, .* in entry 1 .*Give one_based=False"):
         list(read_voc(root, one_based=True))
 
 
@@ -119,16 +119,13 @@ EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item
         ("<annotation>", "Expected XML in UTF-8"),
         ("<html></html>", "as the root of .*, got <html>"),
         ("<annotation></annotation>", "Expected <filename>"),
-        (voc("<object><name>mass</name><polygon/></object>"), "<bndbox> in object 1"),
-        (voc(item((1, 2, 3, "x"))), "finite numbers for object 1"),
-        (voc(item((1, 2, 3, "inf"))), "finite numbers for object 1"),
-        (CVAT.replace("<box ", '<box rotation="12.5" '), "got a rotated box"),
-        (
-            CVAT.replace("<tag ", "<points "),
-            "Expected a box or a polygon for shape 1 of image 'a.png' .*, got a points",
-        ),
-        (CVAT.replace('label="mass"', ""), "a name of the image and a label for shape 1"),
-        (CVAT.replace('name="a.png"', ""), "a name of the image and a label for shape 1"),
+        (voc("<object><name>mass</name><polygon/></object>"), "4 finite numbers in entry 1"),
+        (voc(item((1, 2, 3, "x"))), "4 finite numbers in entry 1"),
+        (voc(item((1, 2, 3, "inf"))), "4 finite numbers in entry 1"),
+        (CVAT.replace("<box ", '<box rotation="12.5" '), "got 'rotated box'"),
+        (CVAT.replace("<tag ", "<points "), r"a box or a polygon in entry 1 of .*\(id a.png\), got 'points'"),
+        (CVAT.replace('label="mass"', ""), "a name of the image and a label of the shape in entry 1"),
+        (CVAT.replace('name="a.png"', ""), "a name of the image and a label of the shape in entry 1"),
         ("<annotations><track/></annotations>", "a video"),
     ],
 )
