@@ -71,7 +71,7 @@ from grounding_rewards.prepare.card import left_out_sentences
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.prepare.manifest import verify_images
 from grounding_rewards.prepare.mix import Part, mix_folders
-from grounding_rewards.prepare.pipeline import prepare_images, survey_only
+from grounding_rewards.prepare.pipeline import prepare_images
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.upload import push_private
 from grounding_rewards.report.tables import Table
@@ -121,8 +121,8 @@ class PrepareOptions:
         model: folder or name of the model: adds the sizes that its processor resizes to, for formats in these pixels
         labels: findings of interest; default: all
         negatives: share of rows without boxes. For --task detection: of the split train, which loses images without
-            findings; other splits keep all, unless train=0.3,validation=0.5 names them; default: all images stay. For
-            --task finding: of the rows of each finding in every split, those that ask where it is absent; default: 0.5
+            findings; other splits keep all; default: all images stay. For --task finding: of the rows of each finding
+            in every split, those that ask where it is absent; default: 0.5
         prompt_file: prompts in your own words: a text in which {labels} (--task detection), {finding} or {phrase}
             stands for what is looked for, and {format} for the sentences that state the box format
         one_wording: ask every time in the same words
@@ -164,7 +164,7 @@ class PrepareOptions:
     box_format: BoxFormat = None
     model: str | None = None
     labels: Sequence[str] | None = None
-    negatives: str | None = None
+    negatives: float | None = None
     prompt_file: Path | None = None
     one_wording: bool = False
     splits_from: Literal["dataset", "hash"] = "dataset"
@@ -187,7 +187,6 @@ class PrepareOptions:
             "dataset": dataset,
             "split": self.split and split_name(self.split),
             "box_format": box_format_from_option(self.box_format),
-            "negatives": _negatives(self.negatives),
             "template": None if self.prompt_file is None else read_text(self.prompt_file).strip(),
             "labels": None if self.labels is None else tuple(self.labels),
             "shares": _shares(self.split_shares),
@@ -284,18 +283,15 @@ def _prepare(name: str, out: Path, options: PrepareOptions) -> None:
     read, root = get_source(name).read, options.root or Path()
     read = functools.partial(read, str(root), split=settings.split, **source_options(read, options.option))
     with stage_progress() as progress, _plain_warnings():
-        if options.dry_run:
-            found = survey_only(read, settings, on_progress=progress)
-        else:
-            found = prepare_images(
-                read,
-                root,
-                out,
-                settings,
-                processes=options.processes,
-                allow_outside=options.allow_outside,
-                on_progress=progress,
-            )
+        found = prepare_images(
+            read,
+            root,
+            None if options.dry_run else out,
+            settings,
+            processes=options.processes,
+            allow_outside=options.allow_outside,
+            on_progress=progress,
+        )
     if options.dry_run:
         _print_counts(found)
         _print_findings(found)
@@ -340,18 +336,9 @@ def _part(text: str) -> Part:
         return Part(Path(folder), float(weight))
 
 
-def _shares(text: str, option: str = "--split-shares") -> tuple[tuple[str, float], ...]:
-    with _read_as(option, "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
+def _shares(text: str) -> tuple[tuple[str, float], ...]:
+    with _read_as("--split-shares", "NAME=SHARE,…", text, "train=0.8,validation=0.1,test=0.1"):
         return tuple((name.strip(), float(share)) for name, share in (part.split("=") for part in text.split(",")))
-
-
-def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None:
-    if text is None:
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return _shares(text, "--negatives")
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
@@ -364,7 +351,7 @@ def _window(text: str | None) -> tuple[float, float] | None:
 
 def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     _print_counts(manifest)
-    if left_out := len(manifest["skipped"]) + len(manifest["unreadable"]):
+    if left_out := len(manifest["skipped"]) + len(manifest.get("unreadable", ())):
         print(f"{left_out} images left out; the card lists them")
     if copies := manifest["images_with_copies"]:
         print(f"{copies} images are copies of one another; patients who share one are in one split")

@@ -65,7 +65,7 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         ],
     )
     yield ""
-    if manifest["settings"]["readers"] == "any-of":
+    if manifest["settings"].get("readers") == "any-of":
         yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
         yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
         yield ""
@@ -86,23 +86,23 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield sentence
     skipped = [f"{image} ({split}): {reason}" for split, image, reason in manifest["skipped"]]
     yield from _listed("were left out because they cannot be used", skipped)
-    yield from _listed("could not be read and were left out", manifest["unreadable"])
+    yield from _listed("could not be read and were left out", manifest.get("unreadable", ()))
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
     """What `negatives`, `smallest_box` and the weights of a mix left out, one sentence each.
 
     >>> small = {"boxes": 3, "images": 2, "without_other": 1}
-    >>> list(left_out_sentences({"small_boxes": small, "negatives_left_out": {}}))
+    >>> list(left_out_sentences({"small_boxes": small}))
     ['3 boxes on 2 images are too small (--smallest-box) and left out; 1 of these images has no other box, and is no \
 negative.']
     """
-    for split, images in manifest["negatives_left_out"].items():
-        yield f"{images} images without findings are left out of {split}, for the wanted share of negatives."
+    if images := manifest.get("negatives_left_out"):
+        yield f"{images} images without findings are left out of train, for the wanted share of negatives."
     for folder, rows in manifest.get("rows_left_out", {}).items():
         yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
-    small = manifest["small_boxes"]
-    if small["boxes"]:
+    small = manifest.get("small_boxes")
+    if small and small["boxes"]:
         alone = small["without_other"]
         have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
         yield (
@@ -159,7 +159,7 @@ def _split_sentence(manifest: Mapping[str, Any]) -> str:
 
 
 def _agreement(manifest: Mapping[str, Any]) -> Iterator[str]:
-    agreement = manifest["agreement"]
+    agreement = manifest.get("agreement")
     if agreement is None:
         return
     overall = agreement["overall"]
@@ -196,18 +196,7 @@ def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield from _table(("package", "version"), list(manifest["versions"].items()))
     yield ""
-    yield "## Files"
-    yield ""
-    yield "`grounding-rewards prepare --verify --out <this folder>` checks them; `manifest.json` holds the same."
-    yield ""
-    yield from _table(
-        ("file", "rows", "bytes", "sha256"),
-        [
-            (shard["file"], shard["rows"], shard["bytes"], f"`{shard['sha256']}`")
-            for counts in manifest["splits"].values()
-            for shard in counts["shards"]
-        ],
-    )
+    yield "`manifest.json` holds the same, and the checksums that `grounding-rewards prepare --verify` looks at."
 
 
 def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[str]:

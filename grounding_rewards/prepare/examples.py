@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.held_out import image_split, in_usual_order, patient_of_image
+from grounding_rewards.data.held_out import TRAIN, image_split, patient_of_image
+from grounding_rewards.data.prompts import LOOKED_FOR
 from grounding_rewards.images.decoding import has_shape
 from grounding_rewards.images.resize import has_resized_size, resized_size
 from grounding_rewards.prepare.shards import ShardCounts
@@ -43,39 +44,32 @@ def count_examples(images: Iterable[AnnotatedImage], survey: Survey) -> dict[str
 
 
 def with_negatives(read: Callable[[], Iterable[AnnotatedImage]], survey: Survey) -> Survey:
-    """The survey with the images without findings that stay, so that they are the share that the settings ask for.
+    """The survey with the images without findings that stay in `train`, the share of its rows that is asked for.
 
     Those with the smallest hashes stay: exactly as many as the share needs, or all if there are fewer.
 
     Raises:
-        ValueError: A share is given for a split that does not exist.
+        ValueError: A share is given, and there is no split `train`.
     """
     settings = survey.plan.settings
-    if settings.task != "detection" or not settings.negative_shares:
+    share = settings.negatives
+    if settings.task != "detection" or share is None:
         return survey
-    others, hashes = Counter[str](), dict[str, list[float]]()
+    others, hashes = 0, []
     for image, (example,) in planned_examples(read(), survey):
-        if image.id in survey.copied.left_out:
-            continue
-        split = example["split"]
-        hashes.setdefault(split, [])
-        if is_present(example) is False:
-            hashes[split].append(normal_hash(example, settings))
-        else:
-            others[split] += 1
-    keep, left_out = {}, {}
-    for split, share in settings.negative_shares.items():
-        if split not in hashes:
-            raise ValueError(
-                f"Expected shares of negatives for splits that there are, {', '.join(in_usual_order(hashes))}, got one "
-                f"for {split!r}. Write {next(iter(hashes), 'train')}={share:g}, for example."
-            )
-        # kept / (kept + others) = share
-        kept = round(others[split] * share / (1 - share))
-        in_order = sorted(hashes[split])
-        if kept < len(in_order):
-            keep[split], left_out[split] = in_order[kept], len(in_order) - kept
-    return replace(survey, plan=replace(survey.plan, keep_normal=keep), negatives_left_out=left_out)
+        if example["split"] == TRAIN and image.id not in survey.copied.left_out:
+            if is_present(example) is False:
+                hashes.append(normal_hash(example, settings))
+            else:
+                others += 1
+    if not others and not hashes:
+        raise ValueError(f"Expected images of {TRAIN} for a share of negatives, got none. Leave --negatives out.")
+    # kept / (kept + others) = share
+    kept = round(others * share / (1 - share))
+    if kept >= len(hashes):
+        return survey
+    survey.facts["negatives_left_out"] = len(hashes) - kept
+    return replace(survey, plan=replace(survey.plan, keep_normal=sorted(hashes)[kept]))
 
 
 def completed_examples(
@@ -125,32 +119,44 @@ def completed_examples(
     return completed, ""
 
 
-def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
-    """The columns as `datasets.Features`, without those that settings or images make needless."""
-    from datasets import Features, Image, List, Value
+def column_types() -> dict[str, Any]:
+    """The types, as `datasets` has them, of the columns that the package knows, in their order."""
+    from datasets import Image, List, Value
 
-    settings = survey.plan.settings
     number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
-    content = List({"type": word, "text": word})
-    columns = {
-        "prompt": List({"role": word, "content": content}),
+    return {
+        "prompt": List({"role": word, "content": List({"type": word, "text": word})}),
+        LOOKED_FOR: List(word),
         "image": Image(),
         "boxes": boxes,
         "labels": List(word),
-        "width": number,
-        "height": number,
-        **({"resized_width": number, "resized_height": number} if with_resized else {}),
-        **({"box_format": word} if isinstance(settings.box_format, str) else {}),
-        "id": word,
-        "patient_id": word,
-        "split": word,
-        **({"phrase": word} if settings.task == "phrase" else {}),
+        **dict.fromkeys(SIZE_COLUMNS, number),
+        **dict.fromkeys(("box_format", "id", "patient_id", "split", "phrase"), word),
+        "phrases": List(word),
         "original_width": number,
         "original_height": number,
-        **({"ignore_boxes": boxes} if survey.has_ignored or settings.readers == "ignore" else {}),
+        "ignore_boxes": boxes,
+        "reader_boxes": List(boxes),
+        "reader_labels": List(List(word)),
     }
-    if settings.readers == "any-of":
-        columns |= {"reader_boxes": List(boxes), "reader_labels": List(List(word))}
+
+
+def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
+    """The columns as `datasets.Features`, without those that settings or images make needless."""
+    from datasets import Features
+
+    settings = survey.plan.settings
+    there = {
+        LOOKED_FOR: False,
+        "phrases": False,
+        "resized_width": with_resized,
+        "resized_height": with_resized,
+        "box_format": isinstance(settings.box_format, str),
+        "phrase": settings.task == "phrase",
+        "ignore_boxes": survey.has_ignored or settings.readers == "ignore",
+        **dict.fromkeys(("reader_boxes", "reader_labels"), settings.readers == "any-of"),
+    }
+    columns = {name: kind for name, kind in column_types().items() if there.get(name, True)}
     return Features(survey.carried.features() | columns)
 
 

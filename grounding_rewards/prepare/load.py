@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import SIZE_COLUMNS, patient_of, stated_name
+from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
@@ -28,10 +28,11 @@ from grounding_rewards.data.held_out import (
 from grounding_rewards.data.merging import image_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order
 from grounding_rewards.images.decoding import image_path, image_size
+from grounding_rewards.prepare.examples import column_types
 from grounding_rewards.prepare.manifest import MANIFEST, split_shards
-from grounding_rewards.sources.base import split_name
-from grounding_rewards.sources.documents import json_lines
-from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, image_row, row_faults
+from grounding_rewards.sources.base import passing_over, sound_images, split_name
+from grounding_rewards.sources.jsonl import ANNOTATIONS, KNOWN_KEYS, annotated_image, sound_rows
+from grounding_rewards.sources.tables import RowPlace
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -69,25 +70,26 @@ def load_images(
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(folder_rows(root, allow_outside, bad_rows))
+    rows = folder_rows(root, allow_outside, bad_rows)
     # As the lines are read: `val` is `validation`.
     split = split and split_name(split)
     remedy = f'To choose yourself, give every image in {ANNOTATIONS} its "split", the images of a patient on one side.'
     named = ((row["split"], patient_of_row(row), row["id"]) for row in rows)
     splits = _own_or_drawn(named, split, str(root), remedy)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
+    unknown = [{name: value for name, value in row.items() if name not in KNOWN_KEYS} for row in rows]
     carried = CarriedColumns()
-    for row in rows:
-        carried.add(_unknown(row))
+    for one in unknown:
+        carried.add(one)
     columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
         vocabulary = vocabulary_of(rows, root)
         columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
-    known_columns = {name for row in rows for name in KNOWN_KEYS if row.get(name) is not None}
-    features = {name: kind for name, kind in _features().items() if name in {*known_columns, *_ALWAYS, *columns}}
+    there = {*_ALWAYS, *columns, *(name for row in rows for name in KNOWN_KEYS if row.get(name) is not None)}
+    features = {name: kind for name, kind in column_types().items() if name in there}
     for name in features.keys() - columns.keys():
         columns[name] = [row.get(name) for row in rows]
-    values = [carried.values(_unknown(row)) for row in rows]
+    values = [carried.values(one) for one in unknown]
     columns |= {name: [row[name] for row in values] for name in carried.types}
     features |= carried.features()
     dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
@@ -106,33 +108,6 @@ def _own_or_drawn(
     return assigned.splits
 
 
-def _features() -> dict[str, Any]:
-    """The columns of a folder that the package knows."""
-    from datasets import Image, List, Value
-
-    number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
-    return {
-        "prompt": List({"role": word, "content": List({"type": word, "text": word})}),
-        LOOKED_FOR: List(word),
-        "image": Image(),
-        "boxes": boxes,
-        "labels": List(word),
-        **dict.fromkeys(SIZE_COLUMNS, number),
-        "id": word,
-        "patient_id": word,
-        "split": word,
-        "box_format": word,
-        "phrases": List(word),
-        "ignore_boxes": boxes,
-        "reader_boxes": List(boxes),
-        "reader_labels": List(List(word)),
-    }
-
-
-def _unknown(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in KNOWN_KEYS}
-
-
 def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
     """Every label of a folder, in the order of prompts."""
     vocabulary = prompt_order(label for row in rows for label in annotated_image(row).labels)
@@ -144,8 +119,11 @@ def vocabulary_of(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
     return vocabulary
 
 
-def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
-    """The rows of a folder with `annotations.jsonl` whose images are there."""
+def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> list[dict[str, Any]]:
+    """The rows of a folder with `annotations.jsonl` whose images are there.
+
+    Sizes that a row does not state are those of its image, and its prompt is a conversation.
+    """
     path = root / ANNOTATIONS
     if not path.is_file():
         raise ValueError(
@@ -153,52 +131,36 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
             "Write one JSON object per image with file, width, height, boxes and labels."
         )
     check_word("bad_rows", bad_rows, BAD_ROWS)
-    problems, lines = [], 0
-    for number, content, no_object in json_lines(path):
-        lines += 1
-        row = {} if no_object else image_row(content)
-        if problem := no_object or _problem(row, root, allow_outside):
-            name = "" if no_object else f" (id {row['id']})"
-            problems.append(f"line {number}{name}: {problem}")
-        else:
-            yield _with_values(row, root)
-    if problems and (bad_rows == "refuse" or len(problems) == lines):
+
+    def usable(place: RowPlace, row: dict[str, Any]) -> dict[str, Any]:
+        if not (file := image_path(root, row["file"], allow_outside=allow_outside)).is_file():
+            raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
+        readers = image_readers(annotated_image(row))
+        if len(readers) > 1 and row.get("reader_boxes") is None:
+            fix = (
+                "Side by side they count findings several times: make one reference of them with `grounding-rewards "
+                "prepare jsonl --readers`, or give reader_boxes."
+            )
+            raise place.error("the boxes of one person", ", ".join(readers), fix)
+        width, height = row.get("width"), row.get("height")
+        if width is None or height is None:
+            width, height = image_size({"bytes": None, "path": str(file)})
+        values: dict[str, Any] = {"width": int(width), "height": int(height)}
+        if row.get("prompt") is not None:
+            values["prompt"] = conversation(row["prompt"])
+        return {**row, **values}
+
+    # All lines that are bad are named at once.
+    with passing_over() as faults:
+        rows = list(sound_images(usable, sound_rows(path)))
+    if faults and (bad_rows == "refuse" or not rows):
         raise ValueError(
-            f"Expected one image per line in {path}, got {len(problems)} bad of {lines} lines. Correct them, or go on "
-            "without them by bad_rows: drop:\n" + "\n".join(problems)
+            f"Expected one image per line in {path}, got {len(faults)} bad of {len(rows) + len(faults)} lines. Correct "
+            "them, or go on without them by bad_rows: drop:\n" + "\n".join(faults)
         )
-    if problems:
-        said_dropped(len(problems), f"{lines} lines of {path}", problems)
-
-
-def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
-    """What is wrong with a row; its geometry is checked before training."""
-    for expected, got in row_faults(row):
-        return f"expected {expected}, got {got!r:.200}"
-    try:
-        path = image_path(root, row["file"], allow_outside=allow_outside)
-    except ValueError as error:
-        return str(error)
-    if not path.is_file():
-        return f"no such image: {row['file']}"
-    readers = image_readers(annotated_image(row))
-    if len(readers) > 1 and row.get("reader_boxes") is None:
-        return (
-            f"{len(readers)} people drew boxes side by side ({', '.join(readers)}), which counts findings several "
-            "times: make one reference of them with `grounding-rewards prepare jsonl --readers`, or give reader_boxes"
-        )
-    return None
-
-
-def _with_values(row: dict[str, Any], root: Path) -> dict[str, Any]:
-    """The row with sizes, out of the image where it states none, boxes of fractions, and a conversational prompt."""
-    width, height = row.get("width"), row.get("height")
-    if width is None or height is None:
-        width, height = image_size({"bytes": None, "path": str(root / row["file"])})
-    values: dict[str, Any] = {"width": int(width), "height": int(height)}
-    if row.get("prompt") is not None:
-        values["prompt"] = conversation(row["prompt"])
-    return {**row, **values}
+    if faults:
+        said_dropped(len(faults), f"{len(rows) + len(faults)} lines of {path}", faults)
+    return rows
 
 
 SYNTHETIC = "synthetic"

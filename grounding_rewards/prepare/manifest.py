@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import operator
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ from grounding_rewards.common.texts import parse_json, read_text
 from grounding_rewards.common.whole_files import UNFINISHED, begun_otherwise, changed_settings, check_new, write_whole
 from grounding_rewards.data.held_out import ALL, check_split_exists, in_usual_order
 from grounding_rewards.prepare.card import card_text
-from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import (
     FOLDER,
     ShardCounts,
@@ -33,7 +31,7 @@ CARD = "README.md"
 PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
-def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
+def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
     """The manifest of a finished folder, or None if work is left. Writes nothing.
 
     Raises:
@@ -45,7 +43,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
     there = read_manifest(out)
     # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
-    begun = identity_of(settings, survey)
+    begun = _identity_of(survey)
     for what in decisive:
         changed = changed_settings(there.get(what, {}), begun[what])
         # A run that stopped at a bad image may continue and skip it.
@@ -55,39 +53,20 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
     return there if there["complete"] else None
 
 
-def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
+def begin_folder(out: Path, survey: Survey) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / MANIFEST, _as_json({"complete": False, **identity_of(settings, survey)}))
+        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(survey)}))
     for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
         unfinished.unlink()
 
 
-def finish_folder(
-    out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Write the manifest and the card from the finished shards, and return the manifest.
-
-    `agreement` is that of the readers, as `Agreement.to_dict` gives it; None if no image has several.
-    """
+def finish_folder(out: Path, survey: Survey) -> dict[str, Any]:
+    """Write the manifest and the card from the finished shards, and return the manifest."""
     splits, skipped = written_splits(out)
-    return write_manifest(
-        out,
-        {
-            "complete": True,
-            **identity_of(settings, survey),
-            **survey_facts(survey),
-            "boxes_drawn": survey.boxes,
-            "images_without_patient": survey.without_patient,
-            "images_without_own_split": survey.images_drawn,
-            "images_drawn": survey.images_drawn if survey.is_drawn else 0,
-            "images_with_copies": survey.copied.images,
-            "agreement": agreement,
-            "splits": splits,
-            "skipped": skipped,
-        },
-    )
+    manifest = {"complete": True, **_identity_of(survey), **known_facts(survey), "splits": splits, "skipped": skipped}
+    return write_manifest(out, manifest)
 
 
 def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
@@ -119,16 +98,11 @@ def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
     return splits, skipped
 
 
-def survey_facts(survey: Survey) -> dict[str, Any]:
+def known_facts(survey: Survey) -> dict[str, Any]:
     """The part of the manifest that is known before any image is opened."""
     settings = survey.plan.settings
-    return {
-        "source": source_of(settings.dataset, settings.licence, settings.source),
-        "vocabulary": list(survey.plan.vocabulary),
-        "small_boxes": survey.small._asdict(),
-        "negatives_left_out": dict(survey.negatives_left_out),
-        "unreadable": list(survey.unreadable),
-    }
+    source = source_of(settings.dataset, settings.licence, settings.source)
+    return {"source": source, "vocabulary": list(survey.plan.vocabulary), **survey.facts}
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -198,11 +172,10 @@ def verify_images(folder: str | Path) -> list[str]:
     return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
 
 
-def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
+def _identity_of(survey: Survey) -> dict[str, Any]:
     """What must be equal to continue a preparation, see `find_finished`."""
-    plain = json.loads(json.dumps(asdict(settings)))
     return {
-        "settings": plain,
+        "settings": json.loads(json.dumps(asdict(survey.plan.settings))),
         "images": {"count": survey.images, "digest": survey.digest},
         "versions": package_versions(PACKAGES),
     }

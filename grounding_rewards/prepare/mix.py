@@ -105,7 +105,6 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
                 "dataset": "--mix",
                 "task": ", ".join(dict.fromkeys(manifest["settings"]["task"] for manifest in manifests)),
                 "box_format": manifests[0]["settings"]["box_format"],
-                "readers": None,
                 "seed": seed,
                 "parts": [
                     {"folder": part.name, "weight": part.weight, "settings": manifest["settings"]}
@@ -121,16 +120,12 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
                 "note": _by_part(parts, [one["note"] for one in sources]),
             },
             "vocabulary": list(vocabulary),
-            "small_boxes": {"boxes": 0, "images": 0, "without_other": 0},
-            "negatives_left_out": {},
             "rows_left_out": dict(left_out),
             "images_with_copies": copied.images,
             **{
                 name: sum(manifest[name] for manifest in manifests)
                 for name in ("images_without_patient", "images_without_own_split", "images_drawn")
             },
-            "agreement": None,
-            "unreadable": [],
             "splits": splits,
             "skipped": skipped,
         },
@@ -165,23 +160,19 @@ def _check_formats(parts: Sequence[Part], manifests: Sequence[Mapping[str, Any]]
 
 def _features(parts: Sequence[Part]) -> Any:
     """The columns of all folders, and `source`."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
-    from datasets import Features, Value
+    from datasets import Features
 
-    numbers = (Value("int64"), Value("float64"))
-    columns: dict[str, Any] = {"source": Value("string")}
-    for part in parts:
-        for path in split_shards(part.folder, "all"):
-            for name, kind in Features.from_arrow_schema(pq.read_schema(path)).items():
-                if columns.setdefault(name, kind) == kind:
-                    continue
-                if not (columns[name] in numbers and kind in numbers):
-                    raise ValueError(
-                        f"Expected one type for the column {name!r} of all folders, got {columns[name]} and, in "
-                        f"{part.name}, {kind}. Write its values alike and prepare them again."
-                    )
-                columns[name] = numbers[1]
-    return Features(columns)
+    schemas = [pq.read_schema(path) for part in parts for path in split_shards(part.folder, "all")]
+    try:
+        joined = pa.unify_schemas([*schemas, pa.schema([("source", pa.string())])], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ValueError(
+            f"Expected one type for each column of all folders, got: {error}. Write its values alike and prepare them "
+            "again."
+        ) from error
+    return Features.from_arrow_schema(joined.with_metadata(schemas[0].metadata))
 
 
 def _rows(part: Part) -> Iterator[dict[str, Any]]:

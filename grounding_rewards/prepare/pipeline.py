@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from grounding_rewards.prepare.examples import (
     planned_examples,
     with_negatives,
 )
-from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, survey_facts
+from grounding_rewards.prepare.manifest import begin_folder, find_finished, finish_folder, known_facts
 from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
@@ -39,7 +39,7 @@ Progress = Callable[[str, int, int | None], None]
 def prepare_images(
     read: Callable[[], Iterable[AnnotatedImage]],
     root: str | Path,
-    out: str | Path,
+    out: str | Path | None,
     settings: PrepareSettings,
     *,
     processes: int | None = None,
@@ -54,14 +54,16 @@ def prepare_images(
     Args:
         read: Returns all images, on every call in the same order.
         root: The folder that file names are relative to.
-        out: The folder to write: new, empty, or left unfinished by the same call.
+        out: The folder to write: new, empty, or left unfinished by the same call. None only counts, from the tables
+            alone: copies of images are not looked for, and what is wrong with images or boxes is not found.
         settings: What to write.
         processes: That read, shrink and encode images, as `map_in_workers` of `common.workers` takes them.
         allow_outside: Whether images may lie outside the root.
         on_progress: Called after every image.
 
     Returns:
-        The contents of `manifest.json`.
+        The contents of `manifest.json`; where nothing is written, the counts of it: `splits` (without shards),
+        `vocabulary`, `source` and the facts of the survey.
 
     Raises:
         ValueError: As `survey_images`; the folder holds something else; or an image cannot be used, because its file
@@ -69,70 +71,38 @@ def prepare_images(
 
     >>> import tempfile
     >>> from PIL import Image
+    >>> images = [AnnotatedImage("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     Image.new("L", (112, 112)).save(f"{folder}/1.png")
-    ...     images = [AnnotatedImage("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
     ...     manifest = prepare_images(lambda: images, folder, f"{folder}/out", PrepareSettings("coco", "qwen3-vl"))
-    >>> manifest["splits"]["train"]["boxes"]
-    {'pacemaker': 1}
+    >>> counted = prepare_images(lambda: images, "", None, PrepareSettings("coco", "qwen3-vl"))
+    >>> manifest["splits"]["train"]["boxes"], counted["splits"]["train"]["boxes"]
+    ({'pacemaker': 1}, {'pacemaker': 1})
     """
     check_workers(processes)
-    out = Path(out)
     work = _Work(read, settings, _Files(root, allow_outside, settings), processes, on_progress)
-    with _passing_over(settings) as faults:
-        survey = work.surveyed(faults)
-        if finished := find_finished(out, settings, survey):
+    passes: AbstractContextManager[Iterable[str]] = passing_over() if settings.bad_rows == "drop" else nullcontext(())
+    with passes as faults:
+        survey = survey_images(work.counted("reading tables"), settings)
+        survey.facts["unreadable"] = list(faults)
+        if out is None:
+            survey = with_negatives(work.images, survey)
+            splits = count_examples(work.counted("counting rows", survey.images), survey)
+            return {"splits": {name: splits[name].as_json() for name in in_usual_order(splits)}, **known_facts(survey)}
+        out = Path(out)
+        if finished := find_finished(out, survey):
             return finished
         survey = with_negatives(work.images, _with_copies(work, survey))
         # Fail before the folder is begun: it would refuse corrected settings.
         processor = None if settings.model is None else load_processor(settings.model)
-        agreement = None
         if survey.has_several_readers:
-            agreement = measure_agreement(
+            survey.facts["agreement"] = measure_agreement(
                 without_small_boxes(image_of_interest(image, survey.plan.vocabulary), settings)
                 for image in work.counted("comparing readers", survey.images)
             ).to_dict()
-        begin_folder(out, settings, survey)
+        begin_folder(out, survey)
         _write_shards(work, out, survey, processor)
-        return finish_folder(out, settings, survey, agreement)
-
-
-def survey_only(
-    read: Callable[[], Iterable[AnnotatedImage]],
-    settings: PrepareSettings,
-    *,
-    on_progress: Progress = lambda stage, done, total: None,
-) -> dict[str, Any]:
-    """What `prepare_images` would write, from the tables alone: no image is opened and nothing is written.
-
-    Copies of images are not looked for, and what is wrong with images or boxes is not found.
-
-    Args:
-        read: As for `prepare_images`.
-        settings: What would be written.
-        on_progress: Called after every image.
-
-    Returns:
-        The counts of `manifest.json`: `splits` (without shards), `vocabulary`, `small_boxes`, `negatives_left_out`,
-        `unreadable`, `source`.
-
-    Raises:
-        ValueError: As `survey_images`.
-
-    >>> images = [AnnotatedImage("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
-    >>> survey_only(lambda: images, PrepareSettings("coco", "qwen3-vl"))["splits"]["train"]["boxes"]
-    {'pacemaker': 1}
-    """
-    with _passing_over(settings) as faults:
-        work = _Work(read, settings, _Files("", False, settings), None, on_progress)
-        survey = with_negatives(work.images, work.surveyed(faults))
-        splits = count_examples(work.counted("counting rows", survey.images), survey)
-    return {"splits": {split: splits[split].as_json() for split in in_usual_order(splits)}, **survey_facts(survey)}
-
-
-def _passing_over(settings: PrepareSettings) -> AbstractContextManager[Mapping[str, None]]:
-    """Within it, what the source passes over, if it may."""
-    return passing_over() if settings.bad_rows == "drop" else nullcontext({})
+        return finish_folder(out, survey)
 
 
 class _Files(NamedTuple):
@@ -185,22 +155,21 @@ class _Work(NamedTuple):
             yield image
             self.on_progress(stage, number, total)
 
-    def surveyed(self, faults: Mapping[str, None]) -> Survey:
-        survey = survey_images(self.counted("reading tables"), self.settings)
-        return replace(survey, unreadable=tuple(faults))
-
-    def mapped(self, function: Callable[[Any], Any], items: Iterable[Any]) -> AbstractContextManager[Iterator[Any]]:
-        return map_in_workers(function, items, processes=self.processes)
-
 
 def _with_copies(work: _Work, survey: Survey) -> Survey:
     """The survey with the copies among the images; nothing is compared where all images go into one split."""
-    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.images_drawn else set()
+    drawn = (
+        {name for name, share in survey.rule.shares.items() if share}
+        if survey.facts["images_without_own_split"]
+        else set()
+    )
     if len(survey.own_splits | drawn) < 2:
         return survey
-    with work.mapped(work.files.sign, (image.file for image in work.images())) as signatures:
+    files = (image.file for image in work.images())
+    with map_in_workers(work.files.sign, files, processes=work.processes) as signatures:
         pairs = zip(work.counted("comparing images", survey.images), signatures, strict=True)
         copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, bad_rows=work.settings.bad_rows)
+    survey.facts["images_with_copies"] = copied.images
     return replace(survey, copied=copied)
 
 
@@ -210,7 +179,7 @@ def _write_shards(work: _Work, out: Path, survey: Survey, processor: Any) -> Non
     jobs = _open_images(work.counted("writing images", survey.images), out, survey, features, writers)
     # The same images again, for the processes that store them: they run ahead of the rows.
     files = (image.file for image, _ in _open_images(work.images(), out, survey, features, {}))
-    with work.mapped(work.files.store, files) as stored_images:
+    with map_in_workers(work.files.store, files, processes=work.processes) as stored_images:
         for (image, examples), stored in zip(jobs, stored_images, strict=True):
             writer = writers[examples[0]["split"]]
             if image.id in survey.copied.left_out:

@@ -10,7 +10,7 @@ from typing import Any
 
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.data.held_out import SHARES, TRAIN
+from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.merging import STRATEGIES
 from grounding_rewards.data.prompts import TASKS, check_template
 from grounding_rewards.parsing import get_box_format
@@ -33,9 +33,8 @@ class PrepareSettings:
         task: `detection` asks for all findings of an image, `finding` for one, `phrase` for what a phrase describes.
         labels: The findings of interest; None takes all. Boxes of other findings are left out.
         negatives: The share of rows without boxes, in [0, 1); less where there are not that many images. For the task
-            `finding`: of the rows of each finding, 0.5 if None. For `detection`: of the rows of `train`, or of the
-            splits that pairs of a name and a share name; None, and every other split, keeps all images. No share for
-            `phrase`.
+            `finding`: of the rows of each finding, 0.5 if None. For `detection`: of the rows of `train`; None keeps all
+            images, as every other split does. No share for `phrase`.
         smallest_box: Boxes with a shorter side below this are left out, in pixels of the image that they were drawn on;
             None keeps all. An image, or a finding of it, that has no other box is not asked about.
         normalize_labels: Write the findings in the words of the shared vocabulary.
@@ -73,7 +72,7 @@ class PrepareSettings:
     box_format: str | Mapping[str, Any]
     task: str = "detection"
     labels: tuple[str, ...] | None = None
-    negatives: float | tuple[tuple[str, float], ...] | None = None
+    negatives: float | None = None
     smallest_box: float | None = None
     normalize_labels: bool = False
     readers: str | None = None
@@ -103,7 +102,13 @@ class PrepareSettings:
             check_word("readers", self.readers, STRATEGIES)
         if self.template is not None:
             check_template(self.template, self.task, self.box_format)
-        self._check_negatives()
+        if self.negatives is not None and self.task == "phrase":
+            raise ValueError(
+                f"Expected no share of negatives for the task phrase, got {self.negatives}. Leave it out: every row "
+                "asks for a phrase that is there."
+            )
+        if self.negatives is not None and not 0 <= self.negatives < 1:
+            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. With 0.5 half the rows are negative.")
         if self.smallest_box is not None and not 0 < self.smallest_box < math.inf:
             raise ValueError(
                 f"Expected a number of pixels above 0 for smallest_box, got {self.smallest_box}. The doctor says which "
@@ -123,34 +128,6 @@ class PrepareSettings:
                     "Leave it out; it is for images in a general format."
                 )
         check_shares(dict(self.shares))
-
-    def _check_negatives(self) -> None:
-        if self.task == "phrase" and self.negatives is not None:
-            raise ValueError(
-                f"Expected no share of negatives for the task phrase, got {self.negatives}. Leave it out: every row "
-                "asks for a phrase that is there."
-            )
-        if self.task == "finding" and isinstance(self.negatives, tuple):
-            raise ValueError(
-                "Expected one share of negatives for the task finding, got one for each split. Its share holds for "
-                "every finding in every split; shares by split are for detection."
-            )
-        for share in self.negative_shares.values():
-            if not 0 <= share < 1:
-                raise ValueError(f"Expected 0 <= negatives < 1, got {share}. With 0.5 half the rows are negative.")
-
-    @property
-    def negative_shares(self) -> dict[str, float]:
-        """The share of rows without boxes of each split that has one; of the task `finding` under an empty name.
-
-        >>> PrepareSettings("coco", "qwen3-vl", negatives=0.2).negative_shares
-        {'train': 0.2}
-        """
-        if isinstance(self.negatives, tuple):
-            return dict(self.negatives)
-        if self.task == "finding":
-            return {"": 0.5 if self.negatives is None else self.negatives}
-        return {} if self.negatives is None else {TRAIN: self.negatives}
 
 
 def check_split_name(name: str) -> None:

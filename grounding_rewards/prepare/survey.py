@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
@@ -30,19 +30,6 @@ from grounding_rewards.prepare.settings import PrepareSettings, check_split_name
 from grounding_rewards.prepare.tasks import TaskPlan, finding_example, is_present, without_small_boxes
 
 
-class SmallBoxes(NamedTuple):
-    """What `smallest_box` leaves out of the findings of interest.
-
-    boxes: Boxes that are smaller.
-    images: Images that have such a box.
-    without_other: Images of which it is every box.
-    """
-
-    boxes: int = 0
-    images: int = 0
-    without_other: int = 0
-
-
 @dataclass(frozen=True)
 class Survey:
     """Facts about all images that the examples depend on.
@@ -50,49 +37,28 @@ class Survey:
     Attributes:
         images: Number of images.
         digest: Hash of all images, so that a continued run notices other images.
-        boxes: Boxes of each label that are not too small, before several readers' boxes are merged.
-        small: The boxes that are.
+        facts: What the manifest says besides, under its keys; `pipeline` adds to it.
         patient_splits: The dataset's own split of each patient, if any.
         rule: Whether the dataset's own splits hold, and the shares in which other images are drawn.
-        without_patient: Images whose patient is not known.
-        without_split: Images without a split of the dataset's own.
         has_ignored: Whether any image has regions to ignore.
         has_several_readers: Whether any image was read by several people.
         carried: The columns that are not the package's own.
         plan: For `tasks.task_examples`.
         own_splits: Names of the dataset's own splits.
-        negatives_left_out: Images without findings that `negatives` leaves out of each split; empty until `pipeline`
-            has counted them.
-        unreadable: What the reader passed over, an error each.
         copied: Copies among the images; empty until `pipeline` has compared them.
     """
 
     images: int
     digest: str
-    boxes: dict[str, int]
-    small: SmallBoxes
+    facts: dict[str, Any]
     patient_splits: dict[str, str]
     rule: SplitRule
-    without_patient: int
-    without_split: int
     has_ignored: bool
     has_several_readers: bool
     carried: CarriedColumns
     plan: TaskPlan
     own_splits: frozenset[str]
     copied: CopiedImages = field(default_factory=CopiedImages)
-    negatives_left_out: Mapping[str, int] = field(default_factory=dict)
-    unreadable: tuple[str, ...] = ()
-
-    @property
-    def images_drawn(self) -> int:
-        """Images without a split of the dataset's own."""
-        return self.without_split if self.rule.own else self.images
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether these images are drawn; else all are in one split, or where their patient is."""
-        return sum(share > 0 for share in self.rule.shares.values()) > 1
 
 
 def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -> Survey:
@@ -109,7 +75,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     # Images with a finding, and other images that are no negatives for it. Images with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = count = ignored = 0
-    small, farthest = SmallBoxes(), 0.0
+    small, farthest = Counter(boxes=0, images=0, without_other=0), 0.0
     has_phrases = has_several_readers = False
     for image in images:
         count += 1
@@ -125,7 +91,10 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         farthest = max((farthest, *chain.from_iterable(image.boxes)))
         large = without_small_boxes(image, settings)
         boxes.update(large.labels)
-        small = _with_small(small, image, large, settings.labels)
+        if large is not image:
+            wanted = (sum(not settings.labels or one in settings.labels for one in of.labels) for of in (image, large))
+            here, left = wanted
+            small.update(boxes=here - left, images=left < here, without_other=left == 0 < here)
         carried.add(image.extra)
         if settings.task == "finding":
             for label in set(image.labels):
@@ -169,17 +138,25 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {}
     if settings.task == "finding":
-        (share,) = settings.negative_shares.values()
+        share = 0.5 if settings.negatives is None else settings.negatives
         keep = {label: _keep(present[label], count - ignored - unclear[label], share) for label in vocabulary}
+    undecided = without_split if rule.own else count
     return Survey(
         images=count,
         digest=digest.hexdigest(),
-        boxes=dict(sorted(boxes.items())),
-        small=small,
+        facts={
+            "boxes_drawn": dict(sorted(boxes.items())),
+            "small_boxes": dict(small),
+            "images_without_patient": without_patient,
+            "images_without_own_split": undecided,
+            "images_drawn": undecided if sum(share > 0 for share in rule.shares.values()) > 1 else 0,
+            "images_with_copies": 0,
+            "negatives_left_out": 0,
+            "agreement": None,
+            "unreadable": [],
+        },
         patient_splits=splits.known if rule.own else {},
         rule=rule,
-        without_patient=without_patient,
-        without_split=without_split,
         has_ignored=ignored > 0,
         has_several_readers=has_several_readers,
         carried=carried,
@@ -199,18 +176,6 @@ def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRul
     # Shares of one's own are drawn of a few patients too; those with a split keep it.
     is_asked = shares != SHARES and not holds_out(names)
     return SplitRule(True, shares) if rule.own and is_asked else rule
-
-
-def _with_small(
-    small: SmallBoxes, image: AnnotatedImage, large: AnnotatedImage, labels: tuple[str, ...] | None
-) -> SmallBoxes:
-    """The count with one image more, given with all its boxes and with the large ones."""
-    if large is image:
-        return small
-    here, left = (sum(labels is None or label in labels for label in one.labels) for one in (image, large))
-    return SmallBoxes(
-        small.boxes + here - left, small.images + (left < here), small.without_other + (left == 0 and here > 0)
-    )
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:

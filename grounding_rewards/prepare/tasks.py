@@ -8,11 +8,11 @@ they were drawn on. `examples.completed_examples` adds what needs the image, and
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.data.held_out import hash_fraction
+from grounding_rewards.data.held_out import TRAIN, hash_fraction
 from grounding_rewards.data.merging import image_readers, reference_boxes
 from grounding_rewards.data.prompts import LOOKED_FOR, task_prompt, template_prompt, wordings
 from grounding_rewards.prepare.settings import PrepareSettings
@@ -29,14 +29,14 @@ class TaskPlan:
         settings: The settings of the preparation.
         vocabulary: The findings of interest, in the order of the prompt.
         keep: For each finding the share of the images without it that become negative rows.
-        keep_normal: For a split the end of the hashes of images without findings that stay, for the task `detection`;
-            all stay in other splits.
+        keep_normal: The end of the hashes of images without findings that stay in `train`, for the task `detection`;
+            None, and every other split, keeps all.
     """
 
     settings: PrepareSettings
     vocabulary: tuple[str, ...]
     keep: Mapping[str, float]
-    keep_normal: Mapping[str, float] = field(default_factory=dict)
+    keep_normal: float | None = None
 
 
 def task_examples(image: AnnotatedImage, plan: TaskPlan) -> Iterator[Example]:
@@ -70,8 +70,8 @@ def task_examples(image: AnnotatedImage, plan: TaskPlan) -> Iterator[Example]:
 
 
 def is_kept(example: Example, split: str, plan: TaskPlan) -> bool:
-    """Whether an example of the task `detection` stays where its split has a share of images without findings."""
-    end = plan.keep_normal.get(split)
+    """Whether an example of the task `detection` stays, as `train` may have a share of images without findings."""
+    end = plan.keep_normal if split == TRAIN else None
     return end is None or is_present(example) is not False or normal_hash(example, plan.settings) < end
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from PIL import Image
@@ -125,20 +126,26 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: not JSON"),
-        ("[]", "line 2: a JSON array, not a JSON object: write one on each line"),
+        ("{", "a JSON object in line 2 .*not JSON"),
+        ("[]", "a JSON object in line 2 .* a JSON array, not a JSON object: write one on each line"),
         (
             {**GOOD, "width": None},
-            r"line 2 \(id a.png\): expected positive numbers for width and height, got \(None, 30\)",
+            r"Expected positive numbers for width and height in line 2 .*\(id a.png\), got \(None, 30\)",
         ),
-        ({key: value for key, value in GOOD.items() if key != "labels"}, "expected one text per box for labels, got"),
-        ({**GOOD, "completions": []}, "expected columns under names that training leaves free, got 'completions'"),
-        ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, r"2 people drew boxes side by side \(A, B\)"),
+        (
+            {key: value for key, value in GOOD.items() if key != "labels"},
+            "Expected one text per box for labels in line 2",
+        ),
+        (
+            {**GOOD, "completions": []},
+            "Expected columns under names that training leaves free in line 2 .* got 'completions'",
+        ),
+        ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, "the boxes of one person in line 2 .* got 'A, B'"),
         (
             {"image": "a.png", **{key: value for key, value in GOOD.items() if key != "file"}},
-            r"expected a text for file \(rename the key image\), got None",
+            r"Expected a text for file \(rename the key image\) in line 2",
         ),
-        ({**GOOD, "file": "missing.png"}, r"line 2 \(id missing.png\): no such image: missing.png"),
+        ({**GOOD, "file": "missing.png"}, r"an image that is there in line 2 .*\(id missing.png\), got 'missing.png'"),
     ],
 )
 def test_a_bad_line_is_named(folder, line, message):
@@ -162,10 +169,10 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
     with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:
         images = load_images(root, bad_rows="drop")
     assert images["id"][:] == ["a.png"]
-    assert [line[:15] for line in str(said[0].message).splitlines()[1:]] == [
-        "line 1: not JSO",
-        "line 3 (id x): ",
-        "line 4 (id a.pn",
+    assert re.findall(r"in (line \d) .*\(id (.+)\)", str(said[0].message)) == [
+        ("line 1", "-"),
+        ("line 3", "x"),
+        ("line 4", "a.png"),
     ]
     with pytest.raises(ValueError, match="got 1 bad of 1 lines"):
         load_images(folder("{"), bad_rows="drop")

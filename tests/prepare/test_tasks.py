@@ -194,9 +194,9 @@ def test_small_boxes_make_no_negatives():
     ]
     asked = settings(smallest_box=5, task="finding", negatives=0.9)
     survey = survey_images(images, asked)
-    assert survey.boxes == {"mass": 2}
+    assert survey.facts["boxes_drawn"] == {"mass": 2}
     # A box of no area is broken, not small: it is refused where images are written.
-    assert survey.small == (2, 2, 1)
+    assert survey.facts["small_boxes"] == {"boxes": 2, "images": 2, "without_other": 1}
     assert [(row["id"], row["boxes"]) for row in rows_of(images, smallest_box=5)] == [
         ("beside", [A]),
         ("normal", []),
@@ -234,41 +234,43 @@ def test_the_share_of_images_without_findings(positive, normal, share):
     counts = count_examples(images, survey)
     kept = counts["train"].negatives
     assert kept == min(normal, round(positive * share / (1 - share)))
-    assert survey.negatives_left_out.get("train", 0) == normal - kept
+    assert survey.facts["negatives_left_out"] == normal - kept
     assert (counts["train"].images, counts["test"].negatives) == (positive + kept, 5)
 
 
-def test_a_share_for_each_split_by_hash():
+def test_a_share_is_chosen_by_hash_and_of_train_alone():
     images = [
-        AnnotatedImage(f"{split}{k}", "1.png", [A] * (k % 4 == 0), ["mass"] * (k % 4 == 0), split=split)
-        for split in ("train", "test")
-        for k in range(40)
+        AnnotatedImage(f"{k}", "1.png", [A] * (k % 4 == 0), ["mass"] * (k % 4 == 0), split="train") for k in range(40)
     ]
 
-    def kept(seed):
-        chosen = settings(negatives=(("train", 0.5), ("test", 0.2)), seed=seed)
+    def kept(images, seed=0):
+        chosen = settings(negatives=0.5, seed=seed)
         planned = planned_examples(images, with_negatives(lambda: images, survey_images(images, chosen)))
         return [image.id for image, _ in planned]
 
-    assert kept(0) == kept(0) != kept(1)
-    # 10 images with a mass each; 10 of 20 and 2 or 3 of 12.5 rows without
-    assert [sum(name.startswith(split) for name in kept(0)) for split in ("train", "test")] == [20, 12]
-    chosen = settings(negatives=(("tset", 0.5),))
-    with pytest.raises(
-        ValueError, match="shares of negatives for splits that there are, train, test, got one for 'tset'"
-    ):
-        with_negatives(lambda: images, survey_images(images, chosen))
+    assert kept(images) == kept(images) != kept(images, 1)
+    with pytest.raises(ValueError, match="Expected images of train for a share of negatives, got none"):
+        kept([image._replace(split="test") for image in images])
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"task": "phrase", "negatives": 0.5}, "Expected no share of negatives for the task phrase"),
-        ({"task": "finding", "negatives": (("train", 0.5),)}, "Expected one share of negatives for the task finding"),
         ({"negatives": 1.0}, "Expected 0 <= negatives < 1, got 1.0"),
-        ({"negatives": (("train", -0.1),)}, "Expected 0 <= negatives < 1, got -0.1"),
+        ({"negatives": -0.1}, "Expected 0 <= negatives < 1, got -0.1"),
         ({"smallest_box": 0.0}, "above 0 for smallest_box, got 0.0"),
         ({"smallest_box": float("nan")}, "above 0 for smallest_box, got nan"),
+        ({"shares": (("train", 0.5),)}, "sum to 1"),
+        ({"shares": ()}, "sum to 1 for shares, got none"),
+        ({"shares": (("train", 1.5), ("test", -0.5))}, "sum to 1"),
+        ({"shares": (("fold 1", 1.0),)}, "name of a split, got 'fold 1'"),
+        ({"side": 0}, "at least 1 pixel for side"),
+        ({"window": (5, 5)}, "low < high for window"),
+        ({"shard_megabytes": 0}, "more than 0 for shard_megabytes"),
+        ({"image_format": "gif"}, "a known word for `image_format`"),
+        ({"readers": "vote"}, "a known word for `readers`, got 'vote'. Use one of: union, "),
+        ({"box_format": "qwen9"}, "known name for `box_format`"),
         ({"template": " "}, "Expected words for the template"),
         # another task's placeholder, and a slip
         ({"template": "Find {finding}."}, "got {finding}"),

@@ -18,7 +18,6 @@ from grounding_rewards.data.held_out import (
     image_split,
     patient_of_image,
 )
-from grounding_rewards.prepare.settings import PrepareSettings
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
 own_splits = st.one_of(st.none(), st.sampled_from(["train", "test", "validation"]))
@@ -105,27 +104,6 @@ def test_patients_in_two_splits_are_named():
         splits.add(f"p{number % 7}", "train" if number < 7 else "test")
     with pytest.raises(ValueError, match=r"7 in several: p0 \(train, test\), p1 .*, …\. Draw the splits anew"):
         splits.check()
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"shares": (("train", 0.5),)}, "sum to 1"),
-        ({"shares": ()}, "sum to 1 for shares, got none"),
-        ({"shares": (("train", 1.5), ("test", -0.5))}, "sum to 1"),
-        ({"shares": (("fold 1", 1.0),)}, "name of a split, got 'fold 1'"),
-        ({"negatives": 1.0}, "0 <= negatives < 1, got 1.0"),
-        ({"side": 0}, "at least 1 pixel for side"),
-        ({"window": (5, 5)}, "low < high for window"),
-        ({"shard_megabytes": 0}, "more than 0 for shard_megabytes"),
-        ({"image_format": "gif"}, "a known word for `image_format`, .* Use one of: png, jpeg, webp, keep"),
-        ({"readers": "vote"}, "a known word for `readers`, got 'vote'. Use one of: union, "),
-        ({"box_format": "qwen9"}, "known name for `box_format`"),
-    ],
-)
-def test_settings_are_checked_at_once(values, message):
-    with pytest.raises(ValueError, match=message):
-        PrepareSettings(**{"dataset": "coco", "box_format": "qwen3-vl", **values})
 
 
 SPELLINGS = ["0003", "3", "3.0", " 3 ", "00003.0"]
