@@ -197,31 +197,24 @@ def load_split(
         >>> load_split("synthetic", "test", max_images=3).num_rows
         3
     """
+    from datasets import Dataset
+
+    from grounding_rewards.images.image_column import with_image_column
+
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
         from grounding_rewards.synthetic import synthetic_dataset
 
-        count = max_images or _DEFAULT_SYNTHETIC_IMAGES
-        return synthetic_dataset(split, count, preset=preset or "pa-112")
-    from grounding_rewards.images.image_column import with_image_column
-
-    if Path(dataset).is_dir():
-        loaded = _load_folder(Path(dataset), split, allow_outside, bad_rows)
+        return synthetic_dataset(split, max_images or _DEFAULT_SYNTHETIC_IMAGES, preset=preset or "pa-112")
+    if Path(dataset, MANIFEST).is_file():
+        # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
+        loaded = Dataset.from_parquet(_whole_shards(split_shards(dataset, split)))
+    elif Path(dataset, ANNOTATIONS).is_file():
+        loaded = load_images(dataset, split, allow_outside=allow_outside, bad_rows=bad_rows)
     else:
         loaded = _split_of(dataset_parts(dataset), split, dataset)
     loaded = with_image_column(loaded)
     return loaded if max_images is None else loaded.select(range(min(max_images, loaded.num_rows)))
-
-
-def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -> Dataset:
-    from datasets import Dataset
-
-    if (folder / MANIFEST).is_file():
-        # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
-        return Dataset.from_parquet(_whole_shards(split_shards(folder, split)))
-    if (folder / ANNOTATIONS).is_file():
-        return load_images(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
-    return _split_of(dataset_parts(str(folder)), split, str(folder))
 
 
 def parquet_shards(path: str | Path) -> dict[str, list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,6 +39,8 @@ class Part(NamedTuple):
 
 
 class _Image(NamedTuple):
+    """An image of a part, as `join_copies` takes it, and the ids of its rows."""
+
     part: Part
     annotated: AnnotatedImage
     signature: bytes | None
@@ -66,9 +68,7 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
         ValueError: The folders do not fit together, or a patient or an image is in two splits.
     """
     out = Path(out)
-    _check_parts(parts, out)
-    manifests = [read_manifest(part.folder) for part in parts]
-    _check_formats(parts, manifests)
+    manifests = _checked(parts, out)
     features = _features(parts)
     images = list(_images(parts))
     splits_of = PatientSplits()
@@ -76,11 +76,6 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
         splits_of.add(patient_of_image(image.annotated), image.annotated.split)
     splits_of.check()
     copied = join_copies(((image.annotated, image.signature) for image in images), {}, own=True, bad_rows=bad_rows)
-    skipped = [
-        [str(image.annotated.split), image.annotated.id, copied.left_out[image.annotated.id]]
-        for image in images
-        if image.annotated.id in copied.left_out
-    ]
     usable = [image for image in images if image.annotated.id not in copied.left_out]
     kept = _kept(parts, usable, seed)
     left_out = Counter(image.part.name for image in usable for row in image.rows if row not in kept)
@@ -89,13 +84,16 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, bad_ro
     writers: dict[str, ShardWriter] = {}
     for part in parts:
         for (split, _), group in groupby(_rows(part), key=lambda row: (row["split"], row["image"]["bytes"])):
-            writer = writers.setdefault(split, ShardWriter(out, split, features, _MOST_BYTES))
-            rows = [row for row in group if row["id"] in kept]
-            if rows:
-                writer.add([{name: row.get(name) for name in features} for row in rows], len(rows[0]["image"]["bytes"]))
+            if split not in writers:
+                writers[split] = ShardWriter(out, split, features, _MOST_BYTES)
+            rows = list(group)
+            if (image_id := rows[0]["id"]) in copied.left_out:
+                writers[split].skip(image_id, copied.left_out[image_id])
+            elif some := [{name: row.get(name) for name in features} for row in rows if row["id"] in kept]:
+                writers[split].add(some, len(rows[0]["image"]["bytes"]))
     for writer in writers.values():
         writer.close()
-    splits, _ = written_splits(out)
+    splits, skipped = written_splits(out)
     sources = [manifest["source"] for manifest in manifests]
     return write_manifest(
         out,
@@ -136,7 +134,8 @@ def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
     return "; ".join(f"{part.name}: {said}" for part, said in zip(parts, words, strict=True) if said)
 
 
-def _check_parts(parts: Sequence[Part], out: Path) -> None:
+def _checked(parts: Sequence[Part], out: Path) -> list[dict[str, Any]]:
+    """The manifests of folders that can be mixed."""
     names = [part.name for part in parts]
     if len(set(names)) < max(2, len(names)):
         raise ValueError(
@@ -147,15 +146,14 @@ def _check_parts(parts: Sequence[Part], out: Path) -> None:
     if any(weights) and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
         raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
     check_new(out, "out")
-
-
-def _check_formats(parts: Sequence[Part], manifests: Sequence[Mapping[str, Any]]) -> None:
+    manifests = [read_manifest(part.folder) for part in parts]
     formats = [manifest["settings"]["box_format"] for manifest in manifests]
     if any(other != formats[0] for other in formats):
-        told = ", ".join(f"{box_format} ({part.name})" for part, box_format in zip(parts, formats, strict=True))
+        told = ", ".join(f"{box_format} ({name})" for name, box_format in zip(names, formats, strict=True))
         raise ValueError(
             f"Expected folders for one box format, got {told}. A model writes boxes in one way: prepare them again."
         )
+    return manifests
 
 
 def _features(parts: Sequence[Part]) -> Any:

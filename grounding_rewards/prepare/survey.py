@@ -68,7 +68,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         ValueError: No images, an id twice, a patient in two splits, several readers and no merging strategy, a finding
             that no image has, no phrases for the task `phrase`, or boxes that all look like fractions.
     """
-    digest = hashlib.blake2b(digest_size=16)
+    labels, digest = settings.labels, hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
     meant: str | None = None
     carried, names, patients = CarriedColumns(), set[str](), set[str]()
@@ -80,9 +80,18 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
     for image in images:
         count += 1
         digest.update(repr(image).encode("utf-8", "surrogatepass"))
-        _check_id(image, seen)
+        # Hashes take a fraction of the memory of names.
+        if (number := hash(image.id)) in seen:
+            raise ValueError(f"Expected an id for every image, got a second one with the id {image.id!r}. Merge them.")
+        seen.add(number)
         check_readers(image)
-        _check_strategy(image, settings)
+        several = len(image_readers(image))
+        if settings.readers is None and several > 1:
+            raise ValueError(
+                f"Expected a merging strategy for readers, because {several} people read image {image.id}, got none. "
+                "Their boxes side by side would count every finding several times: choose union, majority, consensus, "
+                "any-of or ignore (--readers)."
+            )
         patient = patient_of_image(image)
         splits.add(patient, image.split)
         if image.split is not None:
@@ -92,8 +101,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         large = without_small_boxes(image, settings)
         boxes.update(large.labels)
         if large is not image:
-            wanted = (sum(not settings.labels or one in settings.labels for one in of.labels) for of in (image, large))
-            here, left = wanted
+            here, left = (sum(labels is None or label in labels for label in one.labels) for one in (image, large))
             small.update(boxes=here - left, images=left < here, without_other=left == 0 < here)
         carried.add(image.extra)
         if settings.task == "finding":
@@ -108,7 +116,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         without_patient += patient is None
         without_split += image.split is None
         ignored += bool(image.ignored)
-        has_several_readers = has_several_readers or len(image_readers(image)) > 1
+        has_several_readers = has_several_readers or several > 1
         has_phrases = has_phrases or bool(image.phrases)
     if not count:
         raise ValueError("Expected at least one image, got none. Check the root and the split.")
@@ -135,7 +143,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         undrawn = f", --split {TRAIN} draws none" if names else ""
         warnings.warn(f"{said} --split-shares draws others{undrawn}.", stacklevel=3)
-    vocabulary = _vocabulary(boxes, settings.labels)
+    vocabulary = _vocabulary(boxes, labels)
     keep = {}
     if settings.task == "finding":
         share = 0.5 if settings.negatives is None else settings.negatives
@@ -195,21 +203,3 @@ def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[st
         if label not in boxes:
             raise ValueError(f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(known)}.")
     return tuple(dict.fromkeys(labels))
-
-
-def _check_id(image: AnnotatedImage, seen: set[int]) -> None:
-    # Hashes take a fraction of the memory of names.
-    number = hash(image.id)
-    if number in seen:
-        raise ValueError(f"Expected an id for every image, got a second one with the id {image.id!r}. Merge them.")
-    seen.add(number)
-
-
-def _check_strategy(image: AnnotatedImage, settings: PrepareSettings) -> None:
-    names = image_readers(image)
-    if settings.readers is None and len(names) > 1:
-        raise ValueError(
-            f"Expected a merging strategy for readers, because {len(names)} people read image {image.id}, got none. "
-            "Their boxes side by side would count every finding several times: choose union, majority, consensus, "
-            "any-of or ignore (--readers)."
-        )

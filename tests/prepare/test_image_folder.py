@@ -126,25 +126,7 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "a JSON object in line 2 .*not JSON"),
-        ("[]", "a JSON object in line 2 .* a JSON array, not a JSON object: write one on each line"),
-        (
-            {**GOOD, "width": None},
-            r"Expected positive numbers for width and height in line 2 .*\(id a.png\), got \(None, 30\)",
-        ),
-        (
-            {key: value for key, value in GOOD.items() if key != "labels"},
-            "Expected one text per box for labels in line 2",
-        ),
-        (
-            {**GOOD, "completions": []},
-            "Expected columns under names that training leaves free in line 2 .* got 'completions'",
-        ),
         ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, "the boxes of one person in line 2 .* got 'A, B'"),
-        (
-            {"image": "a.png", **{key: value for key, value in GOOD.items() if key != "file"}},
-            r"Expected a text for file \(rename the key image\) in line 2",
-        ),
         ({**GOOD, "file": "missing.png"}, r"an image that is there in line 2 .*\(id missing.png\), got 'missing.png'"),
     ],
 )
@@ -169,7 +151,7 @@ def test_bad_lines_can_be_dropped_and_are_named(folder):
     with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:
         images = load_images(root, bad_rows="drop")
     assert images["id"][:] == ["a.png"]
-    assert re.findall(r"in (line \d) .*\(id (.+)\)", str(said[0].message)) == [
+    assert re.findall(r"in (line \d) .*?\(id ([^)]+)\)", str(said[0].message)) == [
         ("line 1", "-"),
         ("line 3", "x"),
         ("line 4", "a.png"),

@@ -140,7 +140,7 @@ def test_what_does_not_fit_together(prepared, tmp_path):
         ([Part(one)], "at least two folders of different names"),
         ([Part(one), Part(one)], "at least two folders of different names"),
         ([Part(one), Part(other)], "one box format, got qwen3-vl (one), paligemma (other)"),
-        ([Part(two), Part(numbered)], "one type for the column 'age'"),
+        ([Part(two), Part(numbered)], "Field age has incompatible types"),
         ([Part(one, 1.0), Part(two)], "a weight above 0 for every folder or for none"),
         ([Part(one, 1.0), Part(two, 0.0)], "a weight above 0 for every folder or for none"),
         ([Part(one, 1.0), Part(two, 1.0)], "got none in two"),

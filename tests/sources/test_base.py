@@ -17,7 +17,6 @@ from grounding_rewards.sources import get_source
 from grounding_rewards.sources.base import passing_over, source_options
 from grounding_rewards.sources.jsonl import read_jsonl
 from grounding_rewards.sources.tables import table_images
-from grounding_rewards.sources.yolo import read_yolo
 
 SOUND = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"], "split": "train"}
 BROKEN = [
@@ -49,22 +48,6 @@ def test_prepare_stops_at_a_line_or_leaves_it_out(tmp_path, broken):
     card = (tmp_path / "out" / "README.md").read_text()
     assert "1 images could not be read and were left out:" in card
     assert fault in card
-
-
-def test_a_label_file_that_is_broken_costs_its_image_alone(tmp_path):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "labels").mkdir()
-    (tmp_path / "classes.txt").write_text("mass\n")
-    for name, label in {"a": "0 0.5 0.5 0.5 0.5", "b": "0 0.5", "c": ""}.items():
-        Image.new("L", (40, 30)).save(tmp_path / "images" / f"{name}.png")
-        (tmp_path / "labels" / f"{name}.txt").write_text(label)
-    with pytest.raises(ValueError, match=r"b\.txt"):
-        list(read_yolo(tmp_path))
-    with passing_over() as faults:
-        assert [image.id for image in read_yolo(tmp_path)] == ["images/a.png", "images/c.png"]
-    assert len(faults) == 1
-    with pytest.raises(ValueError, match=r"b\.txt"):
-        list(read_yolo(tmp_path))  # again an error
 
 
 BOX = [1, 2, 10, 20]
@@ -178,6 +161,21 @@ def vlm_r1(root):
     return {"box_format": "qwen3-vl"}
 
 
+def yolo(root):
+    for folder in ("images", "labels"):
+        (root / folder).mkdir()
+    (root / "classes.txt").write_text("mass\n")
+    for name in NAMES:
+        Image.new("L", (40, 30)).save(root / "images" / f"{name}.png")
+        (root / "labels" / f"{name}.txt").write_text("0 0.5 0.5 0.5 0.5" if name != "b" else "0 0.5")
+    return {}
+
+
+def siim_acr(root):
+    (root / "train-rle.csv").write_text("ImageId, EncodedPixels\na,1 2\nb,1 2\nb,1 2 3\nc,5 1")
+    return {}
+
+
 def chestx_det(root):
     for split in ("train", "test"):
         rows = [
@@ -224,6 +222,8 @@ def vindr(*broken):
         ("nih-chestxray14", nih("1", "2", "3", "x", "", "", "")),
         ("vindr-cxr", vindr("R1", "Mass", "1", "2", "3")),
         ("vindr-cxr", vindr("R1", "Mass", "1", "2", "3", "x")),
+        ("yolo", yolo),
+        ("siim-acr", siim_acr),
         ("coco", coco),
         ("coco", coco_of_no_category),
         ("coco", coco_of_two_sizes),

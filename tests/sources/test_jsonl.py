@@ -87,7 +87,10 @@ def test_no_image_of_the_split(folder):
     ("line", "message"),
     [
         ("{", "a JSON object in line 2"),
-        ("[]", "a JSON object in line 2"),
+        ("[]", "a JSON object in line 2 .*a JSON array, not a JSON object: write one on each line"),
+        ({key: value for key, value in IMAGE.items() if key != "labels"}, "one text per box for labels in line 2"),
+        (IMAGE | {"completions": []}, "columns under names that training leaves free in line 2 .* got 'completions'"),
+        ({"image": "a.png", "boxes": [], "labels": []}, r"a text for file \(rename the key image\) in line 2"),
         (IMAGE | {"file": None}, "a text for file in line 2"),
         (IMAGE | {"width": 0}, "positive numbers for width and height in line 2"),
         (IMAGE | {"boxes": [[1, 2, 3]]}, r"four numbers per box for boxes in line 2 of .* \(id a.png\)"),

@@ -74,18 +74,6 @@ def test_the_list_saved_by_excel_is_the_same(real):
             assert box_a == pytest.approx(box_b, abs=1e-5)
 
 
-def test_the_real_list_against_pandas(real, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    images = real("BBox_List_2017.csv")
-    table = pandas.read_csv(tmp_path / "BBox_List_2017.csv", skiprows=1, header=None, usecols=range(6))
-    table[4] += table[2]
-    table[5] += table[3]
-    expected = {name: rows[[2, 3, 4, 5]].to_numpy().tolist() for name, rows in table.groupby(0)}
-    assert {image.id: image.boxes for image in images} == {
-        name: [pytest.approx(box) for box in boxes] for name, boxes in expected.items()
-    }
-
-
 def test_the_real_entries(real):
     images = real("BBox_List_2017.csv", entries=True)
     # 50 rows, one of them an image without findings

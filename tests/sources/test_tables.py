@@ -12,7 +12,6 @@ from grounding_rewards.sources.tables import (
     RowPlace,
     find_file,
     group_rows,
-    header_size,
     image_finder,
     read_sizes,
     read_table,
@@ -145,34 +144,6 @@ def test_sizes_by_name(table, content):
 def test_sizes_that_cannot_be_read(table, content, message):
     with pytest.raises(ValueError, match=message):
         read_sizes(table(content), "image_id")
-
-
-def test_no_table_of_sizes(tmp_path):
-    with pytest.raises(ValueError, match="Expected a CSV file with the sizes"):
-        read_sizes(tmp_path / "none.csv", "image_id")
-
-
-def test_size_in_a_dicom_header(tmp_path):
-    pydicom = pytest.importorskip("pydicom")
-    image = pydicom.Dataset()
-    image.Rows, image.Columns = 20, 30
-    image.add_new("PixelData", "OW", bytes(600))
-    image.file_meta = pydicom.dataset.FileMetaDataset()
-    image.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
-    image.file_meta.MediaStorageSOPClassUID = pydicom.uid.DigitalXRayImageStorageForPresentation
-    image.file_meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
-    image.save_as(tmp_path / "image.dicom", enforce_file_format=True, implicit_vr=False, little_endian=True)
-    assert header_size(tmp_path / "image.dicom") == (30, 20)
-    (tmp_path / "image.dcm").write_text("no DICOM")
-    with pytest.raises(ValueError, match=r"Expected a DICOM file for .*image\.dcm"):
-        header_size(tmp_path / "image.dcm")
-
-
-def test_no_image(tmp_path):
-    (tmp_path / "image.png").write_text("no image")
-    for name in ("image.png", "other.png"):
-        with pytest.raises(ValueError, match=f"Expected an image in .*{name}"):
-            header_size(tmp_path / name)
 
 
 def test_images_are_found_by_their_ids(tmp_path):
