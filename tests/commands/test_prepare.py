@@ -123,7 +123,6 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
         (("--for", "verl", "--verify"), "Expected --verify without --for, got 'verl'"),
         ((*COCO, "--max-pixels", "9"), "--max-pixels with --for"),
         # what cannot be read
-        ((*COCO, "--negatives", "few"), "Expected NAME=SHARE,… for --neg"),
         ((*COCO, "--prompt-file", "none.txt"), "none.txt"),
         (("covid", "--root", "x", "--box-format", "qwen3-vl"), "got 'covid'"),
         (("coco", "--root", "x", "--box-format", "qwen9"), "got 'qwen9'"),

@@ -197,7 +197,7 @@ def test_train_refuses(capsys, values, expected, places, no_weights, tmp_path):
     message = refused(capsys, "train", values, GRPO, places, no_weights, tmp_path)
     assert expected in message
     # Rows are listed below the sentence; nothing else is.
-    assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "line "))
+    assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "Expected "))
 
 
 @pytest.mark.parametrize(("values", "expected"), SFT, ids=[str(values)[:60] for values, _ in SFT])
