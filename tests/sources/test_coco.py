@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 
 from grounding_rewards.sources.coco import read_coco
-from tests.conftest import valid_box_lists
 
 
 def document(annotations, **changes):
@@ -124,17 +120,6 @@ def test_splits_and_other_layouts(folder):
     assert (image.split, image.file) == ("validation", "valid/a.png")
     with pytest.raises(ValueError, match=r"got .* with annotations/instances_train.json, "):
         read_coco(root, annotations="train.json")
-
-
-@settings(max_examples=30)
-@given(valid_box_lists())
-def test_round_trip(boxes):
-    annotations = [box(k, [x1, y1, x2 - x1, y2 - y1]) for k, (x1, y1, x2, y2) in enumerate(boxes)]
-    with tempfile.TemporaryDirectory() as root:
-        Path(root, "all.json").write_text(json.dumps(document(annotations)), encoding="utf-8")
-        (image,) = read_coco(root, annotations="all.json", images=".")
-    assert image.boxes == boxes
-    assert (image.file, image.split) == ("a.png", None)
 
 
 def real(shared_dir):

@@ -123,12 +123,6 @@ def test_two_tables_are_told_apart_by_name(folder):
     assert [image.id for image in read_csv_table(root, table="two.csv")] == ["b.png"]
 
 
-def test_two_images_of_one_name_are_told_apart_by_path(folder):
-    root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", images=("one/a.png", "two/a.png"))
-    with pytest.raises(ValueError, match=r"Expected one image of the name 'a.png' .*one/a.png and two/a.png"):
-        list(read_csv_table(root))
-
-
 def test_the_command_reads_a_table_with_options(folder, tmp_path, capsys):
     from grounding_rewards.cli import main
     from grounding_rewards.prepare.load import load_split

@@ -124,12 +124,3 @@ def test_what_readers_drew_stands_side_by_side(folder):
 def test_sizes_may_be_left_to_the_image(folder):
     (image,) = read_jsonl(folder({key: value for key, value in IMAGE.items() if key not in ("width", "height")}))
     assert (image.width, image.height) == (None, None)
-
-
-def test_the_real_images(shared_dir):
-    root = shared_dir / "data" / "cxr_lungs"
-    lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text(encoding="utf-8").splitlines()]
-    images = list(read_jsonl(root))
-    assert [(image.file, image.boxes, image.labels, image.width) for image in images] == [
-        (line["file"], line["boxes"], line["labels"], line["width"]) for line in lines
-    ]

@@ -122,11 +122,6 @@ def test_copies_keep_the_frame_of_the_original(root):
     assert negative.file == "dicom-images-train/1.2.276.0.8.dcm"
 
 
-def test_the_last_pixel(root):
-    (image,) = read_siim_acr(root(f"a,{1024 * 1024 - 1} 1"))
-    assert image.boxes == [[1023, 1023, 1024, 1024]]
-
-
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import csv
-import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
 
 from grounding_rewards.sources.yolo import read_label_file, read_yolo
-from tests.conftest import valid_box_lists
 
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
@@ -157,17 +154,6 @@ def yolo_line(box, width, height):
     x1, y1, x2, y2 = box
     values = ((x1 + x2) / 2 / width, (y1 + y2) / 2 / height, (x2 - x1) / width, (y2 - y1) / height)
     return "0 " + " ".join(f"{value:.6f}" for value in values)
-
-
-@settings(max_examples=20)
-@given(valid_box_lists(min_size=1))
-def test_round_trip(boxes):
-    with tempfile.TemporaryDirectory() as root:
-        label = "\n".join(yolo_line(box, 30, 25) for box in boxes)
-        write(root, {"classes.txt": "mass", "images/a.png": (30, 25), "labels/a.txt": label})
-        (image,) = read_yolo(root)
-    # six digits of a fraction
-    assert image.boxes == [pytest.approx(box, abs=30e-6) for box in boxes]
 
 
 def test_round_trip_of_real_boxes(shared_dir, tmp_path):
