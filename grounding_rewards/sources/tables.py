@@ -41,9 +41,8 @@ class RowPlace(NamedTuple):
     def error(self, expected: str, got: object, fix: str = "Correct or drop the row.") -> ValueError:
         """The error for a row that cannot be read: what was expected, where, what is there, and what to do."""
         kind = "entry" if Path(self.path).suffix in (".json", ".xml") else "line"
-        return ValueError(
-            f"Expected {expected} in {kind} {self.line} of {self.path} (id {self.image}), got {got!r}. {fix}"
-        )
+        where = f"{kind} {self.line} of {self.path} (id {self.image})"
+        return ValueError(f"Expected {expected} in {where}, got {got!r:.400}. {fix}")
 
     def numbers(self, cells: Sequence[str]) -> list[float]:
         """The numbers of cells, such as those of a box.
