@@ -41,7 +41,7 @@ _TOLD, _TIMES_BETTER, _TIMES_EDGE = 1.0, 2.5, 2.0
 _SHAPES = 0.03
 
 
-class Reading(NamedTuple):
+class BoxReading(NamedTuple):
     """Another meaning of the numbers: the check, what they are called, and how to read them with the images' sizes."""
 
     check: str
@@ -51,25 +51,25 @@ class Reading(NamedTuple):
     order: OtherOrder | None = None
 
 
-def _of_order(order: OtherOrder) -> Reading:
-    return Reading("box-order", order.name, order.fix, lambda boxes, _: order.to_xyxy(boxes), order)
+def _of_order(order: OtherOrder) -> BoxReading:
+    return BoxReading("box-order", order.name, order.fix, lambda boxes, _: order.to_xyxy(boxes), order)
 
 
 _READINGS = (
     *map(_of_order, OTHER_ORDERS),
-    Reading(
+    BoxReading(
         "box-order",
         "x1, y1, x1 + height, y1 + width",
         "boxes = [[x1, y1, x1 + y2 - y1, y1 + x2 - x1] for x1, y1, x2, y2 in boxes].",
         lambda boxes, _: to_xyxy(np.hstack([boxes[:, :2], (boxes[:, 2:] - boxes[:, :2])[:, ::-1]]), "xywh"),
     ),
-    Reading(
+    BoxReading(
         "flipped-boxes",
         "y counted from the lower edge",
         "boxes = [[x1, height - y2, x2, height - y1] for x1, y1, x2, y2 in boxes], or turn the images back.",
         lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [0, 1, 0, 1] - boxes[:, [0, 3, 2, 1]]),
     ),
-    Reading(
+    BoxReading(
         "flipped-boxes",
         "x counted from the right edge",
         "boxes = [[width - x2, y1, width - x1, y2] for x1, y1, x2, y2 in boxes], or mirror the images back.",
@@ -77,13 +77,13 @@ _READINGS = (
     ),
 )
 _ONE_SCALE = (
-    Reading(
+    BoxReading(
         "wrong-frame",
         "boxes whose y was scaled by the factor of x",
         "boxes = [[x1, y1 * height / width, x2, y2 * height / width] for x1, y1, x2, y2 in boxes].",
         lambda boxes, sizes: boxes * np.stack([np.ones(len(boxes)), sizes[:, 1] / sizes[:, 0]] * 2, axis=1),
     ),
-    Reading(
+    BoxReading(
         "wrong-frame",
         "boxes whose x was scaled by the factor of y",
         "boxes = [[x1 * width / height, y1, x2 * width / height, y2] for x1, y1, x2, y2 in boxes].",
@@ -92,11 +92,11 @@ _ONE_SCALE = (
 )
 
 
-def _of_row(where: str) -> Reading:
-    return Reading("shifted-rows", f"those of the row {where}", JOIN, lambda boxes, _: boxes)
+def _of_row(where: str) -> BoxReading:
+    return BoxReading("shifted-rows", f"those of the row {where}", JOIN, lambda boxes, _: boxes)
 
 
-def _padded(side: float) -> Reading:
+def _padded(side: float) -> BoxReading:
     """Boxes on a copy that was shrunk or enlarged to a longer side and padded to a square."""
 
     def read(boxes: Boxes, sizes: np.ndarray) -> Boxes:
@@ -108,7 +108,7 @@ def _padded(side: float) -> Reading:
         "height) / 2; boxes = [[(x1 - left) / scale, (y1 - top) / scale, (x2 - left) / scale, (y2 - top) / scale] for "
         "x1, y1, x2, y2 in boxes]."
     )
-    return Reading("wrong-frame", f"boxes on a copy padded to {side:g} x {side:g}", fix, read)
+    return BoxReading("wrong-frame", f"boxes on a copy padded to {side:g} x {side:g}", fix, read)
 
 
 @dataclass(frozen=True)
@@ -238,14 +238,14 @@ class BoxContent:
         is_better = given not in gains or errors(gains[best] - gains[given]) >= _BETTER_ALIKE
         return (best, means[best]) if is_better else None
 
-    def _readings(self) -> Iterator[Reading]:
+    def _readings(self) -> Iterator[BoxReading]:
         yield from _READINGS
         if np.log(self.sizes[:, 0] / self.sizes[:, 1]).std() >= _SHAPES:
             yield from _ONE_SCALE
             if side := next((side for side in SIDES if side >= self.boxes.max()), None):
                 yield _padded(side)
 
-    def _better(self, reading: Reading, own: np.ndarray) -> tuple[float, Reading, float] | None:
+    def _better(self, reading: BoxReading, own: np.ndarray) -> tuple[float, BoxReading, float] | None:
         boxes = reading.read(self.boxes, self.sizes)
         gains = self.gains(boxes)
         better, gain = errors(gains - own), float(np.nanmean(gains))
@@ -255,18 +255,18 @@ class BoxContent:
         return (better, reading, gain) if is_so_alike else None
 
     @cached_property
-    def _in_readings(self) -> list[tuple[Reading, np.ndarray]]:
+    def _in_readings(self) -> list[tuple[BoxReading, np.ndarray]]:
         before, after = (_of_row(where) for where in ("before", "after"))
         moved = [(before, self._special(shift=-1)), (after, self._special(shift=1))]
         return moved + [(one, self._special(one.read(self.boxes, self.sizes))) for one in self._readings()]
 
-    def better_reading(self, group: np.ndarray) -> tuple[Reading, float, float] | None:
+    def better_reading(self, group: np.ndarray) -> tuple[BoxReading, float, float] | None:
         """The reading in which the boxes of a group have far more in common with all others, and how much; or None."""
         if min(group.sum(), (~group).sum()) < _FEWEST_OF_GROUP or errors(self._own[~group]) < _BETTER:
             return None
         special = self._special()
         own = self._in_common(special, special, ~group)[group]
-        best: tuple[float, Reading, float, float] | None = None
+        best: tuple[float, BoxReading, float, float] | None = None
         for reading, moved in self._in_readings:
             gains = self._in_common(moved, special, ~group)[group]
             better = errors(gains - own)

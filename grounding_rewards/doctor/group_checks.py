@@ -1,6 +1,6 @@
 """Who differs? Each split, source and reader beside all others, in what its boxes and images are like.
 
-A measure is a number, or several, of each box or image. Those of a group are compared with others of their kind (boxes
+A feature is a number, or several, of each box or image. Those of a group are compared with others of their kind (boxes
 of one label, images of one source) by the means of patients: one test for all of them, and a distance below which a
 difference says nothing.
 """
@@ -37,7 +37,7 @@ _TOLD_BY_PROMPT = {"answer-in-prompt", "count-in-prompt", "prompt-contradiction"
 _LOOKS = {"mean grey": 1.0, "contrast": 2.0, "logarithm of the sharpness": 0.1, "grey of the border": 10.0}
 
 
-class Measure(NamedTuple):
+class Feature(NamedTuple):
     """Numbers of boxes or images in which groups should not differ.
 
     name: of what is compared.
@@ -54,7 +54,7 @@ class Measure(NamedTuple):
     said: Callable[[np.ndarray], str]
 
 
-class Difference(NamedTuple):
+class GroupDifference(NamedTuple):
     """A group that differs: how seldom chance makes it so, its name, what differs, and which are its items."""
 
     chance: float
@@ -64,28 +64,28 @@ class Difference(NamedTuple):
 
 
 def differing(
-    measure: Measure, groups: np.ndarray, patients: np.ndarray, unlikely: float = _UNLIKELY
-) -> Iterator[Difference]:
-    """The groups that differ from all others in a measure.
+    feature: Feature, groups: np.ndarray, patients: np.ndarray, unlikely: float = _UNLIKELY
+) -> Iterator[GroupDifference]:
+    """The groups that differ from all others in a feature.
 
     Args:
-        measure: of items.
+        feature: of items.
         groups: (n,), the group of each; empty for none.
         patients: (n,), the number of the patient of each.
         unlikely: how seldom chance alone makes a group differ so.
     """
-    _, kinds = np.unique(measure.kinds, return_inverse=True)
+    _, kinds = np.unique(feature.kinds, return_inverse=True)
     for group, count in Counter(groups.tolist()).most_common(_MOST_GROUPS):
         if not group or not _FEWEST <= count < len(groups):
             continue
         mine = groups == group
         others = np.bincount(kinds[~mine], minlength=len(kinds))[kinds]
         known = others >= _FEWEST
-        sums = [np.bincount(kinds[~mine], column[~mine], minlength=len(kinds)) for column in measure.values.T]
-        rest = measure.values - np.stack(sums, axis=1)[kinds] / np.maximum(others, 1)[:, None]
+        sums = [np.bincount(kinds[~mine], column[~mine], minlength=len(kinds)) for column in feature.values.T]
+        rest = feature.values - np.stack(sums, axis=1)[kinds] / np.maximum(others, 1)[:, None]
         apart, distance, chance = unlikeness(rest[known], mine[known], patients[known])
-        if chance < unlikely and distance >= measure.far:
-            yield Difference(chance, group, measure.said(apart), mine)
+        if chance < unlikely and distance >= feature.far:
+            yield GroupDifference(chance, group, feature.said(apart), mine)
 
 
 def unlikeness(values: np.ndarray, mine: np.ndarray, patients: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -157,12 +157,12 @@ def _differing_boxes(case: Case, chosen: np.ndarray, columns: Mapping[str, np.nd
         return said
 
     everything = np.arange(len(chosen))
-    measures = [(everything, Measure("boxes", values, labels, _FAR, moved("the same labels")))]
+    features = [(everything, Feature("boxes", values, labels, _FAR, moved("the same labels")))]
     for k in np.argsort(-of)[:_MOST_LABELS]:
         here = np.flatnonzero(labels == k)
         words = moved(f"{str(names[k])!r:.60}")
-        measures.append((here, Measure("boxes of a label", values[here], labels[here], _FAR_OF_LABEL, words)))
-    counts = Measure(
+        features.append((here, Feature("boxes of a label", values[here], labels[here], _FAR_OF_LABEL, words)))
+    counts = Feature(
         "number",
         boxes[:, None].astype(float),
         np.zeros(len(boxes), dtype=int),
@@ -174,8 +174,8 @@ def _differing_boxes(case: Case, chosen: np.ndarray, columns: Mapping[str, np.nd
         if column == PART_OF_FILE:
             continue
         # Sources have labels of their own, and as many boxes as these have.
-        of_column = [*measures, (first, counts)] if column in ("split", "reader") else measures
-        found = [one for here, measure in of_column for one in differing(measure, mine[here], patients[here])]
+        of_column = [*features, (first, counts)] if column in ("split", "reader") else features
+        found = [one for here, feature in of_column for one in differing(feature, mine[here], patients[here])]
         if found:
             best = min(found, key=_by_clearness)
             shown = [(places[k].row, f"{column} {best.group}") for k in np.flatnonzero(mine == best.group)]
@@ -189,7 +189,7 @@ def _differing_images(case: Case, columns: Mapping[str, np.ndarray]) -> Iterator
     known = np.isfinite(looks).all(axis=1)
     patients = np.unique([row.somebody for row in case.rows], return_inverse=True)[1]
     sources = np.array([row.source for row in case.rows], dtype=np.str_)
-    found: list[tuple[str, Difference]] = []
+    found: list[tuple[str, GroupDifference]] = []
     for column, groups in columns.items():
         # Those of a split are compared with others of their source; a source that shares no finding is another dataset.
         is_split = column == "split"
@@ -198,17 +198,17 @@ def _differing_images(case: Case, columns: Mapping[str, np.ndarray]) -> Iterator
         if column == PART_OF_FILE or not chosen.any():
             continue
         kinds = np.unique(np.where(is_split, sources, ""), return_inverse=True)[1][chosen]
-        here: list[Difference] = []
+        here: list[GroupDifference] = []
         for (name, least), look in zip(_LOOKS.items(), looks[chosen].T, strict=True):
             middles = np.array([np.median(look[kinds == kind]) for kind in range(kinds.max() + 1)])
             near = np.log(np.abs(look - middles[kinds]) + least)
             far = _FAR_GREY if is_split else _FAR_GREY_OF_SOURCE
             for values, least_far in ((look / least * _LEAST_SPREAD, far), (near, _EVENER)):
-                measure = Measure(name, values[:, None], kinds, least_far, lambda _: "")
-                for one in differing(measure, groups[chosen], patients[chosen], _UNLIKELY_GREYS):
+                feature = Feature(name, values[:, None], kinds, least_far, lambda _: "")
+                for one in differing(feature, groups[chosen], patients[chosen], _UNLIKELY_GREYS):
                     both = look[one.mine], look[~one.mine]
                     mine, others = (f"{part.mean():.3g} ± {part.std():.1g}" for part in both)
-                    here.append(one._replace(said=f"the {measure.name} is {mine}, elsewhere {others}"))
+                    here.append(one._replace(said=f"the {feature.name} is {mine}, elsewhere {others}"))
         if here:
             found.append((column, min(here, key=_by_clearness)))
     if found:
@@ -216,7 +216,7 @@ def _differing_images(case: Case, columns: Mapping[str, np.ndarray]) -> Iterator
         yield case.defect("grey-shift", count=sum(int(one.mine.sum()) for _, one in found), found=words)
 
 
-def _by_clearness(one: Difference) -> tuple[float, int]:
+def _by_clearness(one: GroupDifference) -> tuple[float, int]:
     """The least chance first; of two groups that differ from each other, the smaller one."""
     return float(f"{one.chance:.6g}"), int(one.mine.sum())
 
