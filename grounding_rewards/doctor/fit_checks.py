@@ -80,9 +80,11 @@ def _exchanged(case: Case, chosen: np.ndarray, likely: np.ndarray, labels: np.nd
             margins[first] = float(own - max(turned)), float(own - np.mean(turned))
     if len(margins) < _FEWEST_OF_SEVERAL:
         return
-    wrong = [k for k, (margin, _) in margins.items() if margin <= _EXCHANGED]
     closest, all_others = np.array(list(margins.values())).T
-    if errors(all_others) <= _ERRORS or (np.median(closest) >= _LIKELY and len(wrong) >= _FEWEST_EXCHANGED):
+    # Where most are exchanged, the usual places of a label are in part those of another.
+    together = errors(all_others) <= _ERRORS
+    wrong = [k for k, (margin, _) in margins.items() if margin <= (0.0 if together else _EXCHANGED)]
+    if together or (np.median(closest) >= _LIKELY and len(wrong) >= _FEWEST_EXCHANGED):
         shown = [(table.places[chosen[k]].row, "boxes and labels fit in another order") for k in wrong]
         yield case.defect("exchanged-labels", shown, of=len(margins))
 

@@ -177,7 +177,7 @@ def test_boxes_in_their_places_pass(seed, lit_side):
     assert found(examined(rows)) == []
 
 
-@pytest.mark.parametrize("step", [1, 6])
+@pytest.mark.parametrize("step", [1, 8])
 def test_labels_in_another_order_than_their_boxes_are_seen(step):
     rng, rows = np.random.default_rng(0), drawn()
     for k, row in enumerate(rows):
