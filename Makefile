@@ -19,7 +19,7 @@ export TOKENIZERS_PARALLELISM := false
 
 # The rooms that must work with numpy and scipy alone.
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_matching_ignore.py tests/test_labels.py \
-	tests/test_columns.py tests/test_layers.py tests/common/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
+	tests/test_columns.py tests/test_layers.py tests/common/test_config_files.py tests/test_wheel.py tests/rewards tests/parsing
 
 .PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all coverage docs bench lock audit sbom dist clean
 

@@ -11,6 +11,8 @@ from grounding_rewards.common.config_files import find_shipped, read_config, shi
 
 @pytest.fixture
 def folder(tmp_path):
+    pytest.importorskip("yaml", reason="needs PyYAML, which the core goes without")
+
     def write(**texts):
         for name, text in texts.items():
             path = tmp_path / f"{name.replace('__', '/')}.yaml"
