@@ -23,6 +23,8 @@ _TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1
 # as the next one. Boxes of one size likewise.
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _LEAST_DEFAULT, _TIMES_NEXT = 10, 0.25, 0.04, 4
 _FEWEST_OF_SIZE, _LEAST_OF_SIZE = 30, 0.8
+# Sides of a box in parts of the image that differ by less are the same, after rounding to pixels.
+_ROUNDING = 0.002
 # Boxes of so many images, and so large a part of all, have all edges on a grid whose step is not small beside them.
 _FEWEST_ON_GRID, _LEAST_ON_GRID, _COARSE = 15, 0.05, 0.1
 _GRID_STEPS, _GRID_CELLS = (128, 100, 64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4), (7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
@@ -153,6 +155,16 @@ def _constant(case: Case) -> Iterator[Defect]:
                 same.append((row, "has the very boxes of another image of its patient"))
     if len(same) >= _FEWEST_CONSTANT:
         yield case.defect("constant-box", same, of=images, found="They have the boxes of another image of the patient.")
+    first_boxes = np.flatnonzero(np.diff(table.drawing[chosen], prepend=-1))
+    drawn = np.split(table.parts[chosen], first_boxes[1:])
+    rows = [table.places[k].row for k in np.flatnonzero(chosen)[first_boxes]]
+    same = [
+        (row, "has the boxes of the image before it, scaled with the image")
+        for before, row, mine, those in zip(rows, rows[1:], drawn[1:], drawn, strict=False)
+        if before.file != row.file and len(mine) == len(those) and np.allclose(mine, those, 0, _ROUNDING)
+    ]
+    if len(same) >= _FEWEST_CONSTANT:
+        yield case.defect("constant-box", same, of=images, found="They have the boxes of the image before them.")
 
 
 def _giant(case: Case) -> Iterator[Defect]:

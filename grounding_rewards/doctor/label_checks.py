@@ -14,7 +14,7 @@ import numpy as np
 
 from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
-from grounding_rewards.doctor.case import Case, Defect, Place, Problem
+from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
@@ -31,6 +31,7 @@ _JOINS = re.compile(r"[|;,/+&\\]|\band\b")
 # Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number. Labels
 # that differ in numbers are so many times fewer without.
 _NUMBER_BEHIND, _FEWEST_COUNTED, _LEAST_COUNTED, _TIMES_FEWER = re.compile(r"[_#](\d{1,2})$"), 20, 0.9, 2
+_SIDES = ("left", "right")
 # A box is on a side if its centre is so far from the middle; of so many, so small a part may be wrong.
 # One that reaches so far to both sides of the middle is on neither; a few patients stand askew.
 _ASIDE, _FEWEST_OF_SIDE, _MOST_WRONG_SIDES, _ASTRIDE, _FEWEST_ASTRIDE = 0.1, 30, 0.3, 0.2, 6
@@ -153,28 +154,27 @@ def _counted(case: Case) -> Iterator[Defect]:
 def _wrong_sides(case: Case) -> Iterator[Defect]:
     """Findings of a side of the body that lie where nearly all those of the other side do, or on both sides."""
     table = case.table
-    sides: defaultdict[str, list[Place]] = defaultdict(list)
+    sides: defaultdict[str, list[tuple[ImageRow, str]]] = defaultdict(list)
     for k in np.flatnonzero(table.sound & table.answers).tolist():
         place, (start, _, end, _) = table.places[k], table.parts[k]
-        words = {word for word in re.findall(r"[a-z]+", str(place.label).casefold()) if word in ("left", "right")}
+        phrases = place.row.columns.get("phrases")
+        phrase = phrases[place.number] if isinstance(phrases, list) and place.number < len(phrases) else ""
+        words = {word for word in re.findall("[a-z]+", f"{place.label} {phrase}".casefold()) if word in _SIDES}
+        shown = place.row, f"{place.drawing.prefix}box {place.number}, {str(phrase or place.label)!r:.60}, is on"
         if len(words) == 1 and abs(start + end - 1) / 2 > _ASIDE:
             # The left of an image is the right of the patient.
-            sides["own" if ("right" in words) == (start + end < 1) else "other"].append(place)
+            sides["own" if ("right" in words) == (start + end < 1) else "other"].append(shown)
         elif len(words) == 1 and start < 0.5 - _ASTRIDE and end > 0.5 + _ASTRIDE:
-            sides["both"].append(place)
+            sides["both"].append(shown)
     own, other, both = sides["own"], sides["other"], sides["both"]
     most = _MOST_WRONG_SIDES * (len(own) + len(other))
     if len(own) + len(other) < _FEWEST_OF_SIDE or most < len(other) <= 2 * most:
         return
-    shown = [
-        (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on the other side") for one in other
-    ]
+    wrong = [(row, f"{words} the other side") for row, words in other]
     if _FEWEST_ASTRIDE <= len(both) <= most:
-        shown += [
-            (one.row, f"{one.drawing.prefix}box {one.number}, {one.label!r:.60}, is on both sides") for one in both
-        ]
-    if shown:
-        yield case.defect("side-label", shown, of=len(own) + len(other) + len(both))
+        wrong += [(row, f"{words} both sides") for row, words in both]
+    if wrong:
+        yield case.defect("side-label", wrong, of=len(own) + len(other) + len(both))
 
 
 def _unboxed(case: Case, boxed: Collection[str]) -> Iterator[Defect]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
@@ -18,6 +18,15 @@ from grounding_rewards.doctor.raw_rows import ImageRow
 _FEWEST_IMAGES = 30
 # Names such as p0012_s2: one with a number, then the number of one of its few images.
 _PATIENT_FIRST = re.compile(r"(\D*\d+)[_-]\D*\d{0,2}")
+# An id and the number of one of its few visits.
+_VISIT = re.compile(r"(.+)[ _./-][a-z]{0,5}(\d)", re.IGNORECASE)
+# So large a part of all ids end in a number, so large a part of the numbers count visits, and so many visits a patient
+# has at most on average.
+_MOST_VISITS, _VISITS_A_PATIENT = 0.9, 3
+# Columns of the sex and the age of a patient, how years are written, and so many nobody reaches.
+_SEX = re.compile(r"(patient[_ ]?)?(sex|gender)", re.IGNORECASE)
+_AGE = re.compile(r"(patient[_ ]?)?age([_ ]years)?", re.IGNORECASE)
+_YEARS, _OLDEST = re.compile(r"(-?\d{1,4}(?:\.\d*)?)[yY]?"), 120
 # A long number as a spreadsheet writes it.
 _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 # Columns that name a study, whose images are of one patient.
@@ -37,6 +46,7 @@ def check_repeats(case: Case) -> Iterator[Defect]:
         )
         return
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
+    yield from case.collect(list(_unlikely_facts(case)))
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -102,12 +112,12 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
         columns = {column: row for row in reversed(case.rows) if (column := patient_column(_stated(row)))}
         yield from (Problem("patient-column", row, f"column {column}") for column, row in columns.items())
         # Ids that number the images say nothing of patients, where names of files do.
-        by_name = _patients_in_names(case.rows)
+        by_name, of_visit = _patients_in_names(case.rows), _patients_of_visits(case.rows)
         for row in case.rows:
             names = (row.columns.get(name) for name in ("id", patient_column(_stated(row)) or "patient_id"))
             if rounded := next((str(name) for name in names if _ROUNDED.fullmatch(str(name))), None):
                 yield Problem("rounded-id", row, f"{rounded} is a number that was rounded")
-            for way in _whose(row, by_name.get(row.key)):
+            for way in _whose(row, by_name.get(row.key), of_visit):
                 of["studies" if way.name == "study-leak" else "patients"].add(f"{way.name} {way.key}")
                 split, other = first.setdefault((way.name, way.key), (row.split, way.spelling))
                 is_new = split != row.split and (way.name, way.key) not in told and row.key not in leaked
@@ -121,6 +131,36 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
     for defect in case.collect(list(problems())):
         names = [one for one in of.get(defect.unit, ()) if not one.startswith("patient-spelling")]
         yield replace(defect, of=len(names))
+
+
+def _unlikely_facts(case: Case) -> Iterator[Problem]:
+    """Patients of two sexes, and ages that nobody reaches."""
+    sexes: dict[tuple[str, str], str] = {}
+    for row in case.rows:
+        for name, value in row.columns.items():
+            text = str(value).strip()
+            sex = text[:1].casefold()
+            if _SEX.fullmatch(name) and row.patient_id is not None and sex and sex in "mf":
+                if sexes.setdefault((row.patient_id, name), sex) != sex:
+                    yield Problem(
+                        "patient-facts", row, f"{name} of patient {row.patient_id} is {text} here, and another before"
+                    )
+            elif _AGE.fullmatch(name) and (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
+                yield Problem("patient-facts", row, f"{name} is {text}")
+
+
+def _patients_of_visits(rows: list[ImageRow]) -> dict[str, str]:
+    """The patient of each id that ends in the number of a visit; none where ids are not of this kind."""
+    ids = {row.patient_id for row in rows if row.patient_id is not None}
+    found = {name: parts for name in ids if (parts := _VISIT.fullmatch(name))}
+    visits: defaultdict[str, set[int]] = defaultdict(set)
+    for stem, number in (parts.groups() for parts in found.values()):
+        visits[stem].add(int(number))
+    counted = sum(len(of) for of in visits.values() if max(of) - min(of) < len(of) and min(of) <= 1)
+    is_kind = len(found) >= _FEWEST_IMAGES and len(visits) * _VISITS_A_PATIENT >= len(found) > len(visits)
+    if not is_kind or len(found) < _MOST_VISITS * len(ids) or counted < _MOST_VISITS * len(found):
+        return {}
+    return {name: parts[1] for name, parts in found.items()}
 
 
 class _Whose(NamedTuple):
@@ -155,14 +195,14 @@ def _patients_in_names(rows: list[ImageRow]) -> dict[tuple[str, int], str]:
     return {key: name for key, name in named.items() if name and 1 < images[name] <= max(5, len(rows) / 20)}
 
 
-def _whose(row: ImageRow, by_name: str | None) -> Iterator[_Whose]:
+def _whose(row: ImageRow, by_name: str | None, of_visit: Mapping[str, str]) -> Iterator[_Whose]:
     stated = _stated(row)
     named = by_name or patient_in_name(row.file)
     if (patient := row.patient_id) is not None and by_name is None:
         spelling = str(row.columns[patient_column(stated) or "patient_id"])
         yield _Whose("patient-leak", patient, spelling)
-        # Without zeros and marks.
-        alike = tuple(part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", patient))
+        # Without zeros, marks and visits.
+        alike = tuple(part.lstrip("0") for part in re.findall(r"[^\W\d_]+|\d+", of_visit.get(patient, patient)))
         yield _Whose("patient-spelling", alike, patient)
     elif named is not None:
         yield _Whose("patient-name-leak", named, row.file)

@@ -1009,6 +1009,7 @@ def test_every_check_says_what_to_do():
         "negative-placeholder",
         "null-label",
         "patient-column",
+        "patient-facts",
         "patient-spelling",
         "without-negatives",
         "unboxed-label",

@@ -451,6 +451,52 @@ def a_patient_in_two_splits(rows):
     rows[300]["patient_id"] = "p3"
 
 
+def visits(rows: list[Row]) -> None:
+    """Every image is of a visit of its own."""
+    for k, row in enumerate(rows):
+        row["patient_id"] = f"{row['patient_id']}-{1 + k % 2}"
+
+
+def visits_in_two_splits(rows: list[Row]) -> None:
+    visits(rows)
+    rows[0]["split"] = "validation"
+    rows.sort(key=lambda row: row["split"])
+
+
+def sexes_and_ages(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row |= {"patient_sex": "FM"[k // 2 % 2], "age": ("067Y", 0, "6M", None)[k % 4]}
+
+
+def sexes_of_the_row_before(rows: list[Row]) -> None:
+    sexes_and_ages(rows)
+    for k in range(60, 10, -1):
+        rows[k]["patient_sex"] = rows[k - 1]["patient_sex"]
+
+
+def months_for_years(rows: list[Row]) -> None:
+    sexes_and_ages(rows)
+    rows[7]["age"] = 414
+
+
+def boxes_of_the_image_before(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["file"] = f"{k}.png"
+    for before, row in zip(rows[40:79:3], rows[41:80:3], strict=True):
+        scale = np.array([row["width"], row["height"]] * 2) / ([before["width"], before["height"]] * 2)
+        row |= {"boxes": np.round(np.reshape(before["boxes"], (-1, 4)) * scale).tolist(), "labels": before["labels"]}
+
+
+def sides_in_phrases(exchanged: Callable[[int], bool]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        sided(exchanged)(rows)
+        for row in with_findings(rows):
+            row["phrases"] = [f"opacity of the {label}" for label in row["labels"]]
+            row["labels"] = ["opacity"] * 2
+
+    return plant
+
+
 def a_study_in_two_splits(rows: list[Row]) -> None:
     for row in rows:
         row["StudyInstanceUID"] = f"1.2.{row.pop('patient_id')}"
@@ -915,6 +961,11 @@ DEFECTS = [
         "patient-spelling",
         "patient p150, in train one is called p-0150",
     ),
+    ("visits of a patient in two splits", visits_in_two_splits, "patient-spelling", "is called p0-2"),
+    ("a table of patients off by one", sexes_of_the_row_before, "patient-facts", "patient_sex of patient p5 is F here"),
+    ("an age in months", months_for_years, "patient-facts", "age is 414"),
+    ("boxes of the image before", boxes_of_the_image_before, "constant-box", "the boxes of the image before them"),
+    ("sides exchanged in phrases", sides_in_phrases(lambda k: k % 5 == 0), "side-label", "of the left lung', is on"),
     ("a study in two splits", a_study_in_two_splits, "study-leak", "StudyInstanceUID 1.2.p3 is also in train"),
     ("a column PatientID", patient_under("PatientID"), "patient-column", "PatientID"),
     ("a column subject_id", patient_under("subject_id"), "patient-column", "subject_id"),
@@ -1139,6 +1190,9 @@ def asked_for_another(rows: list[Row]) -> None:
     "change",
     [
         patients_with_findings,
+        visits,
+        sexes_and_ages,
+        sides_in_phrases(lambda k: False),
         asked_for_another,
         one_box_each,
         asked_for(lambda k, row: row["labels"][0] if row["labels"] else LABELS[k % 4]),
