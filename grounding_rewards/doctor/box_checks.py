@@ -155,6 +155,7 @@ def _constant(case: Case) -> Iterator[Defect]:
                 same.append((row, "has the very boxes of another image of its patient"))
     if len(same) >= _FEWEST_CONSTANT:
         yield case.defect("constant-box", same, of=images, found="They have the boxes of another image of the patient.")
+        return
     first_boxes = np.flatnonzero(np.diff(table.drawing[chosen], prepend=-1))
     drawn = np.split(table.parts[chosen], first_boxes[1:])
     rows = [table.places[k].row for k in np.flatnonzero(chosen)[first_boxes]]

@@ -133,7 +133,11 @@ def folder_rows(root: Path, allow_outside: bool = False, bad_rows: str = "refuse
     check_word("bad_rows", bad_rows, BAD_ROWS)
 
     def usable(place: RowPlace, row: dict[str, Any]) -> dict[str, Any]:
-        if not (file := image_path(root, row["file"], allow_outside=allow_outside)).is_file():
+        try:
+            file = image_path(root, row["file"], allow_outside=allow_outside)
+        except ValueError as error:
+            raise ValueError(f"In line {place.line} (id {place.image}): {error}") from error
+        if not file.is_file():
             raise place.error("an image that is there", row["file"], "Correct the name, or add the image.")
         readers = image_readers(annotated_image(row))
         if len(readers) > 1 and row.get("reader_boxes") is None:

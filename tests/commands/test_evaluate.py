@@ -90,7 +90,9 @@ def test_bad_images_are_refused_or_left_out_and_named(
     else:
         options += ["--model", checkpoint, "--max-new-tokens", 4]
     assert evaluate(*options) == 2
-    assert "line 2 (id image 1)" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "in line 2 of" in said
+    assert "(id image 1)" in said
     assert not (tmp_path / "out").exists()
     with pytest.warns(UserWarning, match="dropped") as said:
         assert evaluate(*options, "--bad-rows", "drop") == 0

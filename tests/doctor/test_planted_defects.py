@@ -962,7 +962,7 @@ DEFECTS = [
         "patient p150, in train one is called p-0150",
     ),
     ("visits of a patient in two splits", visits_in_two_splits, "patient-spelling", "is called p0-2"),
-    ("a table of patients off by one", sexes_of_the_row_before, "patient-facts", "patient_sex of patient p5 is F here"),
+    ("a table of patients off by one", sexes_of_the_row_before, "patient-facts", "is F here, and another before"),
     ("an age in months", months_for_years, "patient-facts", "age is 414"),
     ("boxes of the image before", boxes_of_the_image_before, "constant-box", "the boxes of the image before them"),
     ("sides exchanged in phrases", sides_in_phrases(lambda k: k % 5 == 0), "side-label", "of the left lung', is on"),

@@ -2,6 +2,7 @@
 folder that was named, refused by everything that opens images, unless it is allowed."""
 
 import json
+import shutil
 import struct
 import zlib
 from functools import partial
@@ -274,14 +275,16 @@ def test_diff_opens_the_images_of_the_run_and_its_dataset_alone(folder, capsys):
     def annotated(image):
         return AnsweredImage("a", 40, 30, image=str(image))
 
-    other, own = annotated(folder.parent / "others" / "image.png"), annotated(folder / "images" / "own.png")
     run = folder.parent / "run"
     run.mkdir()
+    shutil.copy(folder / "images" / "own.png", run)
+    other, elsewhere = annotated(folder.parent / "others" / "image.png"), annotated(folder / "images" / "own.png")
+    own = annotated(run / "own.png")
     assert _image_loader([other], {"dataset": str(folder)}, run, False)(other) is None
     assert "1 images are drawn without their images" in capsys.readouterr().err
     assert _image_loader([other], {"dataset": str(folder)}, run, True)(other).size == (40, 30)
     assert _image_loader([own], {"dataset": str(folder)}, run, False)(own).size == (40, 30)
-    assert _image_loader([own], {}, run, False)(own) is None
+    assert _image_loader([elsewhere], {"dataset": str(folder)}, run, False)(elsewhere) is None
 
 
 def test_the_root_itself_may_be_a_link(folder):

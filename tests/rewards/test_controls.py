@@ -12,7 +12,7 @@ import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from tests.conftest import valid_box_lists
-from tests.parsing.test_reading import FAMILIES
+from tests.parsing.test_reading import FORMAT_OF
 
 GT = [[0, 0, 50, 50]]
 SIZES = {"resized_width": [100], "resized_height": [100]}
@@ -62,7 +62,9 @@ def test_format_only_on_real_completions(shared_dir):
     for record in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         # boxes beyond the family's range, or under a stray brace: "malformed" for the collector, readable for us
         if record["status"] != "malformed":
-            got = earned(gr.get_reward("format_only", box_format=FAMILIES[record["family"]]), [record["text"]], **SIZES)
+            got = earned(
+                gr.get_reward("format_only", box_format=FORMAT_OF[record["family"]]), [record["text"]], **SIZES
+            )
             assert got == [record["status"] in ("boxes", "explicit_empty")], record["id"]
 
 
