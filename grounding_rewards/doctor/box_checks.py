@@ -162,7 +162,7 @@ def _constant(case: Case) -> Iterator[Defect]:
     same = [
         (row, "has the boxes of the image before it, scaled with the image")
         for before, row, mine, those in zip(rows, rows[1:], drawn[1:], drawn, strict=False)
-        if before.file != row.file and len(mine) == len(those) and np.allclose(mine, those, 0, _ROUNDING)
+        if before.file != row.file and len(mine) == len(those) and np.abs(mine - those).max() <= _ROUNDING
     ]
     if len(same) >= _FEWEST_CONSTANT:
         yield case.defect("constant-box", same, of=images, found="They have the boxes of the image before them.")

@@ -46,7 +46,7 @@ def check_repeats(case: Case) -> Iterator[Defect]:
         )
         return
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
-    yield from case.collect(list(_unlikely_facts(case)))
+    yield from case.collect(_unlikely_facts(case))
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -135,17 +135,21 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
 
 def _unlikely_facts(case: Case) -> Iterator[Problem]:
     """Patients of two sexes, and ages that nobody reaches."""
+    names = dict.fromkeys(name for row in case.rows for name in row.columns)
+    of_sex, of_age = ([name for name in names if one.fullmatch(name)] for one in (_SEX, _AGE))
     sexes: dict[tuple[str, str], str] = {}
     for row in case.rows:
-        for name, value in row.columns.items():
-            text = str(value).strip()
+        for name in of_sex:
+            text = str(row.columns.get(name)).strip()
             sex = text[:1].casefold()
-            if _SEX.fullmatch(name) and row.patient_id is not None and sex and sex in "mf":
-                if sexes.setdefault((row.patient_id, name), sex) != sex:
-                    yield Problem(
-                        "patient-facts", row, f"{name} of patient {row.patient_id} is {text} here, and another before"
-                    )
-            elif _AGE.fullmatch(name) and (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
+            if row.patient_id is None or sex not in ("m", "f"):
+                continue
+            if sexes.setdefault((row.patient_id, name), sex) != sex:
+                said = f"{name} of patient {row.patient_id} is {text} here, and another before"
+                yield Problem("patient-facts", row, said)
+        for name in of_age:
+            text = str(row.columns.get(name)).strip()
+            if (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
                 yield Problem("patient-facts", row, f"{name} is {text}")
 
 
