@@ -21,17 +21,15 @@ exit code:
 
 from __future__ import annotations
 
-import csv
 import os
 from functools import partial
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.doctor.case import CHECKS, Defect, Example
+from grounding_rewards.doctor.case import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.images.resize import load_processor
@@ -111,22 +109,11 @@ def run(
     if json is not None:
         write_json(json, checkup.to_dict())
     if rows is not None:
-        write_whole(rows, _rows_of(checkup).encode("utf-8", "replace"))
+        write_whole(rows, checkup.to_dataframe().to_csv(index=False).encode("utf-8", "replace"))
     if out is not None:
         write_whole(out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (strict and checkup.count("warning") > 0))
-
-
-def _rows_of(checkup: Checkup) -> str:
-    """A line for each row of each defect, and one for a defect that no row shows."""
-    lines = StringIO()
-    writer = csv.writer(lines)
-    writer.writerow(("check", "split", "row", "id", "detail"))
-    for defect in checkup.defects:
-        for one in defect.rows or (Example("", -1, "", defect.found),):
-            writer.writerow((defect.name, one.split, one.row if one.row >= 0 else "", one.id, one.detail))
-    return lines.getvalue()
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:

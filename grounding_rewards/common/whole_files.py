@@ -51,7 +51,7 @@ def _named(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def whole_file(path: str | Path) -> Iterator[Path]:
     """Write a file elsewhere and give it its name at the end; after an error, what was there before stays.
 
     Args:
@@ -76,6 +76,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         ...         print(path.read_text(), os.listdir(folder))
         before ['a.txt']
     """
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = unfinished_name(path)
     try:
@@ -86,7 +87,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: str | Path, content: str | bytes) -> None:
     """Write a file, texts in UTF-8 and with their own line ends, as :func:`whole_file` does.
 
     Example:

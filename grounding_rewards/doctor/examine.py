@@ -12,7 +12,7 @@ from typing import Any
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, ImagePicture, Problem, picture
+from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, Example, ImagePicture, Problem, picture
 from grounding_rewards.doctor.fit_checks import check_fit
 from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
 from grounding_rewards.doctor.histograms import Metrics
@@ -84,6 +84,17 @@ class Checkup:
             "assumptions": list(self.assumptions),
             "metrics": self.metrics.to_dict(),
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a line for each row of each defect; what no row shows has no number."""
+        import pandas
+
+        lines = [
+            (defect.name, one.split, str(one.row) if one.row >= 0 else "", one.id, one.detail)
+            for defect in self.defects
+            for one in defect.rows or (Example("", -1, "", defect.found),)
+        ]
+        return pandas.DataFrame(lines, columns=["check", "split", "row", "id", "detail"])
 
 
 def examine(

@@ -113,10 +113,10 @@ def coco_results(images: Sequence[AnsweredImage]) -> list[dict[str, Any]]:
     ]
 
 
-def write_coco(images: Sequence[AnsweredImage], out: Path) -> None:
+def write_coco(images: Sequence[AnsweredImage], out: str | Path) -> None:
     """Write ``ground_truth.json`` and ``results.json`` into a folder."""
     for name, content in (("ground_truth", coco_ground_truth(images)), ("results", coco_results(images))):
-        write_whole(out / f"{name}.json", json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
+        write_whole(Path(out, f"{name}.json"), json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _categories(images: Sequence[AnsweredImage]) -> dict[str, int]:

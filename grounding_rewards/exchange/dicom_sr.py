@@ -155,7 +155,9 @@ def findings_report(image: AnsweredImage, source: Dataset, *, model: str) -> Com
         ) from error
 
 
-def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, dicom: Path | None = None) -> Written:
+def write_dicom_sr(
+    images: Sequence[AnsweredImage], out: str | Path, *, model: str, dicom: str | Path | None = None
+) -> Written:
     """Write one report per image into a folder.
 
     Args:
@@ -177,6 +179,7 @@ def write_dicom_sr(images: Sequence[AnsweredImage], out: Path, *, model: str, di
             f"Expected DICOM files called after the images' ids or images, got none for {len(images)} images. "
             "Name their folder with --dicom."
         )
+    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     without_file, without_answer, reports = [], [], 0
     for number, (image, path) in enumerate(zip(images, sources, strict=True), start=1):

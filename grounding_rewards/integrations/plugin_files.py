@@ -30,14 +30,14 @@ TRAINERS: dict[str, dict[str, str]] = tomllib.loads(
 )
 
 
-def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], path: Path | None = None) -> Plugin:
+def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], out: str | Path | None = None) -> Plugin:
     """What a trainer needs to train with a reward.
 
     Args:
         trainer: of :data:`TRAINERS`.
         reward: as for :func:`grounding_rewards.get_reward`.
         parameters: of the reward, JSON values.
-        path: where the file is going to be.
+        out: where the file is going to be.
 
     Raises:
         ValueError: an unknown trainer, reward or parameter; a file is missing where the trainer wants one, or given
@@ -51,7 +51,7 @@ def plugin(trainer: str, reward: str, parameters: Mapping[str, Any], path: Path 
     """
     if trainer not in TRAINERS:
         raise ValueError(f"Expected a known trainer, got {trainer!r}. Use one of: {', '.join(TRAINERS)}.")
-    known = TRAINERS[trainer]
+    known, path = TRAINERS[trainer], None if out is None else Path(out)
     if "file" not in known and path is not None:
         raise ValueError(f"Expected no --out for {trainer}, got {path}. It takes the package as it is: leave it out.")
     if "file" in known and path is None:

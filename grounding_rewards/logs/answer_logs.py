@@ -115,7 +115,7 @@ Correct it, or go on without by --bad-rows drop:
 
 
 def read_log(
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
@@ -201,7 +201,7 @@ def _of_last_step(log: Log, found: dict[str, list[int]]) -> tuple[dict[str, list
 
 
 def read_groups(
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
@@ -476,13 +476,13 @@ def _known(sizes: Mapping[str, float | None] | None) -> dict[str, float]:
 def _answers_to_images(
     log: Log,
     members: Sequence[Sequence[int]],
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     sizes: Mapping[str, float | None] | None,
     allow_outside: bool,
     notes: Sequence[str],
 ) -> Answers:
     """Answers to images that the log itself describes, and that are looked for beside it."""
-    folders = [path if path.is_dir() else path.parent for path in paths]
+    folders = [path if path.is_dir() else path.parent for path in map(Path, paths)]
     images, files = [], []
     lacking: dict[str, list[str]] = {"there": [], "beside the log": []}
     for several in members:

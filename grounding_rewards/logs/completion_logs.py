@@ -213,7 +213,7 @@ def _within(blocks: Iterable[Block], rows: range) -> Iterator[Block]:
             yield block.cut(start, stop)
 
 
-def read_completions(paths: Sequence[Path], *, text_column: str | None = None) -> Log:
+def read_completions(paths: Sequence[str | Path], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
@@ -416,7 +416,7 @@ def find_text_column(rows: Sequence[Mapping[str, Any]], given: str | None = None
     )
 
 
-def log_files(paths: Sequence[Path]) -> Iterator[Path]:
+def log_files(paths: Sequence[str | Path]) -> Iterator[Path]:
     """The files of logs.
 
     Args:
@@ -435,7 +435,7 @@ def log_files(paths: Sequence[Path]) -> Iterator[Path]:
         ...     [path.name for path in log_files([Path(folder)])]
         ['2.jsonl', '10.jsonl']
     """
-    for path in paths:
+    for path in map(Path, paths):
         if not path.is_dir():
             if not path.exists() and _kind(path) not in _READERS:
                 raise ValueError(

@@ -44,8 +44,18 @@ class RunSoFar(NamedTuple):
         values = (entry.get(key) for entry in self.entries)
         return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The entries, and how far the run is, as plain values."""
+        return {**self._asdict(), "step": self.step}
 
-def read_run(folder: Path) -> RunSoFar:
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each entry."""
+        import pandas
+
+        return pandas.DataFrame(self.entries)
+
+
+def read_run(folder: str | Path) -> RunSoFar:
     """Read what a run has left so far.
 
     Args:
@@ -62,6 +72,7 @@ def read_run(folder: Path) -> RunSoFar:
         >>> run.entries, run.step, run.ended
         ([{'reward': 0.5, 'step': 1}], 1, False)
     """
+    folder = Path(folder)
     log, config = folder / LOG, folder / CONFIG
     if not log.is_file() and not config.is_file():
         what = f"without {LOG}" if folder.is_dir() else "which is no folder"

@@ -110,8 +110,8 @@ class ScoreSummary:
 
 
 def score_file(
-    path: Path,
-    out: Path,
+    path: str | Path,
+    out: str | Path,
     rewards: Sequence[GroundingReward],
     *,
     text_column: str | None = None,
@@ -151,6 +151,7 @@ def score_file(
         >>> summary.means, row["id"], row["status"], row["R3"], row["R3/reason"]
         ({'R3': 0.2}, 'a', 'empty', 0.2, 'nothing to find, and says so')
     """
+    path, out = Path(path), Path(out)
     if out.suffix not in _OUTPUTS:
         raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
     check_workers(processes)
@@ -176,7 +177,7 @@ def score_file(
     return total.summary(scorer.names)
 
 
-def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> ScoreSummary:
+def join_scored(out: str | Path, on_progress: Callable[[int], None] | None = None) -> ScoreSummary:
     """Write what the shares of :func:`score_file` scored as one file, the same as without shares, and remove the parts.
 
     Args:
@@ -189,6 +190,7 @@ def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> 
     Raises:
         ValueError: parts are missing, or differ in their columns.
     """
+    out = Path(out)
     parts = [part for _, part in parts_of(out)]
     columns = _columns_of_all(parts)
     rewards = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]

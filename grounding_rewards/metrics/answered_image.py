@@ -253,14 +253,14 @@ def patients_of(images: Sequence[AnsweredImage]) -> list[Any] | None:
     return [("image", image.id) if image.patient is None else ("patient", image.patient) for image in images]
 
 
-def write_answered(path: Path, images: Iterable[AnsweredImage]) -> None:
+def write_answered(path: str | Path, images: Iterable[AnsweredImage]) -> None:
     """Write one image a line as JSON."""
     with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for image in images:
             file.write(json.dumps(image.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
 
 
-def read_answered(path: Path) -> list[AnsweredImage]:
+def read_answered(path: str | Path) -> list[AnsweredImage]:
     """Read the images of an evaluation.
 
     Args:
@@ -270,7 +270,7 @@ def read_answered(path: Path) -> list[AnsweredImage]:
     Raises:
         ValueError: there is no such file, a line is no image, or two images have one id.
     """
-    file = path / "images.jsonl" if path.is_dir() else path
+    file = Path(path, "images.jsonl") if Path(path).is_dir() else Path(path)
     if not file.is_file():
         raise ValueError(
             f"Expected the folder of an evaluation, got {str(path)!r} without images.jsonl. "

@@ -362,7 +362,7 @@ class StoredEvaluation:
         return cls(dict(content["facts"]), systems, reward, headings, content.get("command"))
 
 
-def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
+def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
     """Write `evaluation.json`.
 
     Example:
@@ -375,20 +375,20 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
         ('R3', 0.8)
     """
     text = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
-    write_whole(folder / _FILE, text + "\n")
+    write_whole(Path(folder, _FILE), text + "\n")
 
 
-def evaluation_file(run: Path) -> Path:
+def evaluation_file(run: str | Path) -> Path:
     """Where the metrics of a run are, given the folder of its evaluation or a file in it.
 
     Example:
         >>> evaluation_file(Path("runs/r4/images.jsonl")).as_posix()
         'runs/r4/evaluation.json'
     """
-    return (run if run.is_dir() else run.parent) / _FILE
+    return (Path(run) if Path(run).is_dir() else Path(run).parent) / _FILE
 
 
-def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
+def read_evaluation(run: str | Path, *, required: bool = False) -> StoredEvaluation:
     """Read the `evaluation.json` of a run.
 
     Args:

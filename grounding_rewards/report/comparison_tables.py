@@ -141,6 +141,13 @@ class Comparison:
         ]
         return several[0] if len(several) == 1 else {"a": a, "comparisons": several}
 
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each metric of each run that is compared with A."""
+        import pandas
+
+        tables = [one.to_dataframe().assign(run=name) for name, one in self._others]
+        return pandas.concat(tables, ignore_index=True)
+
     def table(self, keys: Sequence[str]) -> Table:
         """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
         baselines = self.baselines[0] if len(self.differences) == 1 else {}
@@ -216,7 +223,7 @@ class Comparison:
 
 
 def compare_evaluations(
-    paths: Sequence[Path],
+    paths: Sequence[str | Path],
     *,
     metric: str = MAIN_METRIC,
     metrics: Sequence[str] = (),
@@ -272,8 +279,8 @@ def compare_evaluations(
             )
     return Comparison(
         differences=found,
-        paths=paths,
-        names=run_names(paths),
+        paths=(files := list(map(Path, paths))),
+        names=run_names(files),
         metrics=list(dict.fromkeys(metrics)) or common,
         # They stand beside both runs where they were measured on the same images, by the same labels.
         baselines=[
