@@ -21,12 +21,17 @@ export TOKENIZERS_PARALLELISM := false
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_matching_ignore.py tests/test_labels.py \
 	tests/test_columns.py tests/test_layers.py tests/common/test_config_files.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all coverage docs bench lock audit sbom dist clean
+# What training overrides parts of, with the lowest versions.
+LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/training/test_contract.py \
+	tests/training/test_resume.py tests/training/test_run.py
+
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
+	@echo "make test-lowest-torch              what training overrides, with the lowest torch too (5 GB more)"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
@@ -98,13 +103,11 @@ test-wheel: test-core $(INSTALLED)/.installed
 	cd build/core && ../../$(INSTALLED)/bin/python -m pytest -q -o addopts= tests/test_wheel.py
 
 # The lowest versions that pyproject.toml allows: of the core and the extra eval, and of what training overrides parts of,
-# beside the newest of all others; torch brings what it was built with. httpx is what the lowest of them need and the newest
-# do not.
+# beside the newest of all others. httpx is what the lowest of them need and the newest do not.
 $(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
 	$(PYTHON) -m venv $(LOWEST) && $(PYTHON) -m venv $(LOWEST)-train
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
-	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
 		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet httpx
@@ -119,8 +122,12 @@ test-lowest: test-core $(LOWEST)/.installed
 		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
 		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
 		tests/report/test_evaluation_plots.py tests/report/test_diff_page.py
-	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter or test_run_folder" \
-		tests/training/test_contract.py tests/training/test_resume.py tests/training/test_run.py
+	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
+
+# The lowest torch too: once a week and before a release, as it is 5 GB more.
+test-lowest-torch: $(LOWEST)/.installed
+	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
+	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:
