@@ -11,9 +11,9 @@ box_format, resized_width and resized_height. Nothing is changed, and nothing le
 
 examples:
   grounding-rewards doctor images/
-  grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
+  grounding-rewards doctor images/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --html report.html
   grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
-  grounding-rewards doctor images/ --out report.html --no-images           # a report that can be passed on
+  grounding-rewards doctor images/ --html report.html --no-images           # a report that can be passed on
 
 exit code:
   0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
@@ -50,7 +50,7 @@ def run(
     box_format: BoxFormat = None,
     model: str | None = None,
     max_completion_length: int = 256,
-    out: Path | None = None,
+    html: Path | None = None,
     no_images: bool = False,
     seed: int = 0,
     json: Json = None,
@@ -67,7 +67,7 @@ def run(
         model: path or id of the model, whose processor says how large boxes are on what it sees, and how many tokens
             an answer has; without it both are assumed, and the report says how
         max_completion_length: tokens that a completion may have in training, as in TRL
-        out: write a report in HTML, with images and histograms
+        html: write a page, with images and histograms
         no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
             numbers
         seed: of the sample of images in the report
@@ -99,7 +99,7 @@ def run(
         ),
         splits=split,
         allow_outside=allow_outside,
-        thumbnails=LONGEST_SIDE if out is not None and not no_images else 0,
+        thumbnails=LONGEST_SIDE if html is not None and not no_images else 0,
         names=not no_images,
         seed=seed,
         quick=quick,
@@ -110,8 +110,8 @@ def run(
         write_json(json, checkup.to_dict())
     if rows is not None:
         write_whole(rows, checkup.to_dataframe().to_csv(index=False).encode("utf-8", "replace"))
-    if out is not None:
-        write_whole(out, render_doctor_page(checkup).encode("utf-8", "replace"))
+    if html is not None:
+        write_whole(html, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (strict and checkup.count("warning") > 0))
 

@@ -4,27 +4,21 @@ It prints no path, no name of a file or machine, and nothing of a dataset: it ca
 
 examples:
   grounding-rewards env            # to paste into a report
-  grounding-rewards env --json
+  grounding-rewards env --json env.json
 """
 
 from __future__ import annotations
 
-from json import dumps
-
-from grounding_rewards.commands.console import say
+from grounding_rewards.commands.console import say, write_json
+from grounding_rewards.commands.options import Json
 from grounding_rewards.common.environment import environment
 
 
-def run(*, json: bool = False) -> int:
-    """Print what is installed.
-
-    Args:
-        json: as JSON
-    """
+def run(*, json: Json = None) -> int:
+    """Print what is installed."""
     found = environment()
-    if json:
-        say(dumps(found, indent=2))
-        return 0
+    if json is not None:
+        write_json(json, found)
     for title, part in found.items():
         say(f"{title}:")
         width = max((len(name) for name in part), default=0)

@@ -21,9 +21,14 @@ def test_versions_of_what_matters_are_printed(capsys: pytest.CaptureFixture[str]
         assert row in words
 
 
-def test_it_can_be_pasted_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["env", "--json"]) == 0
+def test_it_can_be_pasted_anywhere(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["env", "--json", str(tmp_path / "env.json")]) == 0
     shown = capsys.readouterr().out
     for private in (str(Path.home()), str(REPOSITORY), sys.prefix, platform.node(), "/"):
         assert private not in shown
-    assert set(json.loads(shown)) == {"grounding_rewards", "packages", "extras", "machine"}
+    assert set(json.loads((tmp_path / "env.json").read_text())) == {
+        "grounding_rewards",
+        "packages",
+        "extras",
+        "machine",
+    }

@@ -128,7 +128,7 @@ def test_markup_in_a_label_is_no_markup(write):
 
 def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     out = tmp_path / "report.html"
-    command(write(images(**OFF_IMAGE)), "--out", str(out))
+    command(write(images(**OFF_IMAGE)), "--html", str(out))
     page = out.read_text(encoding="utf-8")
     check_self_contained(Document(page))
     assert "http" not in page.replace("http-equiv=", "")
@@ -160,11 +160,11 @@ def test_boxes_in_another_order_are_drawn_as_given_and_as_proposed(write):
 def test_images_are_left_out_when_asked(write, tmp_path):
     out = tmp_path / "report.html"
     root = write(images(**OFF_IMAGE))
-    command(root, "--out", str(out), "--no-images")
+    command(root, "--html", str(out), "--no-images")
     assert "image/jpeg" not in out.read_text()
     assert "<image" not in out.read_text()
     assert "train, row 1" in out.read_text()
-    command(root, "--out", str(out))
+    command(root, "--html", str(out))
     assert "image/jpeg" in out.read_text()
 
 
@@ -180,7 +180,7 @@ def test_without_images_nobody_is_named(write, tmp_path, capsys):
     (root / "DOE_JANE.png").unlink(missing_ok=True)
     made[2]["file"] = "../DOE_JANE.png"
     (root / "annotations.jsonl").write_text("".join(json.dumps(one) + "\n" for one in made))
-    command(root, "--out", str(out), "--json", str(told), "--no-images")
+    command(root, "--html", str(out), "--json", str(told), "--no-images")
     found = {one["name"]: one for one in json.loads(told.read_text())["defects"]}
     assert {"patient-leak", "outside-image", "missing-image"} <= set(found)
     for text in (out.read_text(), told.read_text(), capsys.readouterr().out):
@@ -250,5 +250,5 @@ def test_images_of_readers_have_boxes_on_the_page(write):
 
 def test_an_unfinished_folder_without_rows_is_reported(tmp_path, capsys):
     (tmp_path / "manifest.json").write_text('{"complete": false}')
-    assert command(str(tmp_path), "--out", str(tmp_path / "page.html")) == 1
+    assert command(str(tmp_path), "--html", str(tmp_path / "page.html")) == 1
     assert "not completed" in " ".join(capsys.readouterr().out.split())
