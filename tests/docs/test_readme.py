@@ -1,0 +1,68 @@
+"""The commands of README.md one after another, on a small folder in the layout that they name, with the small model."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+for _library in ("datasets", "matplotlib", "pydicom", "trl"):
+    pytest.importorskip(_library, reason="needs the train and dicom extras")
+
+from grounding_rewards.cli import main  # noqa: E402
+from grounding_rewards.synthetic import draw_radiograph  # noqa: E402
+from tests.conftest import REPOSITORY, write_dicom  # noqa: E402
+from tests.docs.blocks import ours, shell_commands  # noqa: E402
+
+README = REPOSITORY / "README.md"
+MODEL = "Qwen/Qwen2.5-VL-3B-Instruct"
+# A processor, one step, and the parts that a GPU, its memory and its library are for left out.
+FEW = "--use_cpu --bf16 false --tf32 false --dtype float32 --max_steps 1 --disable_tqdm true --lora_r 2"
+SMALLER = {
+    "sft": f"{FEW} --per_device_train_batch_size 2 --gradient_accumulation_steps 1",
+    "train": f"{FEW} --use_vllm false --max_completion_length 24 --generation_batch_size 8",
+    "signal": "--samples 2 --max-new-tokens 24",
+    "evaluate": "--max-new-tokens 24",
+}
+
+
+def vindr(root: Path) -> None:
+    """VinDr-CXR as PhysioNet has it: three readers of whom two agree on eight images, a consensus on four."""
+    lines = {
+        "train": ["image_id,rad_id,class_name,x_min,y_min,x_max,y_max"],
+        "test": ["image_id,class_name,x_min,y_min,x_max,y_max"],
+    }
+    for index in range(12):
+        image, split = draw_radiograph(index, "pa-112"), "train" if index < 8 else "test"
+        write_dicom(image, root / split)
+        boxes = [f"{label},{','.join(map(str, box))}" for label, box in zip(image.labels, image.boxes, strict=True)]
+        for reader in ("R1,", "R2,", "R3,") if split == "train" else ("",):
+            drawn = [] if reader == "R3," else boxes
+            lines[split] += [f"{image.id},{reader}{one}" for one in drawn or ["No finding,,,,"]]
+    (root / "annotations").mkdir()
+    for split, of_split in lines.items():
+        (root / "annotations" / f"annotations_{split}.csv").write_text("\n".join(of_split) + "\n")
+
+
+@pytest.mark.training
+def test_every_command_of_the_first_page_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    vindr(tmp_path / "path" / "to" / "vindr-cxr")
+    commands = [given for words in shell_commands(README) if (given := ours(words)) is not None]
+    assert len(commands) == 9
+    for words in commands:
+        here = ["assets/tiny_vlm" if word == MODEL else word for word in words]
+        if words[0] == "sft":
+            here += ["--model_name_or_path", "assets/tiny_vlm"]
+        ended = main([*here, *shlex.split(SMALLER.get(words[0], ""))])
+        said = capsys.readouterr()
+        # The doctor ends with 1 where it finds something.
+        assert ended in ((0, 1) if words[0] == "doctor" else (0,)), (words, said.err)
+    assert "F1 at IoU 0.5" in said.out
+    for page in ("doctor.html", "diff.html", "runs/before/report.html", "runs/after/report.html"):
+        assert (tmp_path / page).stat().st_size > 10_000, page
