@@ -52,7 +52,7 @@ def agreement():
 
 def evaluated():
     answers = read_log(["greedy.jsonl"])
-    return evaluate({"model": read_answers(answers.rows, answers.texts, REWARD)}, Measures("R3", resamples=10))
+    return evaluate({"model": read_answers(answers.rows, answers.texts, REWARD)}, Measures("R3"))
 
 
 def compared():

@@ -52,6 +52,12 @@ def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert (option or f"python scripts/{name}") in capsys.readouterr().out
 
 
+def test_the_responses_of_any_rewards_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["", "--rewards", "R3", "soft_f1", "--folder", str(tmp_path)])
+    script("draw_rewards").main()
+    assert (tmp_path / "responses.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
     # an image of 1000 × 800 that reaches the model as 1008 × 812, as on the page; within half a unit
     sizes = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}

@@ -61,7 +61,7 @@ def run(
     Args:
         dataset: `synthetic` images, a folder of images, or a name on the hub
         split: of the dataset
-        html: write a page there, with plots of how the rewards respond
+        html: write a page there
         strict: exit with 1 if a scripted answer earns more than it should
 
     Returns:
@@ -84,9 +84,7 @@ def run(
     if html is not None:
         from grounding_rewards.report.audit_page import render_audit_page
 
-        drawn = {name: one for name, one in judges.items() if hasattr(one, "score_many")}
-        page = render_audit_page(done, drawn, dataset=f"{dataset}, {split}")
-        write_whole(html, page.encode("utf-8", "replace"))
+        write_whole(html, render_audit_page(done, dataset=f"{dataset}, {split}"))
     print_audit(done, output_console(max(120, 60 + 11 * len(judges))))
     return int(strict and bool(done.found))
 

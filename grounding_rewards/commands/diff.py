@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
@@ -44,7 +44,6 @@ def run(
     metric: str = MAIN_METRIC,
     metrics: Sequence[str] = (),
     label_matching: LabelMatching | None = None,
-    sizes: Literal["image", "coco"] = "image",
     resamples: int = DRAWS,
     seed: int = 0,
     json: Json = None,
@@ -66,7 +65,6 @@ def run(
         metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
         metrics: show only these; default: all
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
-        sizes: of reference boxes, as parts of the image's area, or COCO's in pixels
         resamples: draws of the permutation test
         seed: of them, and of what intervals leave out
         markdown: write the verdict and the tables as Markdown
@@ -86,7 +84,6 @@ def run(
         metric=metric,
         metrics=metrics,
         label_matching=label_matching,
-        sizes=sizes,
         resamples=resamples,
         seed=seed,
         reward=reward,

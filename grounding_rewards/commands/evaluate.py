@@ -56,7 +56,6 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, write_answer
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import (
-    BAND_RESAMPLES,
     Evaluation,
     Measures,
     evaluate,
@@ -102,11 +101,8 @@ class EvaluateOptions(AnswerOptions):
         train_split: the constant box is its median box of each label; `none`: that of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
-        nms: leave out boxes that overlap a higher-scoring one of their label by more than this IoU
         interpolation: of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before)
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
-        sizes: of boxes, as parts of the image's area, or COCO's in pixels
-        resamples: of the bands around curves
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
         temperature: of the samples
@@ -121,11 +117,8 @@ class EvaluateOptions(AnswerOptions):
     overwrite: bool = False
     reward: Reward = "R4"
     label_matching: LabelMatching = "ignore"
-    nms: Annotated[float | None, within(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
     iou: tuple[float, ...] = AP_THRESHOLDS
-    sizes: Literal["image", "coco"] = "image"
-    resamples: Annotated[int, within(1)] = BAND_RESAMPLES
     samples: Annotated[int, within(0)] = 0
     temperature: Annotated[float, within(above=True)] = 1.0
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
@@ -181,7 +174,7 @@ class EvaluateOptions(AnswerOptions):
             ValueError: a value is out of range.
         """
         iou = tuple(dict.fromkeys(self.iou))
-        return Measures(reward, self.label_matching, self.interpolation, iou, self.sizes, self.resamples, self.seed)
+        return Measures(reward, self.label_matching, self.interpolation, iou, self.seed)
 
 
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
@@ -221,7 +214,7 @@ def run(options: EvaluateOptions) -> int:
         return 0
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
-        answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
+        answered = read_answers(rows, texts, subject.reward)
         for note in (*subject.answers.notes, *reading_notes(answered), *confidence_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
@@ -337,7 +330,6 @@ def _measure(
         "reward": repr(subject.reward),
         "box format": ", ".join(fmt.name for fmt in formats),
         "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
-        "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,8 +14,6 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
-from grounding_rewards.metrics.ranking import label_name
-from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
@@ -35,11 +32,7 @@ _PASSED_OVER = ("prompt", "asked", "image", "images", "completion_ids", "ground_
 
 
 def read_answers(
-    rows: Sequence[Mapping[str, Any]],
-    texts: Sequence[Sequence[Any]],
-    reward: GroundingReward,
-    *,
-    nms_threshold: float | None = None,
+    rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
 ) -> list[AnsweredImage]:
     """Read and score a model's answers to each image.
 
@@ -50,8 +43,6 @@ def read_answers(
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
-        nms_threshold: boxes are removed whose IoU with a higher-scoring one of the same label is greater, see
-            :func:`without_duplicates`; None keeps all. Rewards are those of the text as it is.
 
     Raises:
         ValueError: a row lacks a column, or holds something that is no box, label or size; two images have one name.
@@ -100,7 +91,7 @@ def read_answers(
             sampled_boxes=tuple(len(one.parsed.boxes) for one in sampled),
         )
         answered.append(read)
-    return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
+    return answered
 
 
 def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[AnsweredImage]:
@@ -270,40 +261,3 @@ def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
         )
         if found
     ]
-
-
-def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0.5) -> list[AnsweredImage]:
-    """The images with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
-
-    Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
-    confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
-
-    Args:
-        images: with their answers.
-        iou_threshold: a box is removed whose IoU with a higher-scoring one is greater, in [0, 1].
-
-    Raises:
-        ValueError: the threshold is out of its range.
-
-    Example:
-        >>> image = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
-        >>> without_duplicates([image])[0].pred.tolist()
-        [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
-    """
-    kept_alone = []
-    for image in images:
-        names = np.array([label_name(label, "exact") for label in image.pred_labels])
-        kept: list[int] = []
-        for name in dict.fromkeys(names.tolist()):
-            same = np.flatnonzero(names == name)
-            kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
-        kept.sort()
-        left = replace(
-            image,
-            pred=image.pred[kept],
-            pred_labels=tuple(image.pred_labels[i] for i in kept),
-            pred_scores=image.pred_scores[kept],
-            broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
-        )
-        kept_alone.append(left)
-    return kept_alone

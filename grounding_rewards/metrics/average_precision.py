@@ -43,7 +43,6 @@ from grounding_rewards.metrics.curves import (
     read_curve,
     sensitivity_at_false_positives,
     totals,
-    with_band,
 )
 from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.intervals import Jackknifed, Parts
@@ -179,24 +178,13 @@ def jackknifed_mean_average_precision(
     return Jackknifed(value, left_out, parts.units, bias)
 
 
-def precision_recall_curve(
-    ranked: RankedImages,
-    iou_threshold: float = 0.5,
-    *,
-    name: str = "",
-    groups: Sequence[Any] | None = None,
-    resamples: int = 0,
-    seed: int = 0,
-) -> Curve:
+def precision_recall_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
     """Interpolated precision at 101 recall levels, as COCO reads it; of tied boxes the one point that there is.
 
     Args:
         ranked: as for :func:`average_precision`.
         iou_threshold: as for :func:`average_precision`.
         name: of the curve.
-        groups: the patient of each image, where known.
-        resamples: number of bootstrap resamples for a 95 % band, pointwise; no band without any.
-        seed: of the resampling.
 
     Returns:
         ``x`` recall, ``y`` precision, 0 at a recall that is not reached. The mean of ``y`` is the average precision,
@@ -217,18 +205,15 @@ def precision_recall_curve(
         (array([0.5]), array([1.]))
     """
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
+    found, predicted, references = totals(boxes, t)
+    if not references or (ranked.ranking == "tied" and not predicted):
+        return Curve(name, np.zeros(0), np.zeros(0))
     if ranked.ranking == "tied":
-        points = _at_operating_point
-        found, predicted, references = totals(boxes, t).sum(axis=1)
-        x = ratio([found], [references])[: min(predicted, 1)]
-    else:
-        points, x = _at_levels, np.linspace(0.0, 1.0, 101)
-    if not boxes.references.any():
-        x = x[:0]
-    y = points(boxes, t, np.ones((1, ranked.images)))[0, : len(x)]
-    return with_band(
-        Curve(name, x, y), boxes, lambda grouped, weights, _: points(grouped, t, weights), groups, resamples, seed
-    )
+        return Curve(name, ratio([found], [references]), ratio([found], [predicted]))
+    x, y = np.linspace(0.0, 1.0, 101), np.zeros(101)
+    for (recall,), (best,) in _precision_recall(boxes, t, np.ones((1, ranked.images))):
+        y = np.append(best, 0.0)[np.searchsorted(recall, x, side="left")]
+    return Curve(name, x, y)
 
 
 def _chosen(ranked: RankedImages, iou_thresholds: Sequence[float] | None) -> list[int]:
@@ -285,24 +270,6 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
     """
     for block, hits, boxes in read_curve(ranked, t, weights, one_by_one=ranked.ranking == "score"):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
-
-
-def _at_levels(ranked: RankedBoxes, t: int, weights: Array) -> Array:
-    """The interpolated precision at 101 recalls, ``(rows, 101)``; NaN without references."""
-    levels = np.linspace(0.0, 1.0, 101)
-    read = [
-        np.append(best, 0.0)[np.searchsorted(recall, levels, side="left")]
-        for block in _precision_recall(ranked, t, weights)
-        for recall, best in zip(*block, strict=True)
-    ]
-    y = np.array(read) if read else np.zeros((len(weights), len(levels)))
-    return np.where((weights @ ranked.references > 0)[:, None], y, np.nan)
-
-
-def _at_operating_point(ranked: RankedBoxes, t: int, weights: Array) -> Array:
-    """Precision of all boxes, ``(rows, 1)``; NaN where it is undefined."""
-    hits, boxes, references = (weights @ totals(ranked, t).T).T
-    return np.where((boxes > 0) & (references > 0), ratio(hits, boxes), np.nan)[:, None]
 
 
 def query_ap_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> Array:

@@ -24,8 +24,8 @@ worse.
   adjusted.
 * By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
-* The sizes of reference boxes are those of :data:`grounding_rewards.metrics.ranking.SIZES`: unless another set is
-  chosen, their part of the area of the image.
+* The sizes of reference boxes are their parts of the area of the image
+  (:data:`grounding_rewards.metrics.ranking.IMAGE_AREAS`).
 
 The verdict is about one metric, which is chosen before looking. B is called better or worse where the interval leaves
 out 0 and p is below 0.05. A label or size is named where the interval of its mean IoU leaves out 0 and Holm's p is
@@ -64,7 +64,6 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import box_area
 from grounding_rewards.common.arithmetic import Array, ratio_or_nan
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.counts import (
@@ -84,7 +83,7 @@ from grounding_rewards.metrics.intervals import (
     share_estimate,
     sum_by_group,
 )
-from grounding_rewards.metrics.ranking import SIZES
+from grounding_rewards.metrics.ranking import IMAGE_AREAS
 
 # Cells of an array of draws by units.
 _CELLS = 1 << 21
@@ -347,7 +346,6 @@ def compare_runs(
     b: Sequence[AnsweredImage],
     *,
     label_matching: str = "ignore",
-    sizes: str = "image",
     main: str = MAIN_METRIC,
     resamples: int = DRAWS,
     seed: int = 0,
@@ -359,7 +357,6 @@ def compare_runs(
         b: the answered images of run B.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
-        sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.ranking.SIZES`.
         main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.
@@ -381,7 +378,6 @@ def compare_runs(
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {DRAWS} is usual.")
     if seed < 0:
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
-    check_word("sizes", sizes, SIZES)
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(image, own_b[name]) for name, image in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))
@@ -420,7 +416,7 @@ def compare_runs(
             **_ranked_changes(first, second, label_matching, units, **drawn),
         },
         labels=by_group(label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")),
-        sizes=by_group(_size_groups(first, sizes)),
+        sizes=by_group(_size_groups(first)),
         resamples=resamples,
         seed=seed,
         label_matching=label_matching,
@@ -499,10 +495,10 @@ def _change(metric: Metric, a: Jackknifed, b: Jackknifed, units: Units, p: float
     return Change(metric, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
-def _size_groups(images: Sequence[AnsweredImage], sizes: str) -> BoxGroups:
+def _size_groups(images: Sequence[AnsweredImage]) -> BoxGroups:
     batch = ImageBatch.of(images)
     image_areas = np.repeat(batch.sizes.prod(axis=1), batch.gt.counts)
-    groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in SIZES[sizes].items()}
+    groups = {name: size.holds(box_area(batch.gt.flat), image_areas) for name, size in IMAGE_AREAS.items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 

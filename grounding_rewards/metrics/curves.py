@@ -16,7 +16,7 @@ curve: the first box of every image, the first two, and so on. It is no trade-of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +28,6 @@ from grounding_rewards.metrics.intervals import (
     Jackknifed,
     Parts,
     group_numbers,
-    resampling_counts,
 )
 from grounding_rewards.metrics.ranking import (
     Indices,
@@ -101,48 +100,15 @@ def read_curve(
         yield block, hits, boxes
 
 
-def totals(ranked: RankedBoxes, threshold: int) -> Indices:
-    """Right boxes, boxes that count and reference boxes of each image, ``(3, images)``.
+def totals(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
+    """Right boxes, boxes that count and reference boxes of all images.
 
     Example:
         >>> hit = np.array([[True, False]])
-        >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0).tolist()
-        [[1, 0], [1, 1], [1, 0]]
+        >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0)
+        (1, 2, 1)
     """
-    images = len(ranked.references)
-    hits, boxes = (np.bincount(ranked.image[mask[threshold]], minlength=images) for mask in (ranked.hit, ranked.counts))
-    return np.stack([hits, boxes, ranked.references])
-
-
-def with_band(
-    curve: Curve,
-    boxes: RankedBoxes,
-    read: Callable[[RankedBoxes, Array, Indices], Array],
-    groups: Sequence[Any] | None,
-    resamples: int,
-    seed: int,
-) -> Curve:
-    """The curve with a 95 % band, pointwise percentiles of a bootstrap; as it is without any resampling.
-
-    Args:
-        curve: read from all images.
-        boxes: what it was read from.
-        read: from boxes by group, ``(resamples, groups)`` weights of the groups and their numbers of images, the values
-            of the curve at its points, ``(resamples, points)``.
-        groups: the patient of each image, where known; the images of one patient are then drawn together.
-        resamples: number of resamplings.
-        seed: of the resampling.
-    """
-    if not resamples or not len(curve.x):
-        return curve
-    units = group_numbers(groups, len(boxes.references))
-    weights = resampling_counts(int(units.max()) + 1, resamples=resamples, seed=seed)
-    values = read(boxes.by_group(units), weights, np.bincount(units))
-    # A resampling that has nothing to measure says nothing.
-    measured = [column[~np.isnan(column)] for column in values.T]
-    ends = [np.quantile(column, [0.025, 0.975]) if column.size else (np.nan, np.nan) for column in measured]
-    low, high = np.array(ends).T
-    return curve._replace(low=low, high=high)
+    return int(ranked.hit[threshold].sum()), int(ranked.counts[threshold].sum()), int(ranked.references.sum())
 
 
 #: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
@@ -208,24 +174,13 @@ def sensitivity_at_false_positives(
     return Sensitivities(tuple(at_rates), mean)
 
 
-def froc_curve(
-    ranked: RankedImages,
-    iou_threshold: float = 0.5,
-    *,
-    name: str = "",
-    groups: Sequence[Any] | None = None,
-    resamples: int = 0,
-    seed: int = 0,
-) -> Curve:
+def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = "") -> Curve:
     """Sensitivity against false boxes per image: a staircase, which rises at its points; one point for tied boxes.
 
     Args:
         ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`.
         iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
         name: of the curve.
-        groups: the patient of each image, where known.
-        resamples: number of bootstrap resamples for a 95 % band of the sensitivity, pointwise; no band without any.
-        seed: of the resampling.
 
     Returns:
         ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Of more than 200 points, 200
@@ -247,7 +202,7 @@ def froc_curve(
     boxes, t = ranked.of_label(None), ranked.threshold_index(iou_threshold)
     if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
-    found, predicted, references = totals(boxes, t).sum(axis=1)
+    found, predicted, references = totals(boxes, t)
     x = y = np.zeros(0)
     for _, hits, counted in read_curve(boxes, t, np.ones((1, ranked.images))):
         x, y = (counted[0] - hits[0]) / ranked.images, hits[0] / references
@@ -258,14 +213,7 @@ def froc_curve(
     if len(x) > _MOST_POINTS:
         kept = np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(np.int64)
         x, y = x[kept], y[kept]
-
-    def read(grouped: RankedBoxes, weights: Array, images: Indices) -> Array:
-        if ranked.ranking != "tied":
-            return _sensitivities(grouped, t, images, weights, x)
-        hits, _, references = (weights @ totals(grouped, t).T).T
-        return np.where(references > 0, ratio(hits, references), np.nan)[:, None]
-
-    return with_band(Curve(name, x, y), boxes, read, groups, resamples, seed)
+    return Curve(name, x, y)
 
 
 def _sensitivities(ranked: RankedBoxes, t: int, images: Indices, weights: Array, rates: Array) -> Array:

@@ -1,8 +1,7 @@
 """An evaluation of answered images: metrics with intervals, all together and by label and size, and curves.
 
 Every metric has a 95 % interval over patients, or over images where no patient is known: shares the exact one of
-Clopper and Pearson, all others the jackknife's (:mod:`grounding_rewards.metrics.intervals`). The bands around curves
-are percentiles of a bootstrap, point by point.
+Clopper and Pearson, all others the jackknife's (:mod:`grounding_rewards.metrics.intervals`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
 from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
@@ -57,16 +55,13 @@ from grounding_rewards.metrics.image_dependence import (
     dependence_sums,
     image_dependence,
 )
-from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates, resampling_counts
+from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
-from grounding_rewards.metrics.ranking import SIZES, RankedImages, rank_boxes
+from grounding_rewards.metrics.ranking import IMAGE_AREAS, RankedImages, rank_boxes
 from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
-
-#: Resamplings of the bands around curves, whose last digits nobody can see.
-BAND_RESAMPLES = 500
 
 _FILE = "evaluation.json"
 # Beginning of the keys of rewards.
@@ -91,26 +86,19 @@ class Measures:
             label.
         interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
-        sizes: of boxes: a key of :data:`grounding_rewards.metrics.ranking.SIZES`.
-        resamples: of the bootstrap of the bands around curves.
-        seed: of that, and of what intervals leave out.
+        seed: of what intervals leave out.
     """
 
     reward: str
     label_matching: str = "ignore"
     interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
-    sizes: str = "image"
-    resamples: int = BAND_RESAMPLES
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_word("sizes", self.sizes, SIZES)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
-        if self.resamples < 1:
-            raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {BAND_RESAMPLES} is usual.")
 
 
 class GroupMetrics(NamedTuple):
@@ -254,7 +242,7 @@ def evaluate(
     Example:
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R3": 0.8})
-        >>> found = evaluate({"model": [image]}, Measures("R3", resamples=10))
+        >>> found = evaluate({"model": [image]}, Measures("R3"))
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
@@ -302,9 +290,7 @@ def evaluate(
         for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *known])
         if key in known and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-    pr_curves, froc_curves = _curves(images, measures, ranked["ap"], groups)
-    # 50 MB of 12,000 images, which plots and page need for themselves.
-    resampling_counts.cache_clear()
+    pr_curves, froc_curves = _curves(images, measures, ranked["ap"])
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,
@@ -367,7 +353,7 @@ def write_evaluation(folder: str | Path, evaluation: Evaluation) -> None:
 
     Example:
         >>> import tempfile
-        >>> found = evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3", resamples=10))
+        >>> found = evaluate({"model": [AnsweredImage("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3"))
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_evaluation(Path(folder), found)
         ...     stored = read_evaluation(Path(folder))
@@ -476,7 +462,7 @@ def _by_size(
     matched: MatchedImages, measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[GroupMetrics]:
     rule = measures.label_matching
-    for name, area in SIZES[measures.sizes].items():
+    for name, area in IMAGE_AREAS.items():
         sums = replace(matched, area=area).sums(_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
@@ -499,22 +485,21 @@ def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: Ran
 
 
 def _curves(
-    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages, groups: Sequence[Any] | None
+    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages
 ) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
     """Precision over recall, and sensitivity over false boxes per image.
 
     Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
     order in which an answer names its boxes.
     """
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     in_order, order = ranked, ""
     if ranked.ranking == "tied":
         rule = measures.label_matching
         in_order = rank_boxes(images, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
         order = ", as written"
     return (
-        tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
-        tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}", **drawn) for iou in _CURVE_THRESHOLDS),
+        tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS),
+        tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}") for iou in _CURVE_THRESHOLDS),
     )
 
 

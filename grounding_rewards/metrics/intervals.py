@@ -1,4 +1,4 @@
-"""95 % intervals: of shares exact ones, of all other metrics by leaving out patients; and what bands are made of.
+"""95 % intervals: of shares exact ones, of all other metrics by leaving out patients.
 
 **Shares**: how often something happens among images, boxes or answers, counted one by one (:func:`share_estimate`).
 Where something was never seen, a bootstrap never draws it: 0 of 25 images would have the interval [0, 0]. The exact
@@ -44,8 +44,6 @@ that. The metric itself is not changed.
 docs/metrics.md says how often the intervals hold the true metric. Two runs on the same units, with the same
 seed, leave out the same ones, so that their metrics can be subtracted one by one.
 
-**Bands around curves** are pointwise percentiles of a bootstrap of the patients (:func:`resampling_counts`).
-
 Sources: Clopper and Pearson, The Use of Confidence or Fiducial Limits Illustrated in the Case of the Binomial,
 Biometrika 1934; Korn and Graubard, Confidence Intervals for Proportions with Small Expected Number of Positive Counts
 Estimated from Survey Data, Survey Methodology 1998; Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11
@@ -56,7 +54,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -370,28 +367,6 @@ def ratio_estimates(
         key: share_estimate(one) if key in shares else jackknifed_ratio(one, (bounds or {}).get(key, UNIT)).estimate
         for key, one in units.items()
     }
-
-
-# All curves of an evaluation ask for the same resamplings.
-@lru_cache(maxsize=1)
-def resampling_counts(n: int, *, resamples: int, seed: int = 0) -> Array:
-    """Draw ``n`` of ``n`` units with replacement, ``resamples`` times.
-
-    Returns:
-        ``(resamples, n)`` float64, read-only: how often each unit was drawn; every row sums to ``n``.
-
-    Example:
-        >>> resampling_counts(3, resamples=4).sum(axis=1)
-        array([3., 3., 3., 3.])
-    """
-    if n == 0:
-        return np.zeros((resamples, 0))
-    rng, counts, even = np.random.default_rng(seed), np.empty((resamples, n)), np.full(n, 1 / n)
-    # Row by row: the same draws, without a second matrix of whole numbers.
-    for row in counts:
-        row[:] = rng.multinomial(n, even)
-    counts.flags.writeable = False
-    return counts
 
 
 def group_numbers(groups: Sequence[Any] | None, images: int) -> NDArray[np.int64]:

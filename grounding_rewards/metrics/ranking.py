@@ -84,17 +84,6 @@ IMAGE_AREAS: dict[str, Area] = {
     "large, above 10 % of the image": Area(0.1, float("inf"), "image"),
 }
 
-#: The sets of sizes by which metrics are split.
-SIZES: dict[str, dict[str, Area]] = {
-    "image": IMAGE_AREAS,
-    "coco": {
-        "small, below 32² pixels": COCO_AREAS["small"],
-        "medium, 32² to 96² pixels": COCO_AREAS["medium"],
-        "large, above 96² pixels": COCO_AREAS["large"],
-    },
-}
-
-
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

@@ -1,24 +1,14 @@
-"""What scripts earn under rewards, as one HTML file: what was found, every number, and how the rewards respond."""
+"""What scripts earn under rewards, as one HTML file: what was found, and every number."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from grounding_rewards.audit.play import FINDINGS, Audit, Played, RewardAtPlace
-from grounding_rewards.audit.response import Response, Scorer, response
 from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
 from grounding_rewards.metrics.estimates import NOTHING, counted, format_interval, format_value
 from grounding_rewards.report.page import Page, Section, Tile
-from grounding_rewards.report.plots import SERIES, SOFT, Plot
 from grounding_rewards.report.tables import Cell, Table, estimate_cell
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
@@ -28,21 +18,12 @@ _KINDS = {
     "unread": ("Unread", "They say nothing that can be read, and must earn nothing."),
 }
 
-_HEADINGS = ("over IoU; dashed: slope", "over false boxes", "over share found", "box moved", "box walks; grey: IoU")
-_REWARD, _SLOPE = SERIES[0], SERIES[1]
-_WIDTH, _ROW, _MARGIN = 9.2, 1.3, 0.7
-#: Slopes above this are cut off.
-_STEEPEST = 2.5
-# Ends of the heat map; the lighter one is what earns nothing.
-_COLOURS = ("#f2f4f7", "#56b4e9", "#0072b2", "#00304d")
 
-
-def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: str) -> str:
+def render_audit_page(done: Audit, *, dataset: str) -> str:
     """Render the page.
 
     Args:
         done: from :func:`grounding_rewards.audit.play.audit`.
-        rewards: those whose response is drawn, by name.
         dataset: what was played on, for a person.
 
     Returns:
@@ -73,10 +54,6 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
                 "Never looking: the median box of the label over other patients, on normal images that of the most "
                 "frequent label. By place: one box with one error, IoU 81/119, at 81 places of an image; a reward of "
                 "overlap alone earns the same everywhere.",
-            ),
-            Section(
-                "How rewards respond",
-                [response_plot({name: response(reward) for name, reward in rewards.items()})] if rewards else [],
             ),
         ],
         footer="What a reward does not punish here may still be found by a model that is trained with it.",
@@ -169,68 +146,3 @@ def found_tables(done: Audit) -> list[Table]:
         ]
         tables += [Table(header, rows, f"{finding}: {meaning}")] if rows else []
     return tables
-
-
-def response_plot(responses: Mapping[str, Response], name: str = "responses") -> Plot:
-    """The responses of rewards, a line for each.
-
-    Args:
-        responses: by the name of the reward, from :func:`grounding_rewards.audit.response.response`.
-        name: of the plot.
-
-    Example:
-        >>> import grounding_rewards as gr
-        >>> from grounding_rewards.audit.response import response
-        >>> len(response_plot({"R3": response(gr.get_reward("R3"))}).figure.axes)
-        6
-    """
-
-    def draw(figure: Figure) -> None:
-        from matplotlib.colors import LinearSegmentedColormap
-
-        axes = figure.subplots(len(responses), len(_HEADINGS), squeeze=False)
-        colours = LinearSegmentedColormap.from_list("reward", _COLOURS)
-        for row, (reward, shown) in enumerate(responses.items()):
-            heat = _line(axes[row], shown, colours)
-            axes[row][0].set_ylabel(reward, rotation=0, ha="right", va="center", fontweight="bold")
-            for column, axis in enumerate(axes[row]):
-                if row == 0:
-                    axis.set_title(_HEADINGS[column], loc="left")
-                if row < len(responses) - 1:
-                    axis.tick_params(labelbottom=False)
-        figure.colorbar(heat, ax=axes[:, 3], shrink=min(1.0, 2 / len(responses)), aspect=12, label="reward")
-
-    note = (
-        "Over IoU; over the number of false boxes behind a perfect one; over the share of eight findings that is found "
-        "at IoU 0.8; a box of the finding's size moved by up to one and a half of its sides; and a box that walks at "
-        "random around the finding."
-    )
-    return Plot(name, "One finding and one box", note, draw, (_WIDTH, _MARGIN + _ROW * len(responses)))
-
-
-def _line(axes: Any, shown: Response, colours: Any) -> Any:
-    fit, false_boxes, found, moved, walk = axes
-    fit.plot(*shown.iou, color=_REWARD)
-    fit.plot(shown.slope.x, np.minimum(shown.slope.y, _STEEPEST), color=_SLOPE, linewidth=1.0, linestyle=(0, (4, 2)))
-    _axis(fit, (0, 0.5, 1), top=_STEEPEST)
-    false_boxes.plot(*shown.false_boxes, color=_REWARD, marker="o", markersize=3)
-    _axis(false_boxes, (0, 2, 4, 6, 8))
-    found.plot(*shown.found, color=_REWARD, marker="o", markersize=3)
-    _axis(found, (0, 0.5, 1))
-    reach = shown.moves[-1]
-    heat = moved.imshow(
-        shown.moved, cmap=colours, vmin=0, vmax=1, extent=(-reach, reach, reach, -reach), interpolation="nearest"
-    )
-    moved.set_xticks((-1, 0, 1))
-    moved.set_yticks((-1, 0, 1))
-    walk.plot(shown.walk.x, shown.walk_iou, color=SOFT, linewidth=0.8)
-    walk.plot(shown.walk.x, shown.walk.y, color=_REWARD, linewidth=1.2)
-    _axis(walk, (0, 80, 160))
-    return heat
-
-
-def _axis(axis: Axes, ticks: tuple[float, ...], *, top: float = 1.0) -> None:
-    axis.set_ylim(-0.04 * top, 1.06 * top)
-    axis.set_yticks((0, 1) if top == 1 else (0, 1, 2))
-    axis.set_xticks(ticks)
-    axis.grid(visible=True)

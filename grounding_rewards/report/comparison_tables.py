@@ -228,7 +228,6 @@ def compare_evaluations(
     metric: str = MAIN_METRIC,
     metrics: Sequence[str] = (),
     label_matching: str | None = None,
-    sizes: str = "image",
     resamples: int = DRAWS,
     seed: int = 0,
     reward: str | None = None,
@@ -241,7 +240,6 @@ def compare_evaluations(
         metrics: those that are shown; all without any.
         label_matching: as for :func:`grounding_rewards.metrics.comparison.compare_runs`; None for that of the
             evaluations.
-        sizes: likewise.
         resamples: draws of the permutation test.
         seed: of all draws.
         reward: by which images are chosen; None for that of the second evaluation.
@@ -263,7 +261,7 @@ def compare_evaluations(
     # A run that does not say is taken to be as the others.
     matching = label_matching or next(iter(rules), "ignore")
     found = [
-        compare_runs(runs[0], run, label_matching=matching, sizes=sizes, main=metric, resamples=resamples, seed=seed)
+        compare_runs(runs[0], run, label_matching=matching, main=metric, resamples=resamples, seed=seed)
         for run in runs[1:]
     ]
     # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.

@@ -181,7 +181,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     Example:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = AnsweredImage("a", 10, 10, text="</script>", rewards={"R4": 0.2})
-        >>> found = evaluate({"my model": [image]}, Measures("R4", resamples=10))
+        >>> found = evaluate({"my model": [image]}, Measures("R4"))
         >>> page = EvaluationPage(title="my model", subtitle="one image", evaluation=found, images=[image], reward="R4")
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2

@@ -52,7 +52,7 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
-        >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4", resamples=10)))]
+        >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
         ['precision_recall', 'froc', 'per_label', 'per_size']
     """
     found = [
@@ -111,8 +111,6 @@ def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Ca
 
     if any(len(curve.x) == 1 for curve in shown):
         note += " A single mark is an operating point, all boxes together: answers without confidences have no curve."
-    if any(curve.low is not None for curve in shown):
-        note += " Bands and bars: 95 % intervals."
     size = (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns))
     return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
 
@@ -130,19 +128,14 @@ def _recall_frame(axis: Axes) -> None:
 def _reached(curve: Curve) -> Curve:
     """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
     end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
-    low, high = curve.low, curve.high
-    if low is not None and high is not None and end > 1:
-        # Where some resamples do not reach a recall, the band would fall to 0 like the curve.
-        low, high = (np.where(low[:end] > 0, band[:end], math.nan) for band in (low, high))
-    return Curve(curve.name, curve.x[:end], curve.y[:end], low, high)
+    return Curve(curve.name, curve.x[:end], curve.y[:end])
 
 
 def _steps(curve: Curve) -> Curve:
     """The stairs of a FROC curve, which rises at its points, from the smallest rate that is shown."""
     first = max(0, int(np.sum(curve.x <= _LEAST_RATE)) - 1)
     x = np.maximum(np.asarray(curve.x, dtype=np.float64)[first:], _LEAST_RATE)
-    y, low, high = (None if one is None else np.repeat(one[first:], 2)[:-1] for one in curve[2:])
-    return Curve(curve.name, np.repeat(x, 2)[1:], np.asarray(y), low, high)
+    return Curve(curve.name, np.repeat(x, 2)[1:], np.repeat(curve.y[first:], 2)[:-1])
 
 
 def _rate_frame(axis: Axes) -> None:

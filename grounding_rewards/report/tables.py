@@ -338,7 +338,7 @@ def per_class_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
         >>> from grounding_rewards.metrics.answered_image import AnsweredImage
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> image = AnsweredImage("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 2]])
-        >>> [row] = per_class_rows(evaluate({"model": [image]}, Measures("R4", resamples=10)))
+        >>> [row] = per_class_rows(evaluate({"model": [image]}, Measures("R4")))
         >>> {key: row[key] for key in ("label", "reference_boxes", "mean_iou", "recall_75")}
         {'label': 'mass', 'reference_boxes': 1, 'mean_iou': 0.5, 'recall_75': 0.0}
     """

@@ -33,7 +33,6 @@ import numpy as np
 
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.metrics.intervals import resampling_counts
 
 #: Draws of patients.
 RESAMPLES = 2000
@@ -70,7 +69,11 @@ def patient_weights(patients: int, *, resamples: int = RESAMPLES, seed: int = 0)
         >>> patient_weights(3, resamples=2).sum(axis=1)
         array([3., 3., 3.])
     """
-    return np.concatenate([np.ones((1, patients)), resampling_counts(patients, resamples=resamples, seed=seed)])
+    rng, counts, even = np.random.default_rng(seed), np.ones((resamples + 1, patients)), np.full(patients, 1 / patients)
+    # Row by row: the same draws, without a second matrix of whole numbers.
+    for row in counts[1:]:
+        row[:] = rng.multinomial(patients, even)
+    return counts
 
 
 def difference(own: Array, other: Array, *, patients: int) -> Difference:

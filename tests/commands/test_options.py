@@ -21,7 +21,7 @@ IMAGE = {
     "command",
     [
         ["score", "LOG", "--rewards", "R3", "--out", "OUT.jsonl"],
-        ["evaluate", "--completions", "LOG", "--reward", "R3", "--resamples", "20", "--out", "OUT"],
+        ["evaluate", "--completions", "LOG", "--reward", "R3", "--out", "OUT"],
         ["signal", "LOG", "--group-size", "2", "--reward", "R3"],
     ],
     ids=lambda words: words[0],

@@ -231,7 +231,7 @@ def answer(**changes):
 def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsys, command, content, said):
     log, out = tmp_path / "log.jsonl", tmp_path / ("out.jsonl" if command == "score" else "out")
     log.write_bytes(answer(id="first") + b"\n" + content)
-    where = [str(log), "--rewards", "R4"] if command == "score" else ["--completions", str(log), "--resamples", "20"]
+    where = [str(log), "--rewards", "R4"] if command == "score" else ["--completions", str(log)]
     code = main([command, *where, "--box-format", "qwen3-vl", "--out", str(out)])
     error = capsys.readouterr().err
     assert code == (2 if said else 0)

@@ -14,11 +14,11 @@ from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.intervals import jackknifed_ratio, resampling_counts, sum_by_group
-from grounding_rewards.metrics.ranking import COCO_AREAS, rank_boxes
+from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
+from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_images import random_images
 
-MEASURES = Measures("R3", resamples=50)
+MEASURES = Measures("R3")
 
 
 def image(name: str, **changes: Any) -> AnsweredImage:
@@ -34,8 +34,6 @@ def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
     assert set(found.headings) == set(found.metrics) == set(found.systems["model"])
     assert found.metrics["hallucination_rate"].lower_is_better
-    # Draws of the bands are the largest array of all, and of no use to a page.
-    assert not resampling_counts.cache_info().currsize
 
 
 def test_confidences_bring_the_metrics_of_coco_and_froc() -> None:
@@ -79,16 +77,11 @@ def test_labels_of_answers_that_state_them() -> None:
     assert rows["mass (2)"]["ap_50"].value == pytest.approx(51 / 101)  # recall 0.5 at precision 1, read at 51 levels
 
 
-def test_sizes_of_coco_and_other_thresholds() -> None:
+def test_other_thresholds() -> None:
     images = random_images(2, 40)
-    found = evaluate({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
-    for group in found.per_size:
-        area = COCO_AREAS[group.name.partition(",")[0]]
-        assert group.metrics["ap_50"].value == average_precision(rank_boxes(images, [0.5], area=area))
+    found = evaluate({"model": images}, Measures("R3", iou_thresholds=(0.2, 0.5)))
     assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(images, [0.2]), 0.2)
     assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
-    with pytest.raises(ValueError, match="Expected a known word for `sizes`, got 'yolo'"):
-        Measures("R3", sizes="yolo")
 
 
 def test_readers_are_a_row_of_the_table() -> None:
@@ -135,7 +128,7 @@ def test_the_rule_of_labels_is_followed_by_every_metric_of_boxes(rule: str) -> N
     lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
     answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
     images = [AnsweredImage(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
-    found, aside = (evaluate({"model": images}, Measures("R3", rule, resamples=10)) for rule in (rule, "ignore"))
+    found, aside = (evaluate({"model": images}, Measures("R3", rule)) for rule in (rule, "ignore"))
     one, other = found.systems["model"], aside.systems["model"]
     for key in ("f1_50", "mean_iou", "recall_50", "sensitivity_1"):
         assert (one[key].value, other[key].value) == (0.5, 1), key

@@ -16,7 +16,7 @@ from tests.metrics.random_images import random_images
 
 def measured(images: list[AnsweredImage], **measures: str) -> Evaluation:
     given = [replace(image, rewards={"R4": 0.5}) for image in images]
-    return evaluate({"model": given}, Measures("R4", resamples=20, **measures))  # type: ignore[arg-type]
+    return evaluate({"model": given}, Measures("R4", **measures))  # type: ignore[arg-type]
 
 
 def with_labels(images: list[AnsweredImage], words: list[str]) -> list[AnsweredImage]:

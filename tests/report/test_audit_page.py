@@ -7,7 +7,6 @@ import pytest
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
 from grounding_rewards.audit.play import audit
-from grounding_rewards.audit.response import response
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import (
@@ -15,7 +14,6 @@ from grounding_rewards.report.audit_page import (
     found_tables,
     looking_table,
     render_audit_page,
-    response_plot,
 )
 from tests.report.documents import Document, check_self_contained
 
@@ -36,7 +34,7 @@ def done():
 
 @pytest.fixture(scope="module")
 def page(done):
-    return render_audit_page(done, {"R1": gr.get_reward("R1")}, dataset="<i>images")
+    return render_audit_page(done, dataset="<i>images")
 
 
 def test_every_script_and_every_finding_is_on_it(done, page):
@@ -68,13 +66,3 @@ def test_never_looking_and_the_place_are_on_it(done, page):
     low, high = looking_table(medvision).rows[0][2:]
     assert (low.text, low.small) == ("0.580", "12% from the left, 12% from the top")
     assert high.small == "84% from the left, 84% from the top"
-
-
-def test_the_plot_has_a_line_for_each_reward():
-    drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
-    figure = response_plot(drawn).figure
-    # five panels each, and the scale of the maps
-    assert len(figure.axes) == 2 * 5 + 1
-    assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]
-    # the reward, and what it is compared with: its slope, or the IoU
-    assert [len(axis.lines) for axis in figure.axes[:10]] == [2, 1, 1, 0, 2] * 2

@@ -56,7 +56,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
     """A file of every kind of page; `measured` is an evaluation whose metrics are those of its images."""
     made = [answered(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12) for k in range(12)]
     made += [answered("called", pred=[BOX], pred_labels=("nodule",), reward=1.0), answered("none", status="empty")]
-    found = evaluate({"mine": made}, Measures("R4", resamples=10))
+    found = evaluate({"mine": made}, Measures("R4"))
     r1 = gr.get_reward("R1", box_format=FMT)
     row = {"boxes": [[10, 10, 30, 30]], "labels": ["mass"], "width": 100, "height": 100}
     answers = ["[]"] * 2
@@ -76,7 +76,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
             EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
         ),
         "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], training=None),
-        "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), {}, dataset="images"),
+        "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), dataset="images"),
         "doctor": render_doctor_page(examine(open_rows(str(folder)), thumbnails=8)),
         "signal": render_signal_page(measure_signal([row], [answers], r1), title="Signal"),
     }

@@ -198,7 +198,7 @@ def test_labels_cells_and_bins_lead_to_their_images() -> None:
         answered("half", pred=[(20, 20, 60, 45)], pred_labels=("mass",)),
         answered("missed", status="empty"),
     ]
-    found = evaluate({"mine": made}, Measures("R4", resamples=10))
+    found = evaluate({"mine": made}, Measures("R4"))
     document = render_evaluation_page(EvaluationPage(title="", subtitle="", evaluation=found, images=made, reward="R4"))
     picks = dict(data_of(document)["picks"].values())
     assert picks == {
@@ -393,7 +393,7 @@ def test_what_an_image_lacks_is_none() -> None:
 
 def test_every_metric_of_an_evaluation_has_a_group_and_so_a_definition() -> None:
     answers = [answered("a", pred=[BOX], reward=0.5), answered("b", pred=[BOX], pred_scores=[0.5], reward=0.5)]
-    found = [evaluate({"mine": [one]}, Measures("R4", resamples=100)) for one in answers]
+    found = [evaluate({"mine": [one]}, Measures("R4")) for one in answers]
     keys = {key for one in found for key in one.headings}
     assert "query_ap_50" in keys
     assert [group.title for group, _ in group_metrics(keys) if not group.definition] == []

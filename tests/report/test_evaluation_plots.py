@@ -92,12 +92,6 @@ def test_a_single_point_is_an_operating_point() -> None:
     assert "A single mark" not in one("froc").note
 
 
-def test_where_no_answer_states_a_confidence_there_is_no_order_and_no_band() -> None:
-    points = [Curve(f"IoU {at}", x[:1], x[:1], x[:1], x[:1]) for at, x in ((0.3, np.ones(3)), (0.5, np.zeros(3)))]
-    note = one("precision_recall", pr_curves=points).note
-    assert note.endswith("Bands and bars: 95 % intervals.")
-
-
 def test_long_names_of_curves_stand_below_each_other() -> None:
     x = np.linspace(0, 8, 5)
     curves = [Curve(f"a name of thirty letters or so {k}", x, x / 8) for k in range(3)]
@@ -146,16 +140,10 @@ def test_a_froc_curve_rises_in_steps_and_ends_with_its_last_box() -> None:
 
 def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
     x = np.linspace(0, 1, 5)
-    precision, low = np.array([1, 0.8, 0.5, 0, 0]), np.array([0.9, 0.6, 0, 0, 0])
-    curve = Curve("model", x, precision, low, np.array([1, 1, 0.7, 0.2, 0]))
+    curve = Curve("model", x, np.array([1, 0.8, 0.5, 0, 0]))
     (axis,) = one("precision_recall", pr_curves=[curve]).figure.axes
     (line,) = (line for line in axis.lines if line.get_label() == "model")
     assert line.get_xydata().tolist() == [[0, 1], [0.25, 0.8], [0.5, 0.5]]
-    # the band neither falls to 0 nor goes further than the curve
-    (band,) = axis.collections
-    corners = np.concatenate([path.vertices for path in band.get_paths()])
-    assert corners[:, 1].min() == 0.6
-    assert corners[:, 0].max() == 0.25
     # a model that is never right still has its point
     (axis,) = one("precision_recall", pr_curves=[Curve("model", x, 0 * x)]).figure.axes
     (line,) = (line for line in axis.lines if line.get_label() == "model")

@@ -329,7 +329,7 @@ class TestLoggedCompletions:
         scored = [json.loads(line) for line in (tmp_path / "scored.jsonl").read_text().splitlines()]
         assert {row["file"] for row in scored} == {f"completions_{step:05d}.parquet" for step in (1, 2, 3, 4)}
         assert np.float32([row["R3"] for row in scored]).tolist() == earned
-        assert main(["evaluate", "--completions", folder, "--out", out, "--resamples", "9"]) == 0
+        assert main(["evaluate", "--completions", folder, "--out", out]) == 0
         assert (tmp_path / "evaluation" / "report.html").is_file()
         assert main(["signal", folder, "--json", str(tmp_path / "signal.json")]) == 0
 
@@ -372,6 +372,6 @@ def test_a_table_with_messages_as_trl_writes_it_is_read(tmp_path, capsys):
         assert main(["score", str(log), "--rewards", "R4", "--out", str(out)]) == 0
         scored = [json.loads(line)["R4"] for line in out.read_text().splitlines()]
         assert np.float32(scored).tolist() == list(table["R4"])
-        evaluated = ["--out", str(tmp_path / f"of {log.name}"), "--resamples", "9"]
+        evaluated = ["--out", str(tmp_path / f"of {log.name}")]
         assert main(["evaluate", "--completions", str(log), *evaluated]) == 0
     assert len(set(table["R4"])) > 1

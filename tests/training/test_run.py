@@ -226,8 +226,6 @@ class TestImageSize:
             str(out),
             "--max-new-tokens",
             "8",
-            "--resamples",
-            "20",
         ]
         for line in (
             ["sft", *words({**COMMON, **values, "output_dir": first, "max_image_pixels": self.limit})],
