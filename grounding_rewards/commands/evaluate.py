@@ -53,7 +53,7 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.whole_files import begun_otherwise, whole_folder, write_whole
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
-from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
+from grounding_rewards.metrics.answers import read_answers, reading_notes
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import (
     Evaluation,
@@ -215,7 +215,7 @@ def run(options: EvaluateOptions) -> int:
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
         answered = read_answers(rows, texts, subject.reward)
-        for note in (*subject.answers.notes, *reading_notes(answered), *confidence_notes(answered)):
+        for note in (*subject.answers.notes, *reading_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)

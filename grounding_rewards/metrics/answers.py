@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,6 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
 from grounding_rewards.parsing import ParsedBoxes
-from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
@@ -25,8 +23,6 @@ SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Of the answers; more is likelier a wrong box format or a broken log than a model's failures.
 _MOST_UNREAD = 0.1
-# A member of an object that is read as a confidence.
-_STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "asked", "image", "images", "completion_ids", "ground_truth")
 
@@ -234,30 +230,4 @@ box format the model's? `grounding-rewards inspect` shows what was read.
     return [
         f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {why}. The first is to "
         f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
-    ]
-
-
-def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
-    """What a person should know about the confidences that answers state, a sentence each.
-
-    Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
-    has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
-
-    Example:
-        >>> image = AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
-        >>> confidence_notes([image])[0].partition(":")[0]
-        "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
-    """
-    unread = [
-        image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)
-    ]
-    outside = [image.id for image in images if ((image.pred_scores < 0) | (image.pred_scores > 1)).any()]
-    return [
-        f"{len(found)} of {len(images)} images {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
-        f"{what}, the first {found[0]!r}: {then}. Ask for numbers from 0 to 1."
-        for found, what, then in (
-            (unread, "no number", "without one for every box all boxes are tied"),
-            (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
-        )
-        if found
     ]

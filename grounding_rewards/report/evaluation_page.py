@@ -79,6 +79,8 @@ MOST_BOXES = 50
 #: Labels of the confusion matrix; its note says how many are left out.
 MOST_LABELS = 16
 TEXT_BUDGET = 4_000_000
+#: Rows of a table that is not folded.
+MOST_ROWS = 12
 _LEAST_TEXT, _MOST_TEXT = 160, 4_000
 
 #: Tags of an answer in the filter of the page, beside its status and the reasons for which boxes were rejected.
@@ -189,18 +191,19 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     found = page.evaluation
     drawn = {plot.name: plot for plot in page.plots}
     core = core_table(found, page.reward, note=_CORE_NOTE)
-    every = evaluation_table(found, page.reward_names, note=_ALL_NOTE)
+    every = evaluation_table(found, note=_ALL_NOTE)
 
     def some(*names: str) -> list[Any]:
         return [drawn[name] for name in names if name in drawn]
 
-    def folded(
+    def tabled(
         title: str, rows: Mapping[str, Any], headings: Mapping[str, str], picked: Sequence[str] = ()
     ) -> list[Section]:
         made = metrics_table(rows, headings, first=title)
         names = [Cell(name, pick=_known(pick, picks)) for name, pick in zip_longest(rows, picked, fillvalue="")]
         lines = [[name, *row[1:]] for name, row in zip(names, made.rows, strict=True)]
-        return [Section(f"{title} as a table", [made._replace(rows=lines)], kind="fold")] if made.header[1:] else []
+        kind = "fold" if len(rows) > MOST_ROWS else ""
+        return [Section(title, [made._replace(rows=lines)], kind=kind)] if made.header[1:] else []
 
     definitions = {one.heading: one.definition for one in found.metrics.values() if one.definition}
     meanings = Section("What each metric is", [definitions], kind="fold")
@@ -223,18 +226,17 @@ def render_evaluation_page(page: EvaluationPage) -> str:
             Section(
                 "By label, size and source" if found.per_source else "By label and size",
                 [
-                    *some("per_label", "per_size"),
+                    *tabled("Labels", rows_of_groups(found.per_label), found.headings, labels),
+                    *tabled("Sizes", rows_of_groups(found.per_size), found.headings),
+                    *tabled("Sources", rows_of_groups(found.per_source), found.headings),
                     *_confusion(found.confusion, picks),
-                    *folded("Labels", rows_of_groups(found.per_label), found.headings, labels),
-                    *folded("Sizes", rows_of_groups(found.per_size), found.headings),
-                    *folded("Sources", rows_of_groups(found.per_source), found.headings),
                 ],
             ),
             Section(
                 "Robustness",
                 [
                     *some("robustness_corruptions", "robustness_pgd"),
-                    *folded("Robustness", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
+                    *tabled("Robustness as a table", robustness_rows(found.robustness), ROBUSTNESS_METRICS),
                 ],
             ),
             Section("Images", [Legend(page.label_matching), Gallery(data, records)] if judged else [], shown),

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Metrics
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import Calibration
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import (
     DASHES,
     GRID,
-    INK,
     MARKERS,
     SERIES,
     SOFT,
@@ -27,14 +25,13 @@ from grounding_rewards.report.plots import (
     short,
     wrapped,
 )
-from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What one plot shows at most; its note tells how much was left out.
-MOST_CURVES, MOST_BARS, MOST_PANELS = 8, 30, 3
+#: What one plot shows at most; its note tells how many were left out.
+MOST_CURVES = 8
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
 # Characters that fit into half the width of a narrow plot.
@@ -53,7 +50,7 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc', 'per_label', 'per_size']
+        ['precision_recall', 'froc']
     """
     found = [
         _curves(
@@ -72,27 +69,10 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             _rate_frame,
         ),
         _calibration(evaluation.calibration),
-        _bars("per_label", "By label", rows_of_groups(evaluation.per_label), evaluation.headings),
-        _bars("per_size", "By size", rows_of_groups(evaluation.per_size), evaluation.headings),
         _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
         _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
     return [plot for plot in found if plot is not None]
-
-
-def _is_share(rows: Mapping[str, Metrics], key: str) -> bool:
-    values = [value for row in rows.values() for value in row.get(key, ()) if not math.isnan(value)]
-    return bool(values) and min(values) >= 0 and max(values) <= 1
-
-
-def _values(estimates: Iterable[tuple[float, float, float] | None]) -> tuple[Any, Any]:
-    """Values, and how far their intervals reach to both sides; an unknown interval has no width."""
-    value, low, high = np.array([one or (math.nan,) * 3 for one in estimates], dtype=np.float64).T
-    return value, np.nan_to_num(np.maximum([value - low, high - value], 0))
-
-
-def _more(shown: int, all_of_them: int, what: str) -> str:
-    return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
 
 
 def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
@@ -111,8 +91,9 @@ def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Ca
 
     if any(len(curve.x) == 1 for curve in shown):
         note += " A single mark is an operating point, all boxes together: answers without confidences have no curve."
-    size = (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns))
-    return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
+    if len(curves) > len(shown):
+        note += f" The first {len(shown)} of {len(curves)} curves."
+    return Plot(name, title, note, draw, (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns)))
 
 
 def _recall_frame(axis: Axes) -> None:
@@ -171,28 +152,6 @@ def _calibration(calibration: Calibration | None) -> Plot | None:
         "high."
     )
     return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
-
-
-def _bars(name: str, title: str, rows: Mapping[str, Metrics], headings: Mapping[str, str]) -> Plot | None:
-    """A panel of bars for each of the first metrics that are shares."""
-    keys = [key for key in measured_columns(rows, headings) if _is_share(rows, key)][:MOST_PANELS]
-    shown = list(rows)[:MOST_BARS]
-    if not keys:
-        return None
-
-    def draw(figure: Figure) -> None:
-        axes = figure.subplots(1, len(keys), sharey=True, squeeze=False)[0]
-        for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
-            value, reach = _values(rows[row].get(key) for row in shown)
-            axis.barh(range(len(shown)), value, xerr=reach, height=0.62, color=SERIES[number], alpha=0.45, ecolor=INK)
-            share_axis(axis.xaxis, wrapped(headings[key], 24))
-            axis.set_xlim(0, 1)
-            axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(range(len(shown)), [short(row, 40) for row in shown])
-        axes[0].set_ylim(len(shown) - 0.4, -0.6)
-
-    note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")
-    return Plot(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
 
 
 def _robustness(

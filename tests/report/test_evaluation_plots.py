@@ -12,21 +12,18 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import MOST_CURVES, plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
-ALL = ["precision_recall", "froc", "calibration", "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
+ALL = ["precision_recall", "froc", "calibration", "robustness_corruptions", "robustness_pgd"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
     "froc_curves": (),
     "calibration": None,
     "ious": np.zeros(0),
-    "per_label": (),
-    "per_size": (),
     "confusion": None,
     "robustness": (),
 }
@@ -46,12 +43,12 @@ def test_there_is_a_plot_for_every_kind_of_metric_and_none_without() -> None:
 
 
 def test_every_plot_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
-    small = [one("froc"), one("per_label")]
+    small = [one("froc"), one("calibration")]
     # the form of the page before those of papers: the layout is that of all three
-    again = [one("froc"), one("per_label")]
+    again = [one("froc"), one("calibration")]
     assert [plot.svg() for plot in small] == [plot.svg() for plot in again]
     first, second = write_plots(small, tmp_path / "a"), write_plots(again, tmp_path / "b")
-    assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "per_label") for e in ("png", "pdf")]
+    assert [path.name for path in first] == [f"{n}.{e}" for n in ("froc", "calibration") for e in ("png", "pdf")]
     for path, again in zip(first, second, strict=True):
         start = path.read_bytes()[:5]
         assert start in (b"\x89PNG\r", b"%PDF-")
@@ -68,9 +65,9 @@ def test_on_a_dark_ground_a_plot_has_other_colours() -> None:
 
 def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_drawn() -> None:
     names = (HOSTILE, "$\\frac{a$", "\x00\ud800\uffff漢字")
-    groups = [GroupMetrics(name, 7, {"f1_50": (0.5, 0.4, 0.6)}) for name in names]
-    shown = words(one("per_label", per_label=groups))
-    assert {"$\\frac{a$ (7)", "���漢字 (7)"} < set(shown)
+    x = np.linspace(0, 1, 5)
+    shown = words(one("froc", froc_curves=[Curve(name, x, x) for name in names]))
+    assert {"$\\frac{a$", "���漢字"} < set(shown)
     assert any(word.startswith("</script>") for word in shown)
 
 
@@ -78,13 +75,6 @@ def test_the_note_tells_what_is_left_out() -> None:
     x = np.linspace(0, 1, 5)
     curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
     assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
-
-
-def test_metrics_that_are_no_shares_stay_out_of_plots_of_shares() -> None:
-    groups = [GroupMetrics("mass", 7, {"f1_50": (0.5, 0.4, 0.6), "count_bias": (-1.5, -2.0, -1.0)})]
-    shown = words(one("per_label", per_label=groups))
-    assert "F1 at IoU 0.5" in shown
-    assert "box count error" not in shown
 
 
 def test_a_single_point_is_an_operating_point() -> None:
