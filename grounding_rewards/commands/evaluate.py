@@ -16,9 +16,8 @@ The folder --out then holds
   per_class.csv      the metrics of every label
   per_image.csv      the boxes and rewards of every image
 
-Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
-image, and another reader where there are several. The page shows images and the model's words: protect it like
-the images.
+Beside every metric stand the ceiling, the reference as answer, and baselines: a constant box, nothing found and the
+whole image. The page shows images and the model's words: protect it like the images.
 
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
@@ -180,8 +179,7 @@ class EvaluateOptions(AnswerOptions):
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
     "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
-    "the training images carry, else of the most frequent label; whole image: with the most frequent label; another "
-    "reader: the first who did not draw the reference, and the reference itself on images that nobody else read"
+    "the training images carry, else of the most frequent label; whole image: with the most frequent label"
 )
 
 

@@ -114,9 +114,6 @@ def totals(ranked: RankedBoxes, threshold: int) -> tuple[int, int, int]:
 #: False boxes per image at which sensitivity is read; the mean of the seven is the FROC score.
 FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 
-# More points than this are no finer in any picture.
-_MOST_POINTS = 200
-
 
 class Sensitivities(NamedTuple):
     """Sensitivity at fixed numbers of false boxes per image, and the mean over them, the FROC score."""
@@ -183,8 +180,8 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
         name: of the curve.
 
     Returns:
-        ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Of more than 200 points, 200
-        are kept, evenly among them. Without a reference box the curve has no point.
+        ``x`` false boxes per image, ``y`` sensitivity; the last point takes in all boxes. Without a reference box the
+        curve has no point.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -210,9 +207,6 @@ def froc_curve(ranked: RankedImages, iou_threshold: float = 0.5, *, name: str = 
     x, y = np.append(x, (predicted - found) / ranked.images), np.append(y, found / references)
     if ranked.ranking == "tied":
         x, y = x[-1:], y[-1:]
-    if len(x) > _MOST_POINTS:
-        kept = np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(np.int64)
-        x, y = x[kept], y[kept]
     return Curve(name, x, y)
 
 

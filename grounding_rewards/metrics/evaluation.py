@@ -290,15 +290,14 @@ def evaluate(
         for key in dict.fromkeys([_REWARD + measures.reward, *_QUOTED, *known])
         if key in known and not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-    pr_curves, froc_curves = _curves(images, measures, ranked["ap"])
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in metrics} for system, table in tables.items()},
         metrics=metrics,
         per_label=tuple(_by_label(matched, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(matched, measures, by_rank.ranking, groups)),
         per_source=tuple(_by_source(images, measures, by_rank)),
-        pr_curves=pr_curves,
-        froc_curves=froc_curves,
+        pr_curves=_curves(ranked["ap"], precision_recall_curve),
+        froc_curves=_curves(ranked["ap"], froc_curve),
         calibration=calibration(matched),
         ious=matched.best_ious[0][matched.best_ious[1]],
         confusion=confusion(matched, synonyms=measures.label_matching == "synonyms")
@@ -484,23 +483,9 @@ def _by_source(images: Sequence[AnsweredImage], measures: Measures, by_rank: Ran
         yield GroupMetrics(source, sum(len(image.gt) for image in own), metrics)
 
 
-def _curves(
-    images: Sequence[AnsweredImage], measures: Measures, ranked: RankedImages
-) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
-    """Precision over recall, and sensitivity over false boxes per image.
-
-    Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
-    order in which an answer names its boxes.
-    """
-    in_order, order = ranked, ""
-    if ranked.ranking == "tied":
-        rule = measures.label_matching
-        in_order = rank_boxes(images, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
-        order = ", as written"
-    return (
-        tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS),
-        tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}") for iou in _CURVE_THRESHOLDS),
-    )
+def _curves(ranked: RankedImages, read: Callable[..., Curve]) -> tuple[Curve, ...]:
+    """A curve at each threshold; an operating point where answers state no confidences."""
+    return tuple(read(ranked, iou, name=f"IoU {iou:g}") for iou in _CURVE_THRESHOLDS)
 
 
 def _facts(images: Sequence[AnsweredImage], measures: Measures) -> dict[str, Any]:

@@ -316,7 +316,7 @@ class _Boxes:
 BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
-NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
+NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
 #: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
 REFERENCE = "reference as answer"
 
@@ -336,8 +336,7 @@ def baseline_systems(
 
     Returns:
         By name: the reference itself, the constant box (:func:`constant_boxes`, of the training images that are asked
-        for the same labels), nothing found, the whole image under the most frequent label, and, where rows have
-        `reader_boxes`, what one more radiologist drew.
+        for the same labels), nothing found, and the whole image under the most frequent label.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
@@ -359,8 +358,6 @@ def baseline_systems(
         ]
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
-    if any(row.get("reader_boxes") for row in rows):
-        answers[ANOTHER_READER] = [other_reader(row) for row in named]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
     return {name: _with_boxes(images, given, rewards, reward.name) for name, given in answers.items()}
 
@@ -390,24 +387,6 @@ def _with_boxes(
         )
         for k, image in enumerate(images)
     ]
-
-
-def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
-    """The boxes of the first reader who did not draw the reference; the reference where an image has no other.
-
-    Example:
-        >>> row = {"boxes": [[0, 0, 9, 9]], "labels": ["mass"], "reader_boxes": [[[0, 0, 9, 9]], [[0, 0, 8, 9]]]}
-        >>> other_reader(row)
-        (array([[0., 0., 8., 9.]]), ['finding'])
-    """
-    sets = row.get("reader_boxes") or []
-    labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in sets]
-    reference = as_box_array(row["boxes"])
-    for boxes, names in zip(sets, labels, strict=True):
-        drawn = as_box_array(boxes)
-        if not np.array_equal(drawn, reference):
-            return drawn, list(names)
-    return reference, list(row["labels"])
 
 
 def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
