@@ -2,11 +2,12 @@
 
 Models take images of any shape, but only after their image processor has resized them: Qwen's rounds both sides to
 whole patches and brings the area between two limits, others squeeze an image into one size or cut it into tiles. Boxes
-in resized pixels (Qwen2.5-VL) mean nothing without that size, it depends on how *this* processor is configured, and a
-finding that it makes a few pixels small cannot be found.
+in resized pixels (Qwen2.5-VL, Kosmos-2.5) mean nothing without that size, it depends on how *this* processor is
+configured, and a finding that it makes a few pixels small cannot be found.
 
 Qwen's formula needs no `transformers` and no image. Any other processor of a known kind is called with a black image,
-once for each distinct size, and its outputs tell the size: each kind names it in another way.
+once for each distinct size, and its outputs tell the size. Kinds whose outputs name it in ways of their own, and whose
+models write no boxes in resized pixels, are not known.
 
 A limit that the user sets is kept in the processor, which is saved with the model, so that a warm start, GRPO and
 evaluations all feed images of the same size.
@@ -162,14 +163,10 @@ def _image_processor(processor: Any) -> Any:
     if asked is None:  # transformers before 5.23
         defaults = getattr(getattr(processor, "valid_processor_kwargs", None), "_defaults", {})
         asked = defaults.get("images_kwargs") or {}
-    changed = {name: asked[name] for name in ("crop_to_patches", "do_image_splitting") if name in asked}
-    # Pixtral's and Mistral 3's resizes to whole tokens, of several patches each.
-    if hasattr(processor, "spatial_merge_size") and hasattr(processor, "patch_size"):
-        changed["patch_size"] = processor.patch_size * processor.spatial_merge_size
-    if not changed or image_processor is processor:
+    if image_processor is processor or "crop_to_patches" not in asked:
         return image_processor
     image_processor = copy.copy(image_processor)
-    vars(image_processor).update(changed)
+    image_processor.crop_to_patches = asked["crop_to_patches"]
     return image_processor
 
 
@@ -329,8 +326,8 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     return f"{line}, {width * height // side**2} image tokens."
 
 
-def _outputs(image_processor: Any, image: np.ndarray, **asked: Any) -> Any:
-    return image_processor(images=[image], return_tensors="pt", input_data_format="channels_last", **asked)
+def _outputs(image_processor: Any, image: np.ndarray) -> Any:
+    return image_processor(images=[image], return_tensors="pt", input_data_format="channels_last")
 
 
 def _by_grid(image_processor: Any, image: np.ndarray) -> Size:
@@ -339,45 +336,9 @@ def _by_grid(image_processor: Any, image: np.ndarray) -> Size:
     return columns * image_processor.patch_size, rows * image_processor.patch_size
 
 
-def _by_positions(image_processor: Any, image: np.ndarray) -> Size:
-    """From the column and row of each patch, -1 for padding."""
-    columns, rows = _outputs(image_processor, image)["image_position_ids"][0].amax(0).tolist()
-    # The patches of the unified model hold the pixels of a whole token.
-    token = image_processor.pooling_kernel_size if _kind(image_processor) == "Gemma4Unified" else 1
-    side = image_processor.patch_size * token
-    return (columns + 1) * side, (rows + 1) * side
-
-
-def _by_sides(image_processor: Any, image: np.ndarray) -> Size:
-    rows, columns = _outputs(image_processor, image)["image_sizes"][0]
-    return int(columns), int(rows)
-
-
 def _by_width_and_height(image_processor: Any, image: np.ndarray) -> Size:
     told = _outputs(image_processor, image)
     return int(told["width"][0]), int(told["height"][0])
-
-
-def _by_rows_and_columns(image_processor: Any, image: np.ndarray) -> Size:
-    """From the number of tiles; 0 is an image in one piece."""
-    told = _outputs(image_processor, image, return_row_col_info=True)
-    side = image_processor.max_image_size["longest_edge"]
-    return max(told["cols"][0][0], 1) * side, max(told["rows"][0][0], 1) * side
-
-
-def _by_tiles_or_patches(image_processor: Any, image: np.ndarray) -> Size:
-    told = _outputs(image_processor, image, return_row_col_info=True)
-    rows, columns, side = int(told["image_rows"][0]), int(told["image_cols"][0]), image_processor.tile_size
-    if rows * columns <= 1:
-        (rows, columns), side = told["spatial_shapes"][0].tolist(), image_processor.encoder_patch_size
-    return columns * side, rows * side
-
-
-def _by_slices(image_processor: Any, image: np.ndarray) -> Size:
-    told = _outputs(image_processor, image)
-    (rows, columns), (slice_rows, slice_columns) = told["grids"][0], told["target_sizes"][-1].tolist()
-    side = image_processor.patch_size
-    return max(columns, 1) * slice_columns * side, max(rows, 1) * slice_rows * side
 
 
 def _by_canvas(image_processor: Any, image: np.ndarray) -> Size:
@@ -399,11 +360,6 @@ _QWEN = frozenset({"Qwen2VL", "Ernie4_5_VLMoe", "HunYuanVL", "MiniMaxM3VL", "Vid
 _ONE_SIZE = frozenset({"Blip", "CLIP", "Gemma3", "Siglip"})
 _TOLD: Mapping[str, Callable[[Any, np.ndarray], Size]] = {
     **dict.fromkeys(("Glm4v", "Glm46V", "Glmga", "Cosmos3Edge", "Kimi_K25"), _by_grid),
-    **dict.fromkeys(("Gemma4", "Gemma4Unified"), _by_positions),
-    **dict.fromkeys(("Idefics3", "SmolVLM"), _by_rows_and_columns),
     "GotOcr2": _by_canvas,  # InternVL
     "Kosmos2_5": _by_width_and_height,
-    "Lfm2Vl": _by_tiles_or_patches,
-    "MiniCPMV4_6": _by_slices,  # and MiniCPM-V 4.7
-    "Pixtral": _by_sides,  # and Mistral 3, LightOnOCR
 }
