@@ -52,7 +52,7 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.whole_files import begun_otherwise, whole_folder, write_whole
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
-from grounding_rewards.metrics.answers import read_answers, reading_notes
+from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import (
     Evaluation,
@@ -100,6 +100,7 @@ class EvaluateOptions(AnswerOptions):
         train_split: the constant box is its median box of each label; `none`: that of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
+        nms: leave out boxes that overlap a higher-scoring one of their label by more than this IoU
         interpolation: of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before)
         iou: thresholds of average precision, beside the mean over 0.5 to 0.95
         seed: of intervals, samples and attacks
@@ -116,6 +117,7 @@ class EvaluateOptions(AnswerOptions):
     overwrite: bool = False
     reward: Reward = "R4"
     label_matching: LabelMatching = "ignore"
+    nms: Annotated[float | None, within(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
     iou: tuple[float, ...] = AP_THRESHOLDS
     samples: Annotated[int, within(0)] = 0
@@ -212,8 +214,8 @@ def run(options: EvaluateOptions) -> int:
         return 0
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
-        answered = read_answers(rows, texts, subject.reward)
-        for note in (*subject.answers.notes, *reading_notes(answered)):
+        answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
+        for note in (*subject.answers.notes, *reading_notes(answered), *confidence_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)
@@ -328,6 +330,7 @@ def _measure(
         "reward": repr(subject.reward),
         "box format": ", ".join(fmt.name for fmt in formats),
         "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
+        "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }

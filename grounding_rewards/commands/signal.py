@@ -6,13 +6,14 @@ several answers to each image (the folder of a training with `log_completions: t
 --samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
 If nothing is wrong one sentence says so. Otherwise a table has a row for each reward and threshold, with the share of
-groups without spread, why, and how much of a group carries an update; and a sentence says what to train with.
+groups without spread, why, and how much of a group carries an update; the same by temperature; and a sentence says
+what to train with.
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
   grounding-rewards signal runs/base/samples.jsonl --reward R3 --html signal.html
   grounding-rewards signal --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --max-images 32 --samples 8
-  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperature 1.3 --keep samples
+  grounding-rewards signal --model warm/checkpoint --dataset data/vindr --temperatures 0.7 1.0 1.3 --keep samples
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
 exit code:
@@ -24,7 +25,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,7 +73,7 @@ class SignalOptions(AnswerOptions):
         dataset: the images: `synthetic`, a folder, or a name on the hub; of a log by `id`
         group_size: so many rows one after another are a group; default: by `id`
         samples: answers per image
-        temperature: of the samples
+        temperatures: of the samples, one after another
         keep: folder to keep the answers in; the same command goes on
         html: write the table and a plot of it as a page
         strict: exit with 1 where more than 20% of the groups are without spread
@@ -87,7 +88,7 @@ class SignalOptions(AnswerOptions):
     ] = None
     tried: Annotated[Sequence[str], option("rewards that are tried on the same answers", name="--try")] = TRIED
     samples: Annotated[int, within(2)] = 8
-    temperature: Annotated[float, within(above=True)] = 1.0
+    temperatures: Annotated[tuple[float, ...], within(above=True)] = (1.0,)
     keep: Path | None = None
     json: Json = None
     html: Path | None = None
@@ -152,7 +153,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
 def _ask(
     options: SignalOptions, images: Dataset, judge: GroundingReward, matching: str
 ) -> tuple[Answers, GroundingReward] | None:
-    """The answers of the model, and the reward that reads them; None in other processes."""
+    """The answers of the model at every temperature, and the reward that reads them; None in other processes."""
     from grounding_rewards.logs.answer_logs import Answers
     from grounding_rewards.models.parity import parity_of_model
 
@@ -165,12 +166,22 @@ def _ask(
         raise ValueError(
             "Expected --keep FOLDER with several processes, got none. They put their answers together there."
         )
-    with nullcontext(options.keep) if options.keep else tempfile.TemporaryDirectory() as kept:
-        folder = Path(kept)
+    rows, texts = [], []
+    with ExitStack() as stack:
+        folder = options.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        file, title = folder / "samples.jsonl", f"{options.samples} samples at temperature {options.temperature:g}"
-        texts = options.ask(asked, file, title, samples=options.samples, temperature=options.temperature)
-    return (Answers(asked.rows, texts, lambda k: None, asked.places), asked.reward) if asked.is_first else None
+        for temperature in dict.fromkeys(options.temperatures):
+            file, title = (
+                folder / f"samples-{temperature:g}.jsonl",
+                f"{options.samples} samples at temperature {temperature:g}",
+            )
+            sampling = {"samples": options.samples, "temperature": temperature}
+            texts += options.ask(asked, file, title, **sampling)
+            rows += [{**row, "temperature": temperature} for row in asked.rows]
+    if not asked.is_first:
+        return None
+    places = asked.places * (len(rows) // len(asked.rows))
+    return Answers(rows, texts, lambda k: None, places), asked.reward
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +15,10 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import BOX_COLUMNS, patient_of
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, is_read
+from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
+from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
@@ -23,12 +28,18 @@ SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Of the answers; more is likelier a wrong box format or a broken log than a model's failures.
 _MOST_UNREAD = 0.1
+# A member of an object that is read as a confidence.
+_STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "asked", "image", "images", "completion_ids", "ground_truth")
 
 
 def read_answers(
-    rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[Sequence[Any]],
+    reward: GroundingReward,
+    *,
+    nms_threshold: float | None = None,
 ) -> list[AnsweredImage]:
     """Read and score a model's answers to each image.
 
@@ -39,6 +50,8 @@ def read_answers(
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
+        nms_threshold: boxes are removed whose IoU with a higher-scoring one of the same label is greater, see
+            :func:`without_duplicates`; None keeps all. Rewards are those of the text as it is.
 
     Raises:
         ValueError: a row lacks a column, or holds something that is no box, label or size; two images have one name.
@@ -87,7 +100,7 @@ def read_answers(
             sampled_boxes=tuple(len(one.parsed.boxes) for one in sampled),
         )
         answered.append(read)
-    return answered
+    return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
 
 
 def read_each(rows: Sequence[Mapping[str, Any]], texts: Sequence[Any], reward: GroundingReward) -> list[AnsweredImage]:
@@ -231,3 +244,66 @@ box format the model's? `grounding-rewards inspect` shows what was read.
         f"{len(unread)} of {len(images)} answers cannot be read, as if they had no boxes: {why}. The first is to "
         f"{unread[0].id!r}. Is the box format the model's? `grounding-rewards inspect` shows what was read."
     ]
+
+
+def confidence_notes(images: Sequence[AnsweredImage]) -> list[str]:
+    """What a person should know about the confidences that answers state, a sentence each.
+
+    Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
+    has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
+
+    Example:
+        >>> image = AnsweredImage("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
+        >>> confidence_notes([image])[0].partition(":")[0]
+        "1 of 1 images has a box whose stated confidence is no number, the first 'a'"
+    """
+    unread = [
+        image.id for image in images if np.isnan(image.pred_scores).any() and _STATES_CONFIDENCE.search(image.text)
+    ]
+    outside = [image.id for image in images if ((image.pred_scores < 0) | (image.pred_scores > 1)).any()]
+    return [
+        f"{len(found)} of {len(images)} images {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
+        f"{what}, the first {found[0]!r}: {then}. Ask for numbers from 0 to 1."
+        for found, what, then in (
+            (unread, "no number", "without one for every box all boxes are tied"),
+            (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
+        )
+        if found
+    ]
+
+
+def without_duplicates(images: Sequence[AnsweredImage], iou_threshold: float = 0.5) -> list[AnsweredImage]:
+    """The images with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
+
+    Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
+    confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
+
+    Args:
+        images: with their answers.
+        iou_threshold: a box is removed whose IoU with a higher-scoring one is greater, in [0, 1].
+
+    Raises:
+        ValueError: the threshold is out of its range.
+
+    Example:
+        >>> image = AnsweredImage("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
+        >>> without_duplicates([image])[0].pred.tolist()
+        [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
+    """
+    kept_alone = []
+    for image in images:
+        names = np.array([label_name(label, "exact") for label in image.pred_labels])
+        kept: list[int] = []
+        for name in dict.fromkeys(names.tolist()):
+            same = np.flatnonzero(names == name)
+            kept += same[nms(image.pred[same], image.pred_scores[same], iou_threshold)].tolist()
+        kept.sort()
+        left = replace(
+            image,
+            pred=image.pred[kept],
+            pred_labels=tuple(image.pred_labels[i] for i in kept),
+            pred_scores=image.pred_scores[kept],
+            broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in image.broken),
+        )
+        kept_alone.append(left)
+    return kept_alone

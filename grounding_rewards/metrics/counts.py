@@ -386,6 +386,13 @@ DETECTION_METRICS: dict[str, Metric] = {
         lower_is_better=True,
         bounds=COUNT,
     ),
+    "count_error": Metric(
+        "error in the number of boxes",
+        "difference between the numbers of predicted and reference boxes without its sign, mean over all images",
+        _at_50(lambda n, m, tp: (np.abs(n - m), np.ones(len(n)))),
+        lower_is_better=True,
+        bounds=COUNT,
+    ),
     "label_accuracy": Metric(
         "right label",
         "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "

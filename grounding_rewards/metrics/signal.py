@@ -205,6 +205,13 @@ class Groups:
             "effective_group_size": float(self.effective_sizes.mean()),
         }
 
+    def take(self, chosen: NDArray[np.bool_]) -> Groups:
+        """The groups for which ``chosen``, ``(g,)``, holds."""
+        each = np.repeat(chosen, self.sizes)
+        return Groups(
+            self.sizes[chosen], self.rewards[each], self.statuses[each], self.counted[each], self.findings[each]
+        )
+
 
 def main_cause(metrics: dict[str, float]) -> str | None:
     """The most frequent cause in :meth:`Groups.metrics`; None where every group has spread.
@@ -259,6 +266,7 @@ class SignalReport:
     Attributes:
         configured: the reward that is asked about.
         tried: the others, in the order of how little they change.
+        temperatures: the configured one on the completions of each temperature, where several are known.
         groups: how many.
         completions: how many.
         size: completions of most groups.
@@ -269,6 +277,7 @@ class SignalReport:
 
     configured: RewardSignal
     tried: tuple[RewardSignal, ...]
+    temperatures: tuple[RewardSignal, ...]
     groups: int
     completions: int
     size: int
@@ -296,17 +305,18 @@ class SignalReport:
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing to mend: few groups are without spread, no other reward is recommended, and the
-        answers are not shown to ignore the images.
+        """Whether there is nothing to mend: few groups are without spread, no other reward is recommended, the answers
+        are not shown to ignore the images, and no temperatures are to be compared.
         """
         owed = self.image_dependence.dependence
         looks = not math.isfinite(owed.low) or owed.low > 0
-        return looks and self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
+        keeps = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
+        return keeps and looks and not self.temperatures
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
-        """The configured reward, then the others: the rows of the table."""
-        return (self.configured, *self.tried)
+        """The configured reward, by temperature where several are known, then the others: the rows of the table."""
+        return (self.configured, *self.temperatures, *self.tried)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
@@ -385,7 +395,8 @@ def measure_signal(
     """Measure whether completions of the same image differ in reward, and what other rewards make of them.
 
     Args:
-        rows: one for each group, with the columns that rewards read; as far as known `id` and `patient_id`.
+        rows: one for each group, with the columns that rewards read; as far as known `id`, `patient_id`, and
+            `temperature`, at which the completions were sampled.
         texts: the completions of each group.
         reward: the configured one.
         tried: names of others, see :func:`variants`.
@@ -421,9 +432,17 @@ there are findings and boxes, and every answer earns 0.
     judged = _judge(rewards, rows, texts, sizes, track)
     configured, *others = (_signal(one.name, judged[one.name], units) for one in rewards)
     best, recommendation = recommend(configured, others)
+    sampled_at = np.array([row.get("temperature") for row in rows], dtype=np.float64)
+    several = np.unique(sampled_at[~np.isnan(sampled_at)])
+    temperatures = []
+    for one in several if len(several) > 1 else ():
+        own = [unit for unit, at in zip(units, sampled_at, strict=True) if at == one]
+        groups = judged[reward.name].take(sampled_at == one)
+        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", groups, own))
     return SignalReport(
         configured=configured,
         tried=tuple(others),
+        temperatures=tuple(temperatures),
         groups=len(sizes),
         completions=int(sizes.sum()),
         size=int(np.bincount(sizes).argmax()),
@@ -436,7 +455,7 @@ there are findings and boxes, and every answer earns 0.
 def _dependence(
     rows: Sequence[Mapping[str, Any]], texts: Sequence[Sequence[Any]], reward: GroundingReward
 ) -> ImageDependence:
-    """Of the first answer to each image; the groups of an image at several steps are one image."""
+    """Of the first answer to each image; the groups of an image at several steps or temperatures are one image."""
     first = {str(row.get("id", k)): k for k, row in reversed(list(enumerate(rows)))}
     places = sorted(first.values())
     return image_dependence(read_each([rows[k] for k in places], [texts[k][0] for k in places], reward))

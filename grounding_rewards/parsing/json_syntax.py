@@ -37,8 +37,8 @@ _LABEL_KEYS = (
     *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
-# The members of an object that are read as the confidence of its box.
-_SCORE_KEYS = ("confidence", "score", "conf", "probability")
+#: The members of an object that are read as the confidence of its box.
+SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
 _STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
 _LIST_KEYS = frozenset(
@@ -415,7 +415,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
     is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
-    stated = (member for key, member in members if key in _SCORE_KEYS and isinstance(member, str))
+    stated = (member for key, member in members if key in SCORE_KEYS and isinstance(member, str))
     score = next((read_number(one.strip()) for one in stated), None)
     last_label = labels[-1] if labels else None
     if not count and _has_corners(node):

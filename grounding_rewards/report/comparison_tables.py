@@ -152,8 +152,8 @@ class Comparison:
         """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
         baselines = self.baselines[0] if len(self.differences) == 1 else {}
         lines: list[list[str | Cell]] = []
-        for group, own in group_metrics(keys).items():
-            lines.append([group])
+        for group, own in group_metrics(keys):
+            lines.append([Cell(group.title, group.definition)])
             for key in own:
                 changes = self.changes(key)
                 metric = changes[0].metric

@@ -191,7 +191,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
     found = page.evaluation
     drawn = {plot.name: plot for plot in page.plots}
     core = core_table(found, page.reward, note=_CORE_NOTE)
-    every = evaluation_table(found, note=_ALL_NOTE)
+    every = evaluation_table(found, page.reward_names, note=_ALL_NOTE)
 
     def some(*names: str) -> list[Any]:
         return [drawn[name] for name in names if name in drawn]
@@ -226,6 +226,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
             Section(
                 "By label, size and source" if found.per_source else "By label and size",
                 [
+                    *some("per_label", "per_size"),
                     *tabled("Labels", rows_of_groups(found.per_label), found.headings, labels),
                     *tabled("Sizes", rows_of_groups(found.per_size), found.headings),
                     *tabled("Sources", rows_of_groups(found.per_source), found.headings),

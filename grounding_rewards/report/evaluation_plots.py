@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
 from grounding_rewards.metrics.outcomes import Calibration
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.report.plots import (
     DASHES,
     GRID,
+    INK,
     MARKERS,
     SERIES,
     SOFT,
@@ -25,6 +26,7 @@ from grounding_rewards.report.plots import (
     short,
     wrapped,
 )
+from grounding_rewards.report.tables import measured_columns, rows_of_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 #: What one plot shows at most; its note tells how many were left out.
 MOST_CURVES = 8
+# Metrics of labels and sizes that have bars.
+_MOST_PANELS = 3
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
 # Characters that fit into half the width of a narrow plot.
@@ -50,7 +54,7 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
         >>> image = AnsweredImage("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
         >>> [plot.name for plot in plots_of(evaluate({"model": [image]}, Measures("R4")))]
-        ['precision_recall', 'froc']
+        ['precision_recall', 'froc', 'per_label', 'per_size']
     """
     found = [
         _curves(
@@ -69,6 +73,8 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
             _rate_frame,
         ),
         _calibration(evaluation.calibration),
+        _bars("per_label", "By label", evaluation.per_label, evaluation.headings),
+        _bars("per_size", "By size", evaluation.per_size, evaluation.headings),
         _robustness(evaluation.robustness, "corruptions", "Robustness to changes of the image", "strength"),
         _robustness(evaluation.robustness, "pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ]
@@ -152,6 +158,28 @@ def _calibration(calibration: Calibration | None) -> Plot | None:
         "high."
     )
     return Plot("calibration", "Calibration", note, draw, (3.6, 2.8))
+
+
+def _bars(name: str, title: str, groups: Sequence[GroupMetrics], headings: Mapping[str, str]) -> Plot | None:
+    """A panel of bars for each of the first metrics of labels or sizes."""
+    rows = rows_of_groups(groups)
+    keys = list(measured_columns(rows, headings))[:_MOST_PANELS]
+    if not keys:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = panels_of(figure, len(keys), len(keys), sharey=True)
+        for number, (axis, key) in enumerate(zip(axes, keys, strict=True)):
+            value, low, high = np.array([row.get(key, (math.nan,) * 3) for row in rows.values()]).T
+            # An unknown interval has no width.
+            reach = np.nan_to_num(np.maximum([value - low, high - value], 0))
+            axis.barh(range(len(rows)), value, xerr=reach, height=0.62, color=SERIES[number], alpha=0.45, ecolor=INK)
+            share_axis(axis.xaxis, wrapped(headings[key], 24))
+            axis.tick_params(axis="y", length=0)
+        axes[0].set_yticks(range(len(rows)), [short(row, 40) for row in rows])
+        axes[0].set_ylim(len(rows) - 0.4, -0.6)
+
+    return Plot(name, title, "Lines: 95 % intervals.", draw, (7.2, 0.75 + 0.23 * len(rows)))
 
 
 def _robustness(

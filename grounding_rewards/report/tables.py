@@ -17,6 +17,7 @@ from grounding_rewards.metrics.estimates import Metrics, format_interval, format
 from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
 from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
+from grounding_rewards.rewards.registry import summary_of
 
 if TYPE_CHECKING:
     import rich.table
@@ -29,7 +30,7 @@ class Cell(NamedTuple):
     """What stands in a table.
 
     text: of the cell.
-    small: beneath it, such as an interval; of a heading of rows what they have in common.
+    small: beneath it, such as an interval; of a heading of rows what they have in common, a line each.
     kind: its class on pages: `words` stand at the left, `better`, `worse` and others of `page.css` have a colour.
     pick: which images a click on it shows, a key of the picks of a gallery.
     """
@@ -184,39 +185,77 @@ def metrics_table(
     return Table([first, *columns.values()], lines, title)
 
 
-#: The headings of the table in order, and the beginnings of the keys beneath each; a metric belongs to the first that
-#: has a beginning of its key.
-METRIC_GROUPS: dict[str, tuple[str, ...]] = {
-    "Finding": (*("recall_", "precision_", "f1_", "pq", "false_per_film", "film_sensitivity", "label_"),),
-    "Placing": ("mean_iou", "image_dependence", "accuracy_", "phrase_"),
-    "Normal images": ("hallucination", "specificity", "auroc"),
-    "Ranking": ("ap_", "map_", "froc", "sensitivity_", "query_ap_"),
-    "Areas": ("pixel_accuracy", "class_mean_iou", "dice"),
-    "Rewards": ("reward_", "sampled_", "unparseable"),
-}
+class MetricGroup(NamedTuple):
+    """Metrics under one heading: what they have in common, and the beginnings of their keys."""
+
+    title: str
+    definition: str
+    keys: tuple[str, ...]
+
+
+#: In the order of the table. A metric belongs to the first group that has a beginning of its key.
+METRIC_GROUPS = (
+    MetricGroup(
+        "Finding",
+        "A box is right about one reference box of its own, from the named IoU up, 0.5 where none is named. Recall, "
+        "or sensitivity: share of the reference boxes that are found. Precision: share of the predicted boxes that "
+        "are right. Panoptic quality: F1 times the mean IoU of right boxes.",
+        ("recall_", "precision_", "f1_", "pq", "false_per_film", "film_sensitivity", "count_", "label_"),
+    ),
+    MetricGroup(
+        "Placing",
+        "IoU of the reference boxes with the predicted boxes that they are paired with; 0 for a finding without one.",
+        ("mean_iou", "image_dependence", "accuracy_", "phrase_"),
+    ),
+    MetricGroup(
+        "Normal images",
+        "Images without a finding. Hallucination: the answer has a box. Specificity: the answer says that there is "
+        "nothing. AUROC: how often an image with a finding ranks above one without.",
+        ("hallucination", "specificity", "auroc"),
+    ),
+    MetricGroup(
+        "Ranking",
+        "Average precision, of all boxes together (AP) or as the mean over labels (mAP), and sensitivity at a number "
+        "of false boxes per image. Boxes come in the order of their stated confidences; where any box has none, all "
+        "are tied. Per query: each finding of an image for itself, boxes in the order in which they were written.",
+        ("ap_", "map_", "froc", "sensitivity_", "query_ap_"),
+    ),
+    MetricGroup(
+        "Areas",
+        "The union of the predicted boxes against the union of the reference boxes, in pixels.",
+        ("pixel_accuracy", "class_mean_iou", "dice"),
+    ),
+    MetricGroup(
+        "Rewards",
+        "What each reward gives an answer, from 0 to 1, as the mean over images. The ceiling is what the reference "
+        "itself would earn: on a normal image a rightly empty answer earns the bonus and no more.",
+        ("reward_", "sampled_", "unparseable"),
+    ),
+)
 #: What is shown before anything is unfolded, beside the reward that an evaluation is about, and how many at most.
 CORE_METRICS = (
     *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
     *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
 )
 MOST_CORE = 12
+_OTHER = MetricGroup("Other metrics", "", ())
 
 
-def group_metrics(keys: Iterable[str]) -> dict[str, list[str]]:
-    """The headings that have a metric, in the order of the table, each with its keys in the order of its beginnings.
+def group_metrics(keys: Iterable[str]) -> list[tuple[MetricGroup, list[str]]]:
+    """The groups that have a metric, in the order of the table, each with its keys in the order of its beginnings.
 
     Example:
-        >>> group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])
-        {'Finding': ['f1_50'], 'Placing': ['mean_iou'], 'Rewards': ['reward_R4'], 'Other metrics': ['mine']}
+        >>> [(group.title, keys) for group, keys in group_metrics(["reward_R4", "mean_iou", "f1_50", "mine"])]
+        [('Finding', ['f1_50']), ('Placing', ['mean_iou']), ('Rewards', ['reward_R4']), ('Other metrics', ['mine'])]
     """
-    places = [(group, start) for group, starts in METRIC_GROUPS.items() for start in starts]
-    found: dict[str, list[str]] = {group: [] for group in (*METRIC_GROUPS, "Other metrics")}
-    left = list(keys)
-    for group, start in places:
-        found[group] += [key for key in left if key.startswith(start)]
-        left = [key for key in left if not key.startswith(start)]
-    found["Other metrics"] = left
-    return {group: own for group, own in found.items() if own}
+    found: dict[MetricGroup, list[str]] = {group: [] for group in (*METRIC_GROUPS, _OTHER)}
+    for key in keys:
+        found[next((group for group in METRIC_GROUPS if key.startswith(group.keys)), _OTHER)].append(key)
+
+    def place(key: str, group: MetricGroup) -> int:
+        return next((n for n, start in enumerate(group.keys) if key.startswith(start)), 0)
+
+    return [(group, sorted(own, key=lambda key: place(key, group))) for group, own in found.items() if own]
 
 
 def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: str = "") -> Table:
@@ -247,18 +286,20 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
     return Table([*header[:2], *(["above the constant box"] if constant else []), *header[2:]], rows, title, note)
 
 
-def evaluation_table(evaluation: Evaluation, *, title: str = "", note: str = "") -> Table:
+def evaluation_table(evaluation: Evaluation, rewards: Sequence[str] = (), *, title: str = "", note: str = "") -> Table:
     """A line for each metric, in groups; a column for each system, to fit on a journal's page.
 
     Args:
         evaluation: what was measured.
+        rewards: names of rewards that are explained above their rows.
         title: of the table.
         note: beneath its title, on pages.
     """
     systems = evaluation.systems
     rows: list[list[str | Cell]] = []
-    for group, keys in group_metrics(measured_columns(systems, evaluation.headings)).items():
-        rows.append([group])
+    for group, keys in group_metrics(measured_columns(systems, evaluation.headings)):
+        told = [f"{name}: {summary_of(name)}" for name in rewards if summary_of(name)] * (group.title == "Rewards")
+        rows.append([Cell(group.title, "\n".join(filter(None, [group.definition, *told])))])
         rows += (_metric_row(evaluation, key, systems) for key in keys)
     return Table(["metric", *systems], rows, title, note)
 

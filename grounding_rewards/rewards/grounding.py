@@ -69,8 +69,9 @@ class GroundingReward:
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
         prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
             it: without a closing mark it has no answer.
-        readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer
-            best; or ``"mean"``, the expected reward by one of them.
+        readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer best;
+            ``"mean"``, the expected reward by one of them; or ``"weighted"``, by all findings at once, each weighted by
+            the share of readers who drew it, for rewards that have ``reader_weights``.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
         schedules: the scheduled parameters by name, which calling the reward follows; all else takes the final values.
@@ -108,7 +109,12 @@ class GroundingReward:
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
-        check_word("readers", self.readers, ("best", "mean"))
+        check_word("readers", self.readers, ("best", "mean", "weighted"))
+        if self.readers == "weighted" and not hasattr(self.box_reward, "reader_weights"):
+            raise ValueError(
+                f"Expected 'best' or 'mean' for `readers` of reward {self.name}, got 'weighted'. "
+                "Only soft_f1 weighs findings: take it, or 'mean', the expected reward."
+            )
         if not isinstance(self.prompt_opens_thinking, bool):
             raise ValueError(
                 f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
@@ -465,9 +471,10 @@ def get_reward(
             a draft nor a musing in it counts. :class:`grounding_rewards.training.GroundingGRPOTrainer` sees it by
             itself.
         readers: what an answer to a row with ``reader_boxes`` earns: ``"best"``, the greatest reward by any reader,
-            so that marking too much, or too little, pays wherever one of them did; or ``"mean"``, the mean over the
-            readers, what it is worth by one of them, drawn at random. What is said of the answer beside the number is
-            by the reader who suits it best.
+            so that marking too much, or too little, pays wherever one of them did; ``"mean"``, the mean over the
+            readers, what it is worth by one of them, drawn at random; or ``"weighted"``, for soft_f1 alone: all
+            findings at once, each with the weight of the share of readers who drew it. What is said of the answer
+            beside the number is by the reader who suits it best.
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
             (``BoxFormat.stripped``), and for models that mark their thinking by special tokens: trainers take those
             out of the text, so ``completion_ids`` are decoded instead.

@@ -244,8 +244,11 @@ def judge(read: ReadBatch, reward: Any) -> ScoredBatch:
     suited: Sequence[int | None] = [None] * len(raws)
     if rows is not None:
         best = _first_best(earned, rows)
-        if reward.readers == "mean":
-            mean = np.bincount(rows, weights=earned) / np.bincount(rows)
+        if reward.readers != "best":
+            weights = np.ones(len(rows)) if reward.readers == "mean" else box_reward.reader_weights(outcomes)
+            # Nothing was drawn where no box counts: by each reader it is right or wrong as a whole.
+            weights = np.where((np.bincount(rows, weights=outcomes.n) == 0)[rows], 1.0, weights)
+            mean = np.bincount(rows, weights=weights * earned) / np.bincount(rows, weights=weights)
             # Rounding must not lift it above the best.
             earned = np.minimum(mean, earned[best])
         else:

@@ -12,7 +12,7 @@ from grounding_rewards.boxes import Boxes
 from grounding_rewards.common.arithmetic import Array, ratio, row_sums
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
-from grounding_rewards.rewards.base import MatchedBatch, parameter
+from grounding_rewards.rewards.base import MatchedBatch, Outcomes, parameter
 from grounding_rewards.rewards.f_beta import BetaReward, f_beta_score
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
@@ -88,6 +88,31 @@ class SoftF1Reward(BetaReward):
 
     def _pair_up(self, overlap: Array) -> Indices:
         return match_batch(overlap, 0.0, matching="hungarian")
+
+    def reader_weights(self, outcomes: Outcomes) -> Array:
+        """What the reward by each of several readers counts, so that the sum is one F-beta over all their findings.
+
+        With mass_k by reader k, ``F_k = (1 + β²) mass_k / (β² m_k + n_k)``. Weighted by the denominators the F_k become
+        ``(1 + β²) Σ mass_k / Σ (β² m_k + n_k)``: each box that a reader drew counts alike, so a finding by the share
+        of the readers who drew it, and none has to be merged. A weighted mean is at most the best F_k.
+
+        Args:
+            outcomes: an entry for each reader of an image, (b,).
+
+        Returns:
+            (b,) from 0 up; 0 where there is neither a box nor a finding.
+
+        Example:
+            Three readers drew one finding, one of them another: 2 · 3 / (4 + 3 · 1) for finding the first.
+
+            >>> import grounding_rewards as gr
+            >>> reward = gr.get_reward("soft_f1", box_format="qwen3-vl", readers="weighted")
+            >>> first, other = [0, 0, 50, 50], [60, 60, 90, 90]
+            >>> image = {"width": [100], "height": [100], "reader_boxes": [[[first], [first], [first, other]]]}
+            >>> round(reward(['[{"bbox_2d": [0, 0, 500, 500]}]'], **image)[0], 4)
+            0.8571
+        """
+        return np.asarray(self.beta**2 * outcomes.m + outcomes.n, dtype=np.float64)
 
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
         mass = row_sums(batch.overlap)

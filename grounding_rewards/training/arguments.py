@@ -53,7 +53,7 @@ Train a vision-language model to point at findings, with GRPO and a reward on it
 rewards and their parameters, for `reward` and `reward_kwargs`:
 {rewards}
   or the dotted path of your own, found from the working directory too: a reward on boxes, or a function as TRL takes it
-Each of ours also takes on_unparseable (zero, empty), on_truncated (keep, zero) and readers (best, mean).
+Each of ours also takes on_unparseable (zero, empty), on_truncated (keep, zero) and readers (best, mean, weighted).
 Several rewards, a list, are summed with `reward_weights`, and each has curves of its own in the log.
 """
 

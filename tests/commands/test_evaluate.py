@@ -173,7 +173,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     log = log_of(tmp_path / "log.jsonl", rows)
     options = ["--completions", log, "--box-format", "qwen3-vl", "--label-matching", "synonyms"]
     options += ["--interpolation", "all", "--iou", 0.5, 0.65]
-    assert evaluate(*options, "--out", tmp_path / "out") == 0
+    assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = metrics(tmp_path / "out")
     assert next(iter(found["systems"])) == "log"
     assert "constant box of these images" in found["systems"]
@@ -183,7 +183,9 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert list(found["per_size"]) == ["medium, 1 % to 10 % of the image", "large, above 10 % of the image"]
     assert found["systems"]["log"]["hallucination_rate"]["value"] == 1
     assert found["facts"]["patients"] == 15
-    assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "calibration"}
+    assert found["facts"]["duplicates"] == "removed above IoU 0.5"
+    assert all(len(image.pred) == 1 for image in read_answered(tmp_path / "out"))
+    assert {path.stem for path in (tmp_path / "out" / "metrics").iterdir()} >= {"froc", "calibration", "per_label"}
 
 
 def test_the_terminal_shows_twelve_metrics_and_all_on_request(
@@ -292,6 +294,10 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
         (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
         (["--completions", "{log}", "--reward", "R9"], "Use one of: R1"),
         (["--completions", "{log}", "--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
+        (
+            ["--completions", "{log}", "--box-format", "qwen3-vl", "--nms", "2"],
+            "Expected a number in [0, 1] for --nms, got 2",
+        ),
     ],
 )
 def test_mistakes_are_named_in_one_line(
@@ -384,6 +390,26 @@ def test_a_full_disk_leaves_the_evaluation_of_before(
     assert evaluate(*options, "--seed", 1, "--overwrite") == 2
     assert "No space left on device" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("confidence", "expected"),
+    [
+        ('"85%"', "1 of 2 images has a box whose stated confidence is no number, the first 'a'"),
+        ("85", "1 of 2 images has a box whose stated confidence is not between 0 and 1, the first 'a'"),
+        ("0.85", ""),
+    ],
+)
+def test_confidences_that_cannot_be_used_are_said(
+    confidence: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'
+    rows = [SOUND | {"text": text % confidence}, SOUND | {"id": "b", "text": text % 0.5}]
+    options = ["--box-format", "qwen3-vl", "--out", tmp_path / "out"]
+    assert evaluate("--completions", log_of(tmp_path / "log.jsonl", rows), *options) == 0
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert ("warning: " in printed) == bool(expected)
 
 
 def test_real_images(shared_dir: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
         (["--model", "m"], "Expected images for --dataset, got none"),
         (["LOG", "--samples", "1"], "Expected a number from 2 up for --samples, got 1"),
-        (["LOG", "--temperature", "0"], "Expected a number above 0 for --temperature"),
+        (["LOG", "--temperatures", "0"], "Expected a number above 0 for --temperatures"),
         (["LOG", "--group-size", "24"], "Expected the same"),
         (["LOG", "--reward", "R6"], "Expected a known name for `name`, got 'R6'"),
         (["LOG", "--try", "R6"], "Expected a known name for `name`, got 'R6'"),
@@ -126,17 +126,18 @@ def test_the_log_of_a_training_as_it_is(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.training
-def test_a_model_is_asked_and_what_was_kept_is_a_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_at_several_temperatures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("trl", reason="needs the train extra")
     from tests.training.runs import ASSET
 
     options = ["--dataset", "synthetic", "--max-images", "3", "--samples", "2", "--max-new-tokens", "24"]
-    options += ["--temperature", "1.5", "--keep", str(tmp_path / "kept")]
+    options += ["--temperatures", "0.5", "1.5", "--keep", str(tmp_path / "kept")]
     assert main(["signal", "--model", str(ASSET), *options]) == 0
     printed = capsys.readouterr().out
-    assert "3 groups, 6 completions" in printed
+    assert "6 groups, 12 completions" in printed
     assert re.search(r"The trainer sees what the model sees: .* differ by \d(\.\d)?e-0[5-9] a token at most", printed)
-    assert [path.name for path in (tmp_path / "kept").glob("*.jsonl")] == ["samples.jsonl"]
+    assert "R4, temperature 0.5" in printed
+    assert {path.name for path in (tmp_path / "kept").glob("*.jsonl")} == {f"samples-{t}.jsonl" for t in (0.5, 1.5)}
     # What was kept is a log of its own.
     assert main(["signal", str(tmp_path / "kept")]) == 0
     again = capsys.readouterr().out

@@ -68,6 +68,7 @@ def test_metrics_by_hand() -> None:
             "specificity": 1 / 3,  # image five is no no-finding statement
             "film_sensitivity": 1.0,
             "false_per_film": 2 / 5,
+            "count_error": 1 / 5,
             "label_accuracy": 1 / 2,
             "unparseable_share": 1 / 5,
             # of the mass of image one, and of the mass and the effusion of image two

@@ -158,6 +158,19 @@ def test_shares_are_those_of_the_rewards_one_by_one():
         assert same.no_spread.value == pytest.approx(1 - np.mean(spread))
 
 
+def test_temperatures_have_rows_of_their_own():
+    rows = [image("a", temperature=0.5), image("b", boxes=[[0, 0, 20, 20]], temperature=1.0), image("c", boxes=[])]
+    texts = [[shifted(0), shifted(50)], [shifted(0)] * 2, ["[]"] * 2]
+    report = measure_signal(rows, texts, R4)
+    assert [(one.name, one.no_spread.value) for one in report.temperatures] == [
+        ("R4, temperature 0.5", 0.0),
+        ("R4, temperature 1", 1.0),
+    ]
+    headings, table = report.table()
+    assert all(len(row) == len(headings) for row in table)
+    assert table[0][:3] == ["R4", "67 % [9 %, > 99 %]", "33 % all perfect, 33 % all below τ"]
+
+
 def test_the_json_has_no_text_and_no_nan():
     report = measure_signal([image("secret")], [["secret words", shifted(0)]], R4)
     assert "secret" not in json.dumps(report.to_dict(), allow_nan=False)

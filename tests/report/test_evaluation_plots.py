@@ -12,12 +12,13 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
 from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_plots import MOST_CURVES, plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
-ALL = ["precision_recall", "froc", "calibration", "robustness_corruptions", "robustness_pgd"]
+ALL = ["precision_recall", "froc", "calibration", "per_label", "per_size", "robustness_corruptions", "robustness_pgd"]
 NOTHING: dict = {
     "systems": {},
     "pr_curves": (),
@@ -25,6 +26,8 @@ NOTHING: dict = {
     "calibration": None,
     "ious": np.zeros(0),
     "confusion": None,
+    "per_label": (),
+    "per_size": (),
     "robustness": (),
 }
 
@@ -75,6 +78,14 @@ def test_the_note_tells_what_is_left_out() -> None:
     x = np.linspace(0, 1, 5)
     curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
     assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
+
+
+def test_a_label_has_a_bar_in_each_panel() -> None:
+    groups = [GroupMetrics(name, 7, {"f1_50": (f1, 0.1, 0.9)}) for name, f1 in (("mass", 0.5), ("nodule", 0.25))]
+    plot = one("per_label", per_label=groups)
+    (axis,) = plot.figure.axes
+    assert [bar.get_width() for bar in axis.patches] == [0.5, 0.25]
+    assert {"mass (7)", "nodule (7)", "F1 at IoU 0.5"} < set(words(plot))
 
 
 def test_a_single_point_is_an_operating_point() -> None:

@@ -292,6 +292,7 @@ def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
         ("random", {"seed": True}, "integer for `seed`"),
         ("constant", {"beta": 2}, "parameters for reward `constant`, got 'beta'"),
         ("R3", {"readers": "median"}, "best, mean"),
+        ("R3", {"readers": "weighted"}, "'best' or 'mean' for `readers` of reward R3, got 'weighted'"),
         ("R3", {"graded_negatives": 1}, "a number in [0, 1) for `graded_negatives`"),
         ("R3", {"box_format": "qwen9"}, "qwen3-vl"),
         ("R3", {"on_unparseable": "one"}, "empty"),
