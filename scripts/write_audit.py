@@ -30,7 +30,7 @@ from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC, load_split
 from grounding_rewards.report.tables import markdown_table
-from grounding_rewards.rewards.soft_f1 import OVERLAPS
+from grounding_rewards.rewards.f_beta import OVERLAPS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
 #: The rewards of the page: heading, name and parameters.

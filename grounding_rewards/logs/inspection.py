@@ -23,9 +23,8 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.scope import THINKING_STATES, find_answer
+from grounding_rewards.parsing.scope import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_sizes
-from grounding_rewards.parsing.thinking_check import count_thinking, thinking_suspicion
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import get_reward, score_columns

@@ -13,12 +13,12 @@ from grounding_rewards.rewards.f_beta import (
     MeanIoUReward,
     PiecewiseIoUReward,
     ProductIoUReward,
+    SoftF1Reward,
     SplineIoUReward,
     f_beta_score,
 )
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.rewards.registry import CONTROLS, SPECIFICATION_REWARDS, list_rewards, register_reward
-from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 
 R1, R2, R3, R4, R5 = map(get_reward, SPECIFICATION_REWARDS)
 

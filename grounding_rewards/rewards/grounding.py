@@ -19,9 +19,8 @@ from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.columns import column_of, ignore_regions, known_sizes, read_references, with_ground_truth
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
-from grounding_rewards.parsing.scope import marks_thinking
+from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
-from grounding_rewards.parsing.thinking_check import ThinkingWatcher
 from grounding_rewards.rewards.base import COUNTS, PARTS, Explanation, Outcomes
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
 from grounding_rewards.rewards.completion_text import (
@@ -277,7 +276,7 @@ class GroundingReward:
             SpaceWarning: once, where the boxes of many images contradict the space or the order of the box format; it
                 says what to declare, see :mod:`grounding_rewards.parsing.space_check`. Also once, where marks of
                 thinking in many completions contradict ``prompt_opens_thinking``, see
-                :mod:`grounding_rewards.parsing.thinking_check`.
+                :mod:`grounding_rewards.parsing.scope`.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")

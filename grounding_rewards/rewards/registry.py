@@ -11,7 +11,6 @@ from typing import Any
 import grounding_rewards.rewards.average_precision as average_precision
 import grounding_rewards.rewards.controls as controls
 import grounding_rewards.rewards.f_beta as f_beta
-import grounding_rewards.rewards.soft_f1 as soft_f1
 from grounding_rewards.rewards.published import PUBLISHED
 
 Factory = Callable[..., Any]
@@ -37,7 +36,7 @@ CONTROLS = tuple(_CONTROLS)
 #: All rewards by name; one that the specification does not have is one line here.
 REGISTRY: dict[str, Factory] = {
     **_SPECIFIED,
-    "soft_f1": soft_f1.SoftF1Reward,
+    "soft_f1": f_beta.SoftF1Reward,
     **_CONTROLS,
 }
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
-from grounding_rewards.exchange.trainer_sizes import (
+from grounding_rewards.exchange.trainer_tables import (
     ITS_OWN,
-    TRAINERS,
+    TABLES,
     PixelLimits,
     easyr1_size,
     qwen_vl_utils_size,
@@ -108,4 +108,4 @@ def test_limits_of_a_trainer():
     assert trainer_limits("easyr1", ITS_OWN) == PixelLimits(262_144, 4_194_304)  # examples/config.yaml
     # Its smallest area is above the largest that was asked for.
     assert trainer_limits("easyr1", PixelLimits(most=100_000)) == PixelLimits(100_000, 100_000)
-    assert [trainer_limits(trainer, ITS_OWN) for trainer in TRAINERS if trainer != "easyr1"] == [ITS_OWN] * 3
+    assert [trainer_limits(trainer, ITS_OWN) for trainer in TABLES if trainer != "easyr1"] == [ITS_OWN] * 3

@@ -16,8 +16,14 @@ from PIL import Image
 from transformers import Qwen2VLImageProcessorPil
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.exchange.trainer_sizes import PixelLimits, trainer_size
-from grounding_rewards.exchange.trainer_tables import TABLES, marked_messages, one_problem, write_trainer_table
+from grounding_rewards.exchange.trainer_tables import (
+    TABLES,
+    PixelLimits,
+    marked_messages,
+    one_problem,
+    trainer_size,
+    write_trainer_table,
+)
 from grounding_rewards.images.image_column import with_image_column
 from grounding_rewards.integrations import easyr1, verl
 from grounding_rewards.integrations.plugin_files import plugin

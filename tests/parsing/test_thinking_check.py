@@ -7,7 +7,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.parsing.thinking_check import thinking_suspicion
+from grounding_rewards.parsing.scope import thinking_suspicion
 
 BOX = '[{"bbox_2d": [100, 100, 500, 500]}]'
 CLOSED, CUT, OWN = f"hm</think>{BOX}", f"Perhaps {BOX}", f"<think>hm</think>{BOX}"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing.scope import ThinkingWatcher
 from grounding_rewards.parsing.space_check import SpaceWatcher, original_sizes
-from grounding_rewards.parsing.thinking_check import ThinkingWatcher
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,
@@ -24,8 +24,8 @@ from grounding_rewards.rewards import (
     SoftF1Reward,
     SplineIoUReward,
 )
+from grounding_rewards.rewards.f_beta import OVERLAPS, QUALITIES
 from grounding_rewards.rewards.quality import HermiteSpline, PiecewiseLinear
-from grounding_rewards.rewards.soft_f1 import OVERLAPS, QUALITIES
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 
 PIXELS = {"syntax": "qwen3-vl", "space": "pixel"}

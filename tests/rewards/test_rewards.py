@@ -14,7 +14,7 @@ from scipy.optimize import linear_sum_assignment
 import grounding_rewards as gr
 from grounding_rewards.boxes import BoxBatch
 from grounding_rewards.rewards import R1, R2, R3, R4, R5
-from grounding_rewards.rewards.soft_f1 import OVERLAPS
+from grounding_rewards.rewards.f_beta import OVERLAPS
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 from tests.test_matching import greedy_by_the_book
 from tests.test_overlap import scalar_iou

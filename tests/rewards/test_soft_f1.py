@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
-from grounding_rewards.rewards.soft_f1 import APART, OVERLAPS, QUALITIES
+from grounding_rewards.rewards.f_beta import APART, OVERLAPS, QUALITIES
 from tests.conftest import valid_box_lists
 from tests.test_overlap import scalar_iou
 
