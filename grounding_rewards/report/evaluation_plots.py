@@ -32,14 +32,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: What one plot shows at most; its note tells how many were left out.
-MOST_CURVES = 8
 # Metrics of labels and sizes that have bars.
 _MOST_PANELS = 3
 # The smallest rate of false positives that is shown.
 _LEAST_RATE = 1 / 16
-# Characters that fit into half the width of a narrow plot.
-_HALF_WIDTH = 20
 
 
 def plots_of(evaluation: Evaluation) -> list[Plot]:
@@ -82,24 +78,19 @@ def plots_of(evaluation: Evaluation) -> list[Plot]:
 
 
 def _curves(name: str, title: str, note: str, curves: Sequence[Curve], frame: Callable[[Axes], None]) -> Plot | None:
-    shown = [curve for curve in curves[:MOST_CURVES] if len(curve.x)]
-    if not shown:
+    if not curves:
         return None
-    # Two long names side by side are wider than the plot.
-    columns = 2 if max(len(short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
 
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
-        for number, curve in enumerate(shown):
+        for number, curve in enumerate(curves):
             draw_curve(axis, curve, number)
         frame(axis)
-        figure.legend(loc="outside lower left", ncols=columns, columnspacing=1.2)
+        figure.legend(loc="outside lower left", ncols=2, columnspacing=1.2)
 
-    if any(len(curve.x) == 1 for curve in shown):
+    if any(len(curve.x) == 1 for curve in curves):
         note += " A single mark is an operating point, all boxes together: answers without confidences have no curve."
-    if len(curves) > len(shown):
-        note += f" The first {len(shown)} of {len(curves)} curves."
-    return Plot(name, title, note, draw, (3.6, 2.85 + 0.17 * math.ceil(len(shown) / columns)))
+    return Plot(name, title, note, draw, (3.6, 2.85 + 0.17 * math.ceil(len(curves) / 2)))
 
 
 def _recall_frame(axis: Axes) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("PIL", reason="needs the train extra")
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import GroupMetrics
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.report.evaluation_plots import MOST_CURVES, plots_of
+from grounding_rewards.report.evaluation_plots import plots_of
 from grounding_rewards.report.plots import INK, SERIES, Plot, write_plots
 from tests.report.evaluations import HOSTILE, evaluation
 
@@ -74,12 +74,6 @@ def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_dra
     assert any(word.startswith("</script>") for word in shown)
 
 
-def test_the_note_tells_what_is_left_out() -> None:
-    x = np.linspace(0, 1, 5)
-    curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
-    assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
-
-
 def test_a_label_has_a_bar_in_each_panel() -> None:
     groups = [GroupMetrics(name, 7, {"f1_50": (f1, 0.1, 0.9)}) for name, f1 in (("mass", 0.5), ("nodule", 0.25))]
     plot = one("per_label", per_label=groups)
@@ -91,15 +85,6 @@ def test_a_label_has_a_bar_in_each_panel() -> None:
 def test_a_single_point_is_an_operating_point() -> None:
     assert "A single mark is an operating point" in one("precision_recall").note
     assert "A single mark" not in one("froc").note
-
-
-def test_long_names_of_curves_stand_below_each_other() -> None:
-    x = np.linspace(0, 8, 5)
-    curves = [Curve(f"a name of thirty letters or so {k}", x, x / 8) for k in range(3)]
-    figure = one("froc", froc_curves=curves).figure
-    figure.draw_without_rendering()
-    (legend,) = figure.legends
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
 
 
 def test_every_change_begins_with_the_image_as_it_is() -> None:
