@@ -82,10 +82,12 @@ def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
 # Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
 _FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
 _COUNTED = re.compile(
-    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|frames?)\s{{0,2}}[\[(]{_FOUR}[\])]", re.IGNORECASE
+    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|(?:frames?|image\ssize)(?:\sis|:)?)\s{{0,2}}"
+    rf"[\[(]{_FOUR}[\])]",
+    re.IGNORECASE,
 )
 # One of these is in every match, and the pattern alone is slow on an endless text.
-_COUNTED_WORDS = ("rib", "level", "segment", "slice", "ref", "frame")
+_COUNTED_WORDS = ("rib", "level", "segment", "slice", "ref", "frame", "size")
 _ROUND, _SQUARE = re.compile(rf"\({_FOUR}\)"), re.compile(rf"\[{_FOUR}\]")
 
 

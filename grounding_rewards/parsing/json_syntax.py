@@ -421,8 +421,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     if not count and _has_corners(node):
         found.take(_corner_box(node), last_label, score)
         count = 1
-    # Beside a list of findings four numbers under a name of their own are as little a box as within one of them.
-    beside_box = beside_box or count > 0 or any(_holds_key(one, keys) for _, one in members if isinstance(one, _Node))
+    # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they are.
+    beside_box = beside_box or count > 0
+    holding = [one for _, one in members if isinstance(one, _Node) and _holds_key(one, keys)]
     index = 0
     for own, (key, member) in zip(boxes, members, strict=True):
         for box in own:
@@ -431,14 +432,15 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
             index += 1
         if key in keys:
             continue
+        beside = beside_box or any(one is not member for one in holding)
         if key in _REASON_BY_KEY:
-            if not count:
+            if not beside:
                 found.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
             # An object under a label key is a label in several languages.
             if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, keys)):
                 under = "" if is_object and key is None else key
-                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside_box)
+                _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside)
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member
             found.stated_empty |= not member

@@ -44,7 +44,7 @@ def parse_boxes(
         width: width of the original image in pixels; needed unless the format writes original pixels.
         height: height of the original image in pixels, likewise.
         resized_width: width of the image that the processor fed to the model, for formats whose numbers are pixels
-            of that image. Without it and `resized_height` the original size is taken, with a warning.
+            of that image, which then need it and `resized_height`.
         resized_height: height of that image, likewise.
         prompt_opens_thinking: the prompt ends in an open mark of thinking, such as `<think>`, so that the text begins
             inside it: without a closing mark it has no answer, and is `truncated`.
@@ -191,9 +191,12 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
 _LATEX = re.compile(r"(?:\\{0,2}f?boxed|\\{1,2}(?:text|math)(?:bf|tt|rm|it)?)\s{0,2}\{")
 
 
-# "Format: {"bbox_2d": [x1, y1, x2, y2]}"
+# "Format: {"bbox_2d": [x1, y1, x2, y2]}", up to its brackets; and such an object alone, in no list.
+_REST = r"[^\[\](){}\n]{0,80}"
+_OBJECT = rf"\{{{_REST}\[\s?(?:x|left){_REST}\]{_REST}\}}"
 _FORM = re.compile(
-    r"\b(?:format|form|example|template|schema)\b[^\[\](){}\n]{0,40}[\[({][^\n]{0,80}?\bx_?(?:1|min)\b[^\n]{0,80}",
+    rf"\b(?:format|form|example|template|schema)\b[^\[\](){{}}\n]{{0,40}}[\[({{][^\n]{{0,80}}?\bx_?(?:1|min)\b{_REST}"
+    rf"[\])}}]{{0,3}}(?:{_REST}[\])}}]{{1,3}})?|(?<![\[,{{\s])\s{{0,8}}(?:\[{_OBJECT}\]|{_OBJECT})",
     re.IGNORECASE,
 )
 

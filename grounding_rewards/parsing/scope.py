@@ -55,16 +55,17 @@ _ENDS_OPEN = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 # A part of a completion in which models try things out; unlike a mark of thinking it may stand behind the answer.
 _DRAFT = re.compile(
     # Told by its first letter, so that a text full of `<` costs little.
-    r"<(?=/?[srpdcvl])(/?)(scratchpad|reflection|plan|draft|critique|verify|look|caption)(?![\w-])[^<>]{0,64}>",
+    r"<(?=/?[srpdcvln])(/?)(scratchpad|reflect(?:ion)?|rethink|plan(?:ning)?|draft|describe|description|critique|check"
+    r"|verify|verification|look|caption|summary|notes?)(?![\w-])[^<>]{0,64}>",
     re.IGNORECASE,
 )
 # Words that announce the answer: "Final answer:", "**Final Answer:**", "## Final Response"; the last one counts. And
 # the first box of LaTeX, as there may be one around each of several.
 _ANNOUNCED = re.compile(
-    r"(?:#{1,6}\s{0,4}\**\s?final\s(?:answer|response)\b|\bfinal\s(?:answer|response)(?:\sis)?\s?\**\s?:)[:*\s]{0,8}",
+    r"(?:(?:#{1,6}\s{0,4}\**|\*\*)\s?final\s(?:answer|response)\b|\bfinal\s(?:answer|response)(?:\sis\b|\s?\**\s?:))[:*\s]{0,8}",
     re.IGNORECASE,
 )
-_FINAL_TAG = re.compile(r"</?final_(?:answer|response)\s{0,8}>", re.IGNORECASE)
+_FINAL_TAG = re.compile(r"</?final[_-](?:answer|response)\s{0,8}>", re.IGNORECASE)
 _BOXED = re.compile(r"\\{1,2}f?boxed\s{0,2}\{")
 # The fence around a call in JSON is no answer.
 _BLANK = re.compile(r"\s*(?:```\w*\s*)?(?:```\s*)?")

@@ -103,7 +103,7 @@ CASES = [
     ("<|think:start|>[1]<|think:end|>[2]", Answer("[2]")),
     ("[unused16][1][unused17][2]", Answer("[2]")),
     # tags that only begin like these
-    ("<answers>[1]</answers><rethink>", Answer("<answers>[1]</answers><rethink>")),
+    ("<answers>[1]</answers><unthink>", Answer("<answers>[1]</answers><unthink>")),
 ]
 SCOPES = [
     ("answer", "<think>[1]</think>[2]<answer>[3]</answer>", "[3]"),
@@ -230,12 +230,15 @@ DRAWN = "[100, 100, 500, 500]"
         f"Perhaps [1, 2, 30, 40].\n\n**Final Answer:** {DRAWN}",
         f"So [1, 2, 30, 40]? The final answer is: {DRAWN}",
         f"## Thinking\n[1, 2, 30, 40]\n## Final Response\n{DRAWN}",
+        f"**Thinking**\n[1, 2, 30, 40]\n**Final Response**\n{DRAWN}",
+        f"First [1, 2, 30, 40]. The final answer is {DRAWN}",
+        f"[1, 2, 30, 40] <final-answer>{DRAWN}</final-answer>",
         f"Final answer: [1, 2, 30, 40]. No. Final answer: {DRAWN}",  # the last one counts
         f"[1, 2, 30, 40] <final_answer>{DRAWN}</final_answer> as above, [5, 6, 70, 80]",
         f"Of [1, 2, 30, 40] this: \\boxed{{{DRAWN}}}",
         *(
             f"<{tag}>[1, 2, 30, 40]</{tag}>{DRAWN}"
-            for tag in ("scratchpad", "reflection", "plan", "draft", "critique", "verify", "look", "caption")
+            for tag in ("scratchpad", "reflection", "plan", "draft", "critique", "verify", "look", "caption", "summary")
         ),
         f"{DRAWN}<verify>[1, 2, 30, 40] fits too</verify>",  # a draft behind the answer
         f"<Plan>[1, 2, 30, 40]</plan><draft>[5, 6, 70, 80]</draft>{DRAWN}<critique>[1, 2, 30, 40]",
@@ -244,6 +247,7 @@ DRAWN = "[100, 100, 500, 500]"
         f"Levels [2, 3, 4, 5]: {DRAWN}",
         f"ref. [1, 2, 3, 4] shows it at {DRAWN}",
         f"frame [0, 0, 1000, 1000]: {DRAWN}",
+        f"The frame is [0, 0, 1000, 1000], image size: [0, 0, 1000, 1000]. {DRAWN}",
         f"(1, 2, 3, 4) lesions, the largest at {DRAWN}",
         f"Ribs {DRAWN}",  # the only list is the box
     ],
@@ -277,12 +281,26 @@ def test_an_announced_answer_without_a_box(text: str, status: str) -> None:
         '[{"bbox_2d": [100, 100, 500, 500], "roi": [0, 0, 9, 9]}]',
         '[{"bbox_2d": [100, 100, 500, 500], "meta": {"roi": [0, 0, 9, 9], "deeper": {"size_mm": [1, 2, 3, 4]}}}]',
         '{"roi": [0, 0, 9, 9], "findings": [{"bbox_2d": [100, 100, 500, 500]}]}',
+        '{"findings": [{"bbox_2d": [100, 100, 500, 500]}], "polygon": [[1, 2], [3, 4], [5, 6], [7, 8]]}',
+        '[{"finding": {"bbox_2d": [100, 100, 500, 500]}, "points": [1, 2]}]',
         '[{"bbox_2d": [100, 100, 500, 500]}]\nFormat: {"bbox_2d": [x1, y1, x2, y2]}',
+        'Format: [{"bbox_2d": [x1, y1, x2, y2], "label": "..."}] [{"bbox_2d": [100, 100, 500, 500]}]',
+        '[{"bbox_2d": [100, 100, 500, 500]}]\n```json\n{"bbox_2d": [x1, y1, x2, y2]}\n```',
     ],
 )
 def test_what_stands_beside_a_complete_answer_costs_nothing(beside: str) -> None:
     found = parse_boxes(beside, "qwen3-vl", width=1000, height=1000)
     assert (found.boxes.tolist(), found.rejected, found.broken) == ([[100, 100, 500, 500]], {}, ())
+
+
+@pytest.mark.parametrize(
+    "item", ['{"bbox_2d": [x1, y1, x2, y2]}', '{"roi": [0, 0, 9, 9]}', '{"polygon": [1, 2, 3, 4]}', '{"point": [1, 2]}']
+)
+@pytest.mark.parametrize("around", ["{}", '{{"findings": {}}}'])
+def test_an_item_of_the_list_stands_in_the_place_of_a_box_at_any_depth(item: str, around: str) -> None:
+    text = around.format('[{"bbox_2d": [100, 100, 500, 500]}, ' + item + "]")
+    found = parse_boxes(text, "qwen3-vl", width=1000, height=1000)
+    assert (len(found.boxes), len(found.broken)) == (1, 1)
 
 
 @pytest.mark.parametrize("counted", ["Levels [2, 3, 4, 5]", "ref. [1, 2, 3, 4]", "slices [1, 2, 3, 4],"])
