@@ -12,7 +12,6 @@ the numbers.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
@@ -315,7 +314,6 @@ def space_frame(
 ) -> Frame:
     """Return the frame of ``space`` on images of these sizes, one number each or one per box.
 
-    For ``resized_pixel`` without resized sizes the image is taken to reach the model as it is, with a warning.
     Where the sides of an image differ by an odd number of pixels, the margin on the left or top of a padded or cropped
     square is rounded down, as by LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size``.
 
@@ -329,12 +327,11 @@ def space_frame(
     if space.frame == "original":
         return Frame(space.offset, 1.0, 1.0, 0.0)
     if space.frame == "resized" and resized_width is None and resized_height is None:
-        warnings.warn(
-            f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the image to reach the model "
-            "at its original size. If its processor resizes it, give both, or the boxes are off by that factor.",
-            stacklevel=3,
+        # Nothing is guessed: wherever the processor resizes, every box would be off by that factor.
+        raise ValueError(
+            f"Expected `resized_width` and `resized_height` for boxes in {space.name}, got none. Give the size at "
+            "which the processor hands the image to the model; where it does not resize, that is `width` and `height`."
         )
-        return Frame(space.offset, 1.0, 1.0, 0.0)
     image = _sizes(space, width=width, height=height)
     if space.frame == "resized":
         resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)

@@ -323,10 +323,9 @@ def test_a_missing_size_is_named(bad, space):
         bx.to_pixel(np.zeros((1, 4)), space, width=10, height=bad)
 
 
-def test_resized_pixels_without_sizes_are_taken_as_they_are_and_noticed():
-    boxes = np.array([[1.0, 2.0, 3.0, 4.0]])
-    with pytest.warns(UserWarning, match="resized_width"):
-        np.testing.assert_array_equal(bx.to_pixel(boxes, SPACES["resized_pixel"], width=10, height=10), boxes)
+def test_resized_pixels_without_sizes_are_refused():
+    with pytest.raises(ValueError, match="Expected `resized_width` and `resized_height` for boxes in resized_pixel"):
+        bx.to_pixel(np.array([[1.0, 2.0, 3.0, 4.0]]), SPACES["resized_pixel"], width=10, height=10)
 
 
 @pytest.mark.parametrize("name", ["norm10", "", None, 1000, ["norm1"]])

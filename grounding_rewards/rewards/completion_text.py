@@ -13,6 +13,7 @@ from grounding_rewards.parsing import BoxFormat
 _CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
 # One of these is in every message and content block.
 _KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
+_SPEAKERS = ("assistant", "model")
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 
 
@@ -60,26 +61,30 @@ def check_answers(completions: Sequence[Any]) -> None:
         ValueError: Expected texts or messages for `completions`, got a list of int for completion 0. Decode token ...
     """
     for k, one in enumerate(completions):
-        if type(one) is str or one is None or isinstance(one, str):
-            continue
-        what = type(one).__name__
-        if isinstance(one, Mapping):
-            if not _KEYS.isdisjoint(one):
-                continue
-            what = f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
-        elif isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
-            strange = [part for part in one if not isinstance(part, str | Mapping)]
-            if not strange:
-                continue
-            what = f"a list of {type(strange[0]).__name__}"
-        raise ValueError(
-            f"Expected texts or messages for `completions`, got {what} for completion {k}. "
-            "Decode token ids and bytes, and give a string or the list of messages of each completion."
-        )
+        if type(one) is not str and (what := _strange(one)):
+            raise ValueError(
+                f"Expected texts or messages for `completions`, got {what} for completion {k}. "
+                "Decode token ids and bytes, and give a string or the list of messages of each completion."
+            )
+
+
+def _strange(one: Any) -> str:
+    """What in a completion is neither text nor message, in words; empty where nothing is."""
+    if one is None or isinstance(one, str):
+        return ""
+    if isinstance(one, Mapping):
+        if _KEYS.isdisjoint(one):
+            return f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
+        # What a tool says is nobody's answer, and may be anything.
+        return _strange(one.get("content")) if one.get("role") in (None, *_SPEAKERS) else ""
+    if isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
+        part = next(filter(None, map(_strange, one)), "")
+        return part and f"a list of {part}"
+    return type(one).__name__
 
 
 def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
-    answers = [k for k, message in enumerate(messages) if message["role"] in ("assistant", "model")]
+    answers = [k for k, message in enumerate(messages) if message["role"] in _SPEAKERS]
     if not answers:
         return ""
     waits = any(message["role"] in ("tool", "function") for message in messages[answers[-1] + 1 :])

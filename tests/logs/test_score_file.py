@@ -210,7 +210,7 @@ class Dies:
 
 def test_a_killed_worker_is_said_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log, out = write(tmp_path / "log.jsonl", rows(5)), tmp_path / "scored.jsonl"
-    words = ["score", str(log), "--rewards", f"{__name__}.Dies", "--box-format", "qwen2.5-vl"]
+    words = ["score", str(log), "--rewards", f"{__name__}.Dies", "--box-format", "qwen3-vl"]
     assert cli.main([*words, "--out", str(out), "--processes", "2"]) == 2
     (said,) = capsys.readouterr().err.splitlines()
     assert said.startswith("grounding-rewards: Expected all 2 processes to work to the end")

@@ -72,12 +72,6 @@ def test_a_missing_size_is_the_callers_error_whatever_the_text(name, missing, te
         parse_boxes(text, name, **{**SIZES, missing: None})
 
 
-def test_without_a_resized_size_the_original_size_is_taken_with_a_warning():
-    with pytest.warns(UserWarning, match="resized_width"):
-        parsed = parse_boxes('{"bbox_2d": [1, 2, 3, 4]}', "qwen2.5-vl", width=2000, height=1000)
-    assert parsed.boxes.tolist() == [[1, 2, 3, 4]]
-
-
 def test_format_boxes_refuses_what_cannot_be_written():
     with pytest.raises(ValueError, match="finite numbers for `boxes`"):
         format_boxes([[0, 0, math.nan, 1]], "qwen3-vl", **SIZES)

@@ -145,6 +145,9 @@ def test_what_is_no_text_earns_nothing(completion):
         ({}, "a mapping with the keys none"),
         ({"generated_text": "[]"}, "a mapping with the keys generated_text"),
         ([151644, 77091], "a list of int"),
+        # what a pipeline of transformers gives for each prompt
+        ([{"generated_text": "[]"}], "a list of a mapping with the keys generated_text"),
+        ([{"role": "assistant", "content": b"[]"}], "a list of bytes"),
         (object(), "object"),
     ],
 )
