@@ -7,7 +7,6 @@ box or size is an error that names the row.
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, Frame, space_frame, valid_boxes
+from grounding_rewards.common.texts import parse_json
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.space_check import original_sizes
 
@@ -380,11 +380,12 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     rows = []
     for k, text in enumerate(packed):
         try:
-            row = json.loads(text) if isinstance(text, str | bytes) else dict(text)
+            text = text.decode() if isinstance(text, bytes) else text
+            row = parse_json(text, any_text=True) if isinstance(text, str) else dict(text)
             row["boxes"]
-        except (TypeError, ValueError, KeyError):
+        except (TypeError, ValueError, KeyError) as error:
             raise ValueError(
-                f"Expected a JSON object with `boxes` for `ground_truth`, got {text!r:.200} in row {k}. "
+                f"Expected a JSON object with `boxes` for `ground_truth`, got {text!r:.200} in row {k} ({error}). "
                 'Write it as {"boxes": [[x1, y1, x2, y2]], "width": 640, "height": 480}.'
             ) from None
         rows.append(row)

@@ -11,7 +11,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -156,9 +156,17 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # json takes the last value of a key that stands twice: boxes would be lost in silence.
     content = dict(pairs)
     if len(content) != len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r:.80} twice in one object")
+        raise ValueError(f"the key {given_twice([key for key, _ in pairs])!r:.80} twice in one object")
     return content
+
+
+def given_twice(names: Sequence[str]) -> str | None:
+    """The first name that is given twice; None where none is.
+
+    >>> given_twice(["file", "x1", "file"])
+    'file'
+    """
+    return next((name for name in names if name and names.count(name) > 1), None)
 
 
 def _whole(digits: str) -> int:

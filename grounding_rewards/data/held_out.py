@@ -3,6 +3,7 @@ where it holds nothing out."""
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -36,8 +37,10 @@ _IN_NAMES = (
 )
 
 # Without what parts their words; what follows `id`, such as `_hash`, makes another column of it.
-_COLUMNS = {f"{who}{what}" for who in ("patient", "subject", "person", "participant") for what in ("", "id", "key")}
-_COLUMNS |= {"pid", "mrn", "patientname", "patientnumber", "empi", "empianon"}
+_COLUMN = re.compile(
+    r"(?:patient|subject|person|participant)(?:key)?|.*(?:patient|subject)(?:id|uid|no|nr|num|number|code|name|identifier)"
+    r"|(?:person|participant)(?:id|no|number)|(?:pat|pt|subj)(?:id|no)|pid|mrn|medicalrecordnumber|empi(?:anon)?"
+)
 
 
 class SplitRule(NamedTuple):
@@ -271,10 +274,17 @@ def patient_column(columns: Iterable[str]) -> str | None:
     Example:
         >>> patient_column(["image", "Subject-ID", "age"]), patient_column(["patient_id", "PatientID"])
         ('Subject-ID', None)
+        >>> patient_column(["inpatient", "PatientPosition", "anon_patient_id"])
+        'anon_patient_id'
     """
     columns = list(columns)
-    alike = (name for name in columns if re.sub(r"[\W_]", "", name).casefold() in _COLUMNS)
-    return None if "patient_id" in columns else next(alike, None)
+    return None if "patient_id" in columns else next(filter(_is_patient, columns), None)
+
+
+# Asked of every row.
+@functools.lru_cache(maxsize=1024)
+def _is_patient(column: str) -> bool:
+    return _COLUMN.fullmatch(re.sub(r"[\W_]", "", column).casefold()) is not None
 
 
 def patient_in_name(file: str) -> str | None:
@@ -315,7 +325,7 @@ def check_patients_apart(train: Dataset, held_out: Dataset) -> None:
     """Refuse images to evaluate on of patients who are trained on.
 
     Raises:
-        ValueError: a patient is in both, by the columns `patient_id` and `file`; how many are.
+        ValueError: a patient is in both, by `file` and `patient_id`, or the column that looks like it; how many are.
 
     Example:
         >>> from datasets import Dataset
@@ -328,9 +338,11 @@ patient: `grounding-rewards prepare` does.
     """
     patients: list[set[str]] = []
     for images in (train, held_out):
-        named = [name for name in ("patient_id", "file") if name in images.column_names]
+        column = patient_column(images.column_names) or "patient_id"
+        named = [name for name in (column, "file") if name in images.column_names]
         rows = images.with_format(None).select_columns(named) if named else ()
-        patients.append({patient for row in rows if (patient := patient_of_row(row)) is not None})
+        known = (patient_of_row({"patient_id": row.get(column), "file": row.get("file")}) for row in rows)
+        patients.append({patient for patient in known if patient is not None})
     trained, evaluated = patients
     if both := trained & evaluated:
         raise ValueError(

@@ -12,7 +12,6 @@ import contextlib
 import csv
 import gzip
 import io
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.texts import parse_json
+from grounding_rewards.common.texts import given_twice, parse_json
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
@@ -317,8 +316,8 @@ def _scored_against(packed: Any) -> dict[str, Any] | None:
     """The fields of a JSON object with `boxes` or `reader_boxes`; None for anything else."""
     if isinstance(packed, str | bytes) and packed.lstrip()[:1] in ("{", b"{"):
         try:
-            packed = json.loads(packed)
-        except (ValueError, RecursionError):
+            packed = parse_json(packed if isinstance(packed, str) else packed.decode(), any_text=True)
+        except ValueError:
             return None
     if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
         return None
@@ -491,6 +490,10 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restkey="more")
+            if twice := given_twice(reader.fieldnames or []):
+                raise ValueError(
+                    f"Expected columns of different names in {str(path)!r}, got {twice!r} twice. Remove or rename one."
+                )
             rows = (
                 {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
                 for row in reader

@@ -313,9 +313,16 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
 _LAYOUTS = {
     "imagefolder": ("metadata.jsonl", "metadata.csv", "*/metadata.jsonl", "*/metadata.csv"),
     "yolo": ("data.yaml", "data.yml", "classes.txt", "labels/**/*.txt"),
-    "coco": ("*.coco.json", "*/*.coco.json", "annotations/*.json", "instances*.json"),
+    "coco": (
+        "*.coco.json",
+        "*/*.coco.json",
+        "annotations/*.json",
+        "annotations*.json",
+        "instances*.json",
+        "result.json",
+    ),
     "voc": ("Annotations/*.xml", "*.xml", "annotations/*.xml"),
-    "csv": ("*.csv", "*.tsv", "*.csv.gz"),
+    "csv": ("*.[cC][sS][vV]", "*.tsv", "*.[ct]sv.gz"),
 }
 
 

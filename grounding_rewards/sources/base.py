@@ -54,6 +54,7 @@ _SPELLINGS = {
     "val": "validation",
     "valid": "validation",
     "validation": "validation",
+    "validate": "validation",
     "dev": "validation",
     "test": "test",
 }
@@ -87,8 +88,8 @@ def split_name(spelling: str) -> str:
     """The one name of a split for its spellings; an unusual one stays as it is.
 
     Example:
-        >>> split_name("val"), split_name("Train"), split_name("train2017")
-        ('validation', 'train', 'train2017')
+        >>> split_name("val"), split_name("Validate"), split_name("Train"), split_name("train2017")
+        ('validation', 'validation', 'train', 'train2017')
     """
     return _SPELLINGS.get(spelling.lower(), spelling)
 

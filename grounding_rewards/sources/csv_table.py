@@ -9,7 +9,7 @@ Columns, found by their names, whatever the case and the marks between words; `c
 
     file        file, file_name, image, image_id, image_path, image_index, path, …
     box         x1 y1 x2 y2 (x_min, left, …); or x y w h (x, y, width, height); or cx cy w h; or
-                boxes: a JSON list of them, a row an image, with labels beside it: a JSON list, or parted by |
+                boxes: a JSON list of them, a row an image, with labels beside it: a JSON list, or parted by | ; or ,
     label       label, class, class_name, category, finding, …
     others      width and height of the image, split, patient_id and what looks like it
 
@@ -23,7 +23,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
@@ -46,7 +46,8 @@ from grounding_rewards.sources.tables import (
     scaled_box,
 )
 
-_TABLES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+# Text files are tables where there is nothing else: most are words about the images.
+_TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
 _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
 # What programs write into a cell that holds nothing.
@@ -127,7 +128,9 @@ def read_csv_table(
 
 
 def _table(root: Path, name: str) -> Path:
-    found = [root / name] if name else sorted(path for path in root.glob("*") if path.name.endswith(_TABLES))
+    files = sorted(root.glob("*"))
+    tables = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
+    found = [root / name] if name else next(filter(None, tables), [])
     if len(found) != 1 or not found[0].is_file():
         listed = ", ".join(path.name for path in found) or "none"
         raise ValueError(
@@ -202,7 +205,8 @@ def _images(
     def image(name: str, rows: Sequence[TableRow]) -> AnnotatedImage:
         if not name:
             raise rows[0][0]._replace(image="-").error("the name of an image", name)
-        file = find(name, Path(name).as_posix())
+        # Tables from Windows have its mark between folders.
+        file = find(published := PureWindowsPath(name).as_posix(), published)
         stated = [of_rows(rows, side, partial(_number, rows[0][0])) for side in ("width", "height")]
         size = None if None in stated else (int(stated[0]), int(stated[1]))
         if size is None and (frame == "fraction" or (path.parent / file).is_file()):
@@ -253,7 +257,9 @@ def _drawn(
     drawn = _listed(cells[found["boxes"]] or "[]")
     # One box alone, as many tables have it.
     drawn = [drawn] if drawn and not isinstance(drawn[0], list) else drawn
-    called = _listed(label) if label.startswith("[") else [one.strip() for one in label.split("|")]
+    parted = [[one.strip() for one in label.split(mark)] for mark in "|;,"]
+    fitting = next((one for one in parted if len(one) == len(drawn)), parted[0])
+    called = _listed(label) if label.startswith("[") else fitting
     called = called * len(drawn) if len(called) == 1 < len(drawn) else called
     if not all(map(is_box, drawn)) or (drawn and len(called) != len(drawn)):
         raise place.error("a list of boxes with a label each", (cells[found["boxes"]], label))

@@ -13,7 +13,6 @@ Source: https://huggingface.co/docs/datasets/image_dataset.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.texts import parse_json
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.sources.base import register_source, sound_images, split_name
@@ -76,7 +76,7 @@ def read_imagefolder(
         if not isinstance(name, str) or not (path.parent / name).is_file():
             raise place.error("the name of an image for file_name", name, "Add it, or drop the row.")
         try:
-            objects = json.loads(given) if isinstance(given, str) and given else given or {}
+            objects = parse_json(given) if isinstance(given, str) and given else given or {}
             if isinstance(objects, list):
                 objects = {key: [one.get(key) for one in objects] for key in {key for one in objects for key in one}}
             boxes = objects.get("bbox") or []

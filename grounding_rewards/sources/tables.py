@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.boxes import ORDERS
-from grounding_rewards.common.texts import text_lines
+from grounding_rewards.common.texts import given_twice, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
@@ -207,8 +207,8 @@ def read_whole_table(
             over: what such a row says behind its first cell is not sure. Without it they are an error everywhere.
 
     Raises:
-        ValueError: the file is empty, no UTF-8 text or no CSV; or, while iterating, a row has too few or too many
-            cells.
+        ValueError: the file is empty, no UTF-8 text or no CSV, or two columns have one name; or, while iterating, a row
+            has too few or too many cells.
 
     Example:
         >>> import tempfile
@@ -235,6 +235,8 @@ def read_whole_table(
     least, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
     if not least:
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
+    if twice := given_twice(header):
+        raise ValueError(f"Expected columns of different names in {path}, got {twice!r} twice. Remove or rename one.")
 
     def cells() -> Iterator[TableRow]:
         for row in rows:

@@ -13,9 +13,11 @@ from grounding_rewards.data.held_out import (
     SHARES,
     PatientSplits,
     SplitRule,
+    check_patients_apart,
     hash_fraction,
     hashed_split,
     image_split,
+    patient_column,
     patient_of_image,
 )
 
@@ -116,6 +118,19 @@ def test_a_patient_stays_on_one_side_in_every_spelling(spellings, seed):
     # the dataset's own split of one of them holds for all
     images[0] = image(0, spellings[0], "validation")
     assert set(assigned(images, seed=seed)) == {"validation"}
+
+
+@pytest.mark.parametrize("column", ["patient_id", "Subject", "PatientIdentifier", "anon_patient_id", "pat_id"])
+def test_patients_who_are_trained_on_are_found_by_any_name_of_their_column(column):
+    datasets = pytest.importorskip("datasets")
+    train, held_out = (datasets.Dataset.from_dict({column: ids}) for ids in (["3", "7"], ["0007", "9"]))
+    with pytest.raises(ValueError, match="got 1 of 2 in both"):
+        check_patients_apart(train, held_out)
+
+
+@pytest.mark.parametrize("column", ["inpatient", "patient_age", "PatientPosition", "patient_id_hash"])
+def test_other_columns_are_not_taken_for_the_patient(column):
+    assert patient_column([column]) is None
 
 
 def test_patients_in_two_splits_under_two_spellings_are_refused():

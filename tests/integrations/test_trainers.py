@@ -101,7 +101,9 @@ def test_a_ground_truth_goes_before_what_stands_beside():
     assert columns["width"] == [640, 640]
 
 
-@pytest.mark.parametrize("truth", ["[[64, 48, 320, 240]]", "nodule", "{}", "", 3, "[1, 2"])
+@pytest.mark.parametrize(
+    "truth", ["[[64, 48, 320, 240]]", "nodule", "{}", "", 3, "[1, 2", TRUTH[:-1] + ', "boxes": []}']
+)
 def test_a_ground_truth_without_boxes_is_refused(truth):
     with pytest.raises(ValueError, match="Expected a JSON object with `boxes` for `ground_truth`"):
         verl.compute_score("images", RIGHT, truth, {"index": 1})

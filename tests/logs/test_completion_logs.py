@@ -98,6 +98,7 @@ def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: 
         ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
         ("log.json", b"[1]", "Expected an object with columns in row 1 of .*, got 1"),
         ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1'"),
+        ("log.csv", b"text,boxes,boxes\na,[],[]\n", "Expected columns of different names in .*, got 'boxes' twice"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
         ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
         ("log.gz", b"", "Expected a file that ends in"),

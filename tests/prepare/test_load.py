@@ -71,6 +71,16 @@ def test_an_empty_folder(tmp_path):
         load_split(str(tmp_path), "train")
 
 
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [("annotations_all.json", "coco"), ("result.json", "coco"), ("Boxes.CSV", "csv"), ("boxes.tsv.gz", "csv")],
+)
+def test_a_folder_in_another_layout_is_told_its_command(tmp_path, file, source):
+    (tmp_path / file).touch()
+    with pytest.raises(ValueError, match=f"With {file} it may be one that `grounding-rewards prepare {source} --root"):
+        load_split(str(tmp_path), "train")
+
+
 def test_a_shard_that_is_cut_or_missing_is_named(tmp_path):
     files = [tmp_path / f"train-0000{k}-of-00003.parquet" for k in range(3)]
     for file in files:

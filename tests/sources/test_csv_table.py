@@ -90,6 +90,7 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
         ("image,left,top\na.png,1,2\n", {}, "--option columns=file=NAME,x1=NAME"),
         ("image,bbox\na.png,[]\n", {}, "Expected the order of the four numbers of column bbox"),
         ("image,x1,y1,x2,y2\na.png,1,2,3\n", {}, "Expected 5 cells, as in the header, in line 2"),
+        ("image,x1,y1,x2,y2,x1\na.png,1,2,3,4,9\n", {}, "Expected columns of different names in .*, got 'x1' twice"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,four\n", {}, "Expected a number in line 2 .*got 'four'"),
         ("image,x1,y1,x2,y2\na.png,1,2,3,\n", {}, "Expected a number in line 2 .*got ''"),
         ("image,x1,y1,x2,y2,width,height\na.png,1,2,3,4,wide,60\n", {}, "Expected a number in line 2 .*got 'wide'"),
@@ -107,6 +108,24 @@ def test_rows_of_an_image_belong_together_wherever_they_are(folder):
 def test_what_cannot_be_read_is_named(folder, text, options, message):
     with pytest.raises(ValueError, match=message):
         list(read_csv_table(folder(text), **options))
+
+
+@pytest.mark.parametrize("mark", ["|", ";", ", "])
+def test_labels_of_several_boxes_are_parted(folder, mark):
+    root = folder(f'image,boxes,labels\na.png,"[[1,2,3,4],[5,6,7,8]]","mass{mark}cyst"\n')
+    assert [image.labels for image in read_csv_table(root, order="xyxy")] == [["mass", "cyst"]]
+
+
+def test_tables_from_windows_are_found(folder):
+    root = folder("image,x1,y1,x2,y2\nsub\\a.png,1,2,3,4\n", "BOXES.CSV", images=("sub/a.png",))
+    assert [image.file for image in read_csv_table(root)] == ["sub/a.png"]
+
+
+def test_a_text_file_is_a_table_where_there_is_no_other(folder):
+    root = folder("image,x1,y1,x2,y2\na.png,1,2,3,4\n", "boxes.txt")
+    assert [image.file for image in read_csv_table(root)] == ["a.png"]
+    folder("image,x1,y1,x2,y2\nb.png,1,2,3,4\n", "boxes.csv")
+    assert [image.file for image in read_csv_table(root)] == ["b.png"]
 
 
 def test_a_label_without_a_box_is_said(folder):
