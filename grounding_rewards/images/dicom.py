@@ -296,19 +296,22 @@ def _voi(dataset: FileDataset, values: np.ndarray, stored: np.ndarray) -> np.nda
 def value_range(values: np.ndarray) -> tuple[float, float]:
     """The values that become black and white where no window says which: the smallest and the largest.
 
-    Where the outermost hundredth of the pixels reaches far out, as a saturated marker does, the range ends half the
-    spread of all others beyond them: whatever lies further out is black or white, and the image keeps its contrast.
+    Where the outermost hundredth of the pixels reaches far out, or up to a tenth of one value, as a saturated marker
+    does, the range ends half the spread of all others beyond them: whatever lies further out is black or white, and the
+    image keeps its contrast.
 
     Args:
         values: any numbers, all finite and at least one.
 
     Example:
-        >>> value_range(np.arange(1000)), value_range(np.append(np.arange(1000), [65535] * 5))[1] < 1600
+        >>> value_range(np.arange(1000)), value_range(np.append(np.arange(1000), [65535] * 50))[1] < 1600
         ((0.0, 999.0), True)
     """
     # A million pixels tell it.
-    first, last = np.percentile(values.ravel()[:: max(1, values.size // 2**20)], (1, 99)).tolist()
-    low, high, beyond = float(values.min()), float(values.max()), (last - first) / 2
+    some, low, high = values.ravel()[:: max(1, values.size // 2**20)], float(values.min()), float(values.max())
+    unsaturated = some[some < high]
+    first, last = np.percentile(unsaturated if unsaturated.size >= 0.9 * some.size else some, (1, 99)).tolist()
+    beyond = (last - first) / 2
     # More than that of one value: an object on an empty ground, which is all that there is to see.
     return (max(low, first - beyond), min(high, last + beyond)) if beyond else (low, high)
 
