@@ -105,6 +105,11 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         path = model if isinstance(model, str) else model.config._name_or_path
         # As TRL names the folder where none is given.
         args = GRPOConfig(f"{Path(path).name}-GRPO") if args is None else copy.copy(args)
+        if args.log_completions and (args.push_to_hub or getattr(args, "log_completions_hub_repo", None)):
+            raise ValueError(
+                "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
+                "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
+            )
         if reward_weights is not None:
             args.reward_weights = list(reward_weights)
         loading = loading_kwargs(args)

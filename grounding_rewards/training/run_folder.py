@@ -6,7 +6,7 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,7 +117,7 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     folder, asked = Path(config["output_dir"]), config.get("resume_from_checkpoint")
     asked = {"false": None, "true": "last"}.get(str(asked).lower(), asked)
     _check_writable(folder)
-    _refuse_foreign(folder)
+    _refuse_foreign(folder, _parts(folder) if config.get("overwrite") else [folder / CARD, folder / CONFIG])
     if asked is None:
         if not config.get("overwrite"):
             _refuse_held(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
@@ -193,9 +193,9 @@ def _refuse_held(folder: Path, remedy: str) -> None:
         )
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Refuse a folder whose files a run would write over, or remove, although no run wrote them."""
-    if not (folder / VERSIONS).exists() and (theirs := [name for name in (CARD, CONFIG) if (folder / name).exists()]):
+def _refuse_foreign(folder: Path, taken: Sequence[Path]) -> None:
+    """Refuse a folder of which a run would take over, or remove, files that no run wrote."""
+    if not (folder / VERSIONS).exists() and (theirs := [path.name for path in taken if path.exists()]):
         raise ValueError(
             f"Expected a folder of its own for output_dir, got {str(folder)!r}, which holds {' and '.join(theirs)} "
             f"without a run's {VERSIONS}. Give another folder, or move them away."
@@ -240,7 +240,7 @@ def _parts(folder: Path) -> list[Path]:
     """Everything that a run writes into its folder."""
     names = (ADAPTER, CHECKPOINT, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     found = [path for name in names if (path := folder / name).exists()]
-    return [*found, *_checkpoints(folder), *(folder / "completions").glob("*.parquet")]
+    return [*found, *_checkpoints(folder), *(folder / "completions").glob("completions_*.parquet")]
 
 
 def _check_writable(folder: Path) -> None:

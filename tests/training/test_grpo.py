@@ -82,6 +82,13 @@ def test_list_with_weights_moves_the_model(tiny_vlm, images, tmp_path):
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
 
 
+@pytest.mark.parametrize("option", [{"push_to_hub": True}, {"log_completions_hub_repo": "me/completions"}])
+def test_no_completions_are_uploaded(tmp_path, option):
+    made = config(tmp_path, log_completions=True, **option)
+    with pytest.raises(ValueError, match="push_to_hub nor log_completions_hub_repo beside log_completions"):
+        GroundingGRPOTrainer("no/model", "R4", made)
+
+
 @pytest.mark.parametrize("nothing", [None, float("nan")])
 def test_a_reward_that_returns_no_number_at_all_ends_the_run_by_name(tiny_vlm, images, tmp_path, nothing):
     def mine(completions, **columns):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 from types import SimpleNamespace
 
@@ -65,8 +66,10 @@ class TestAnotherRun:
         (tmp_path / "evaluation").mkdir()
         assert start(tmp_path).checkpoint is None
 
-    @pytest.mark.parametrize("overwrite", [False, True])
-    @pytest.mark.parametrize("name", ["README.md", "config.yaml"])
+    @pytest.mark.parametrize(
+        ("name", "overwrite"),
+        [*itertools.product(["README.md", "config.yaml"], [False, True]), ("log.jsonl", True), ("checkpoint", True)],
+    )
     def test_what_no_run_wrote_is_neither_written_over_nor_removed(self, tmp_path, name, overwrite):
         (tmp_path / name).write_text("mine")
         with pytest.raises(ValueError, match=f"a folder of its own for output_dir, .* holds {name} without a run's"):
@@ -79,11 +82,13 @@ class TestAnotherRun:
         (folder / "evaluation").mkdir()
         (folder / "notes.txt").write_text("mine")
         (folder / "completions").mkdir()
-        (folder / "completions" / "completions_00001.parquet").write_text("")
+        for name in ("completions_00001", "mine"):
+            (folder / "completions" / f"{name}.parquet").write_text("")
         config = {**RUN, "output_dir": str(folder), "overwrite": True}
         claim(config)
         kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
-        assert kept == {"config.yaml", "versions.json", "evaluation", "notes.txt", "completions"}
+        files = {"config.yaml", "versions.json", "notes.txt", "completions/mine.parquet"}
+        assert kept == {*files, "evaluation", "completions"}
         assert yaml.safe_load((folder / "config.yaml").read_text())["overwrite"] is False
 
 
