@@ -141,9 +141,11 @@ def _constant(case: Case) -> Iterator[Defect]:
         rest, count = np.sort(np.pad(counts, (2, 0)))[-2:].tolist()
         least = _LEAST_DEFAULT if count >= _TIMES_NEXT * rest else _LEAST_CONSTANT
         if count >= max(_FEWEST_CONSTANT, least * images):
-            box = shown(boxes[counts.argmax()].tolist())
-            found = f"{box} in {unit} on {count} of {images} images with boxes."
-            yield case.defect("constant-box", count=count, of=images, found=found)
+            default = boxes[counts.argmax()]
+            found = f"{shown(default.tolist())} in {unit} on {count} of {images} images with boxes."
+            places = [table.places[k] for k in np.flatnonzero(chosen & (numbers == default).all(axis=1))]
+            same = [(one.row, f"box {one.number}") for one in places]
+            yield case.defect("constant-box", same, count=count, of=images, found=found)
             return
     seen: dict[tuple[str | None, str], str] = {}
     same = []

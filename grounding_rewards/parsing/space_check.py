@@ -346,7 +346,7 @@ class _Sample:
     def read(self, reading: Reading) -> Boxes:
         """The boxes in parts of the image; in pixels for a space in pixels on images of unknown size."""
         width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
-        # As in scoring, an image of unknown resized size is assumed to reach the model unresized.
+        # Scoring refuses an image of unknown resized size; here it is taken to reach the model unresized.
         known = self.resized_known or reading.space != "resized_pixel"
         space = SPACES[reading.space if known else "pixel"]
         frame = space_frame(space, width, height, *self.sizes[2:])

@@ -114,7 +114,9 @@ def completed_examples(
         if "reader_boxes" in example:
             one["reader_boxes"] = [moved(boxes) for boxes in example["reader_boxes"]]
         if problem := "; ".join(row_problems(one)):
-            return [], problem
+            # In the numbers of the table, which a person can look up.
+            table = one | {name: boxes for name, boxes in example.items() if name in (*_BOXES, "reader_boxes")}
+            return [], "; ".join(row_problems(table | {"width": width, "height": height})) or problem
         completed.append(one)
     return completed, ""
 

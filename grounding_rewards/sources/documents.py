@@ -57,6 +57,9 @@ def read_json_rows(path: str | Path, key: str) -> Iterator[JsonRow]:
         yield RowPlace(path, number, image if isinstance(image, str) else "-"), row
 
 
+_ARRAY = "a JSON array, not a JSON object: write one on each line"
+
+
 def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
     """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
 
@@ -77,14 +80,15 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
             try:
                 content = parse_json(line)
             except ValueError as error:
-                yield number, None, f"not JSON ({error})"
+                begins = number == 1 and line.lstrip().startswith("[")
+                yield number, None, _ARRAY if begins else f"not JSON ({error})"
             else:
                 yield number, content, _why_no_object(content)
 
 
 def _why_no_object(content: Any) -> str:
     if isinstance(content, list):
-        return "a JSON array, not a JSON object: write one on each line"
+        return _ARRAY
     return "" if isinstance(content, dict) else "not a JSON object"
 
 

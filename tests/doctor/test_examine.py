@@ -382,6 +382,15 @@ def test_counts_shares_and_examples_point_to_the_rows(folder):
     assert defect.examples[0].detail == "box 0 is [217, 10, 260, 60] on 257 x 332"
 
 
+def test_a_default_box_names_the_rows_that_have_it(folder):
+    annotated_images = with_findings(clean_images())
+    for image in annotated_images:
+        image |= {"boxes": [[5, 5, 30, 30]], "labels": ["mass"]}
+    defects = examine(open_rows(folder(annotated_images))).defects
+    (defect,) = [one for one in defects if one.name == "constant-box"]
+    assert len({(one.split, one.row) for one in defect.rows}) == len(annotated_images)
+
+
 @pytest.mark.parametrize(
     ("plant", "words"),
     [

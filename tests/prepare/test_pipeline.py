@@ -270,7 +270,11 @@ def test_a_folder_with_other_files_is_refused(make_images, tmp_path):
 
 BAD = [
     ("missing image", {"file": "gone.png"}, "Expected an image in .*gone.png"),
-    ("box outside", {"boxes": [[0, 0, 97, 10]], "labels": ["mass"]}, "outside the image of 48 x 32"),
+    (
+        "box outside",
+        {"boxes": [[0, 0, 97, 10]], "labels": ["mass"]},
+        r"box 0 is \[0.0, 0.0, 97.0, 10.0\], outside the image of 96 x 64",
+    ),
     ("xywh for xyxy", {"boxes": [[50, 20, 30, 30]], "labels": ["mass"]}, "has no area"),
     ("another image", {"width": 64, "height": 96}, "its image is 96 x 64 pixels, which is not the shape of 64 x 96"),
 ]

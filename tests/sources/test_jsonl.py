@@ -111,6 +111,11 @@ def test_bad_lines(folder, line, message):
         list(read_jsonl(folder(IMAGE, line)))
 
 
+def test_an_array_over_several_lines_is_called_one(folder):
+    with pytest.raises(ValueError, match=r"in line 1 .*a JSON array, not a JSON object: write one on each line"):
+        list(read_jsonl(folder("[", IMAGE, "]")))
+
+
 def test_what_readers_drew_stands_side_by_side(folder):
     lines = IMAGE | {
         "reader_boxes": [[[1, 2, 20, 25]], [], [[3, 3, 9, 9]]],
