@@ -23,6 +23,7 @@ from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.data.held_out import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
+from grounding_rewards.sources.base import split_name
 from grounding_rewards.study.folder import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
 from grounding_rewards.study.rulers import RULERS
 
@@ -236,8 +237,10 @@ def _resolve(given: Any, elsewhere: bool) -> Plan:
     taught = [*(run.config for run in runs), *(one.sft for one in plan.starts.values() if one.sft is not None)]
     for dataset, split in {(one.get("dataset"), one.get("train_split", TRAIN)) for one in taught}:
         for one in plan.sets:
+            # However dataset and split are spelt.
+            place, splits = Path(str(dataset)).resolve(), {split_name(split), split_name(one.split)}
             _expect(
-                one.dataset != dataset or one.split not in (split, ALL),
+                Path(one.dataset).resolve() != place or (len(splits) > 1 and ALL not in splits),
                 f"a split that no run is trained on for set {one.name}",
                 one.split,
                 "Measure on another one.",

@@ -159,6 +159,12 @@ def test_several_files_of_options(small, tmp_path):
         # Images that every run is trained on, by themselves and among all.
         ("sets", {"split": "train"}, "Expected a split that no run is trained on for set bad, got 'train'"),
         ("sets", {"split": "all"}, "Expected a split that no run is trained on for set bad, got 'all'"),
+        ("sets", {"split": "TRAIN"}, "Expected a split that no run is trained on for set bad, got 'TRAIN'"),
+        (
+            "sets",
+            {"split": "train", "dataset": "./synthetic"},
+            "Expected a split that no run is trained on for set bad",
+        ),
         ("starts", {}, "start bad: .*'model'"),
         ("starts", {"model": "m", "checkpoints": 2}, "Expected sft for start bad, got None"),
         *(
