@@ -18,7 +18,7 @@ STUDIES = sorted(
 
 
 def test_there_are_studies():
-    names = ("drawn", "lungs", "moonshot", "moonshot_long", "placed_lungs", "quick", "vindr_qwen")
+    names = ("drawn", "lungs", "moonshot", "moonshot_long", "placed_anew", "placed_lungs", "quick", "vindr_qwen")
     assert {f"configs/study/{name}.yaml" for name in names} == set(STUDIES)
 
 
