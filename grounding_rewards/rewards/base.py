@@ -16,7 +16,7 @@ from grounding_rewards.common.arithmetic import Array, ratio, row_counts, row_su
 from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, Indices, excused_boxes
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
 # Cells of the IoU array per chunk: 2 MB of float64, so that temporaries stay in cache.
 _CELLS = 1 << 18
@@ -44,6 +44,8 @@ class Explanation:
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
         ignored: indices of the predictions that an ignore region excuses, neither hit nor false positive.
+        per_label: the counts of each label, in the order in which ground truth, then predictions name them, predicted
+            boxes without a label last; empty under ``label_matching="ignore"``.
     """
 
     reward: float
@@ -57,6 +59,7 @@ class Explanation:
     matches: tuple[tuple[int, int], ...]
     ious: tuple[float, ...]
     ignored: tuple[int, ...] = ()
+    per_label: tuple[LabelCounts, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +69,8 @@ class _Matched:
     ``n`` predictions count (ignored ones do not), ``m`` are the references, ``tp`` the matches, (b,) each. ``matched``
     is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0, ``ignored`` (b, n) the
     predictions that do not count. ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for
-    which the predictions count: that of the finding that one matches, else the first of the image that agrees with its
-    own, else its own; NaN without a label, None where labels play no part.
+    which the predictions count, see :class:`grounding_rewards.rewards.label_matching.LabelCounts`; NaN without a label,
+    None where labels play no part.
     """
 
     n: NDArray[np.int64]
@@ -157,7 +160,24 @@ class Outcomes(_Matched):
         for row, place in np.argwhere(self.ignored).tolist():
             ignored[row] += (place,)
         matches, ious_of = [tuple(pairs[one]) for one in spans], [tuple(ious[one]) for one in spans]
-        return list(map(Explanation, *parts, matches, ious_of, ignored))
+        return list(map(Explanation, *parts, matches, ious_of, ignored, map(self._label_counts, range(len(spans)))))
+
+    def _label_counts(self, k: int) -> tuple[LabelCounts, ...]:
+        if self.pred_labels is None or self.gt_labels is None:
+            return ()
+        hit = self.matched[k] >= 0
+        pred = self.pred_labels[k]
+        gt = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
+        found, wrong = pred[hit], pred[~hit & ~self.ignored[k] & ~np.isnan(pred)]
+        counts = []
+        for code in dict.fromkeys([*gt.tolist(), *wrong.tolist()]):
+            tp = int((found == code).sum())
+            counts.append(
+                LabelCounts(self.label_names[int(code)], tp, int((wrong == code).sum()), int((gt == code).sum()) - tp)
+            )
+        if unlabelled := int(self.n[k]) - len(found) - len(wrong):
+            counts.append(LabelCounts(None, 0, unlabelled, 0))
+        return tuple(counts)
 
 
 def parameter(default: Any, legal: Interval | Collection[str] | type[bool]) -> Any:

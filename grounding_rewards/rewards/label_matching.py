@@ -15,6 +15,26 @@ from grounding_rewards.common.arithmetic import Array
 
 
 @dataclass(frozen=True)
+class LabelCounts:
+    """What became of one label on one image.
+
+    A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the image
+    that agrees with its own, and for its own where none does.
+
+    Attributes:
+        label: the finding, as it was compared; None for predicted boxes that state none.
+        tp: matched predictions.
+        fp: unmatched predictions, ignored ones left out.
+        fn: unmatched ground-truth boxes.
+    """
+
+    label: str | None
+    tp: int
+    fp: int
+    fn: int
+
+
+@dataclass(frozen=True)
 class LabelCodes:
     """The labels of many completions, one after the other like their boxes, as numbers; NaN without a label.
 
