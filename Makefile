@@ -154,7 +154,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_scoring.py --page docs/scoring.md
 	$(BIN)/python benchmarks/bench_doctor.py
 	$(BIN)/python benchmarks/bench_evaluation.py
-	$(BIN)/python benchmarks/bench_readers.py
+	$(BIN)/python benchmarks/bench_tables.py
 
 $(RELEASE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(RELEASE)

@@ -77,7 +77,7 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
 
     Args:
         text: what a dataset or a model calls a finding.
-        dataset: a reader's name, such as `nih-chestxray14`; its own words come first, and words that mean something in
+        dataset: a source's name, such as `nih-chestxray14`; its own words come first, and words that mean something in
             this dataset alone count only here. None, or a dataset that the vocabulary does not have, has no such words.
 
     Returns:

@@ -111,6 +111,8 @@ class EvaluateOptions(AnswerOptions):
         all_metrics: print every metric, not the twelve that are asked for first
     """
 
+    only_model = (*AnswerOptions.only_model, "temperature", "robustness", "robustness_images")
+
     out: Path
     completions: Sequence[Path] = ()
     train_split: str = "train"
@@ -133,12 +135,6 @@ class EvaluateOptions(AnswerOptions):
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
         self.check_subject(self.completions, "--completions")
-        if self.model is None:
-            for option in ("robustness", "max_image_pixels"):
-                if getattr(self, option):
-                    raise ValueError(
-                        f"Expected a model for --{option.replace('_', '-')}, got a log of completions. Leave it out."
-                    )
         if self.robustness and self.backend == "vllm":
             raise ValueError(
                 "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "

@@ -5,9 +5,9 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from cyclopts import Parameter
 
@@ -107,6 +107,10 @@ class AnswerOptions:
         seed: of the samples
     """
 
+    # What a log, and what a model has no use for.
+    only_model: ClassVar[tuple[str, ...]] = ("max_new_tokens", "batch_size", "max_image_pixels", "backend", "samples")
+    only_log: ClassVar[tuple[str, ...]] = ("text_column", "width", "height")
+
     model: str | None = None
     dataset: str | None = None
     split: str = "test"
@@ -125,20 +129,27 @@ class AnswerOptions:
     seed: Annotated[int, within(0)] = 0
 
     def check_subject(self, completions: object, named: str) -> None:
-        """Refuse a command that is given no answers, answers twice, or a model without images.
+        """Refuse a command that is given no answers, answers twice, a model without images, or what has no effect.
 
         Args:
             completions: the log.
             named: what the log is called.
 
         Raises:
-            ValueError: both or neither of log and model are given, or a model has no images.
+            ValueError: both or neither of log and model are given, a model has no images, or an option is for the
+                other one.
         """
         if (self.model is None) == (not completions):
             both = "both" if completions else "neither"
             raise ValueError(f"Expected {named} or --model, got {both}. Name one of them.")
         if self.model is not None and self.dataset is None:
             raise ValueError("Expected images for --dataset, got none. A model needs images to look at; name some.")
+        has, lacks = ("a log of completions", "a model") if self.model is None else ("a model", "a log of completions")
+        for one in fields(self):
+            useless = one.name in (self.only_model if self.model is None else self.only_log)
+            if useless and getattr(self, one.name) != one.default:
+                option = one.name.replace("_", "-")
+                raise ValueError(f"Expected {lacks} for --{option}, got {has}. Leave it out: it has no effect.")
 
     def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
         """The images that `--dataset` names; None where a log has them itself."""

@@ -1,6 +1,6 @@
 """Text files of other people: UTF-8 alone, lines that end at a line feed, and JSON and YAML that cannot run away.
 
-Every reader of tables, the folder loader and the doctor read through this module, so that what one of them refuses no
+Every source, the loader of folders and the doctor read through this module, so that what one of them refuses no
 other one takes. A byte order mark is taken off; U+2028, U+0085 and other separators of Unicode are part of a line.
 """
 

@@ -205,7 +205,7 @@ def _write_shards(work: _Work, out: Path, survey: Survey, processor: Any) -> Non
         name, reason = skipped[0]
         raise ValueError(
             f"Expected at least one image that can be used, got {len(skipped)} that cannot; the first is {name}: "
-            f"{reason.rstrip('.')}. Check the root and the reader's options."
+            f"{reason.rstrip('.')}. Check the root and the options of the source."
         )
     for writer in writers.values():
         writer.close()

@@ -28,7 +28,7 @@ class PrepareSettings:
     """All settings that the output depends on.
 
     Attributes:
-        dataset: Name of the reader, for the card.
+        dataset: Name of the source, for the card.
         box_format: How the model writes boxes: a name, or a mapping as `get_box_format` takes.
         task: `detection` asks for all findings of an image, `finding` for one, `phrase` for what a phrase describes.
         labels: The findings of interest; None takes all. Boxes of other findings are left out.

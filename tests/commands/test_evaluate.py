@@ -273,6 +273,11 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     [
         (["--model", "m"], "Expected images for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
+        (["--completions", "x.jsonl", "--samples", "8"], "Expected a model for --samples, got a log of completions"),
+        (
+            ["--model", "m", "--dataset", "d", "--text-column", "answer"],
+            "Expected a log of completions for --text-column, got a model",
+        ),
         (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
         (
             ["--model", "m", "--dataset", "d", "--max-images", "0"],

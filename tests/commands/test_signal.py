@@ -91,6 +91,8 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         ([], "Expected a log of completions or --model, got neither"),
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
         (["--model", "m"], "Expected images for --dataset, got none"),
+        (["LOG", "--keep", "kept"], "Expected a model for --keep, got a log of completions"),
+        (["--model", "m", "--dataset", "d", "--group-size", "2"], "Expected a log of completions for --group-size"),
         (["LOG", "--samples", "1"], "Expected a number from 2 up for --samples, got 1"),
         (["LOG", "--temperatures", "0"], "Expected a number above 0 for --temperatures"),
         (["LOG", "--group-size", "24"], "Expected the same"),

@@ -1,4 +1,4 @@
-"""What a reader copies from a page can be run: doctests run the Python, and the rest is held to the parsers here."""
+"""What one copies from a page can be run: doctests run the Python, and the rest is held to the parsers here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables, conversions and sizes: what every reader of this folder relies on."""
+"""Tables, conversions and sizes: what every source relies on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How fast the table of VinDr-CXR is read, and in how much memory: rows per second and the peak of the process.
 
-python benchmarks/bench_readers.py --rows 500000
+python benchmarks/bench_tables.py --rows 500000
 
 The made table has the columns, the share of "No finding" rows and the three readers of PhysioNet's training set. Its
 rows are shuffled, which costs the most memory: nearly every image has begun before the first one ends.
