@@ -115,8 +115,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     try:
         return parse_json(read_text(path))
     except ValueError as error:
+        why = f"({error})" if path.is_file() else "without it"
         raise ValueError(
-            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
+            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} {why}. "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
 
