@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 
 import pytest
 
 from grounding_rewards.cli import main
+from grounding_rewards.commands.evaluate import EvaluateOptions
 from grounding_rewards.commands.options import rewards_from_words
+from grounding_rewards.commands.signal import SignalOptions
 
 # IoU 0.3: a hit at the beginning of the schedule, none at its end.
 IMAGE = {
@@ -46,3 +49,9 @@ def test_one_mapping_is_for_every_reward():
         ("R5", "R5", 0.3),
         ("R5:iou_threshold=0.7", "R5:iou_threshold=0.7", 0.7),
     ]
+
+
+@pytest.mark.parametrize("options", [EvaluateOptions, SignalOptions])
+def test_options_that_are_for_a_model_or_for_a_log_exist(options):
+    """They are named as texts: one that was renamed would be taken without an effect again."""
+    assert {*options.only_model, *options.only_log} <= {one.name for one in fields(options)}
