@@ -1,7 +1,9 @@
 """Every command is a function of a room first: called as in a notebook, with paths as texts and plain values."""
 
+import importlib
 import json
 import os
+import re
 
 import pytest
 
@@ -31,6 +33,7 @@ from grounding_rewards.metrics.signal import measure_signal
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.report.comparison_tables import compare_evaluations
 from grounding_rewards.sources import get_source
+from tests.conftest import REPOSITORY
 
 REWARD = gr.get_reward("R3", box_format="qwen3-vl")
 ROW = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
@@ -129,6 +132,15 @@ def folder(tmp_path, monkeypatch):
 
 def test_every_command_is_walked():
     assert {*WALK, *OF_STEPS} == set(COMMANDS)
+
+
+def test_the_page_of_commands_names_the_function_of_each():
+    section = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8").partition("## In a notebook")[2]
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
+    assert {command for command, _ in rows} == {*COMMANDS} - {"demo"}
+    for place in re.findall(r"`([\w.]+)`", " ".join(said for _, said in rows)):
+        module, name = f"grounding_rewards.{place}".rsplit(".", 1)
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 @pytest.mark.parametrize("command", WALK)
