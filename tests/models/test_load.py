@@ -196,6 +196,8 @@ def test_a_model_is_known_by_its_weights(tmp_path):
         {**WEIGHTS, "one": torch.tensor(3.0)},
         {**WEIGHTS, "first": torch.cat([torch.zeros(999), torch.ones(1)])},
         {**WEIGHTS, "second": torch.ones(7, 3)},
+        # in the middle of a weight
+        {**WEIGHTS, "first": torch.cat([torch.zeros(400), torch.ones(1), torch.zeros(599)])},
         {name: weight for name, weight in WEIGHTS.items() if name != "none"},
     ]
     digests = {digest_of_weights(saved(tmp_path / str(k), one)) for k, one in enumerate(others)}
