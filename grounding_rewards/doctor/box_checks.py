@@ -133,7 +133,7 @@ def _is_text(box: Any) -> bool:
 
 def _constant(case: Case) -> Iterator[Defect]:
     table, images = case.table, sum(map(bool, case.counts))
-    chosen = np.flatnonzero(table.sound & table.first)
+    chosen = table.sound & table.first
     for numbers, unit in ((table.numbers, "pixels"), (table.parts.round(3), "parts of the image")):
         # Each box once for each image.
         distinct = np.unique(np.column_stack([table.drawing, numbers])[chosen], axis=0)[:, 1:]
@@ -158,9 +158,9 @@ def _constant(case: Case) -> Iterator[Defect]:
     if len(same) >= _FEWEST_CONSTANT:
         yield case.defect("constant-box", same, of=images, found="They have the boxes of another image of the patient.")
         return
-    places = [chosen[here] for here in table.by_image(chosen) if len(here)]
-    drawn = [table.parts[here] for here in places]
-    rows = [table.places[here[0]].row for here in places]
+    first_boxes = np.flatnonzero(np.diff(table.drawing[chosen], prepend=-1))
+    drawn = np.split(table.parts[chosen], first_boxes[1:])
+    rows = [table.places[k].row for k in np.flatnonzero(chosen)[first_boxes]]
     same = [
         (row, "has the boxes of the image before it, scaled with the image")
         for before, row, mine, those in zip(rows, rows[1:], drawn[1:], drawn, strict=False)

@@ -18,7 +18,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.box_content import FEWEST, BoxContent
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect, is_placeholder, on_frame, shifted_rows
 from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.raw_rows import IGNORED, LOOKS, Drawing, ImageRow, RowSource
+from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, ImageRow, RowSource
 
 SEVERITIES = ("error", "warning", "note")
 #: Examples of each defect.
@@ -256,10 +256,6 @@ class BoxTable:
         ]
         return np.where(np.isnan(self.numbers[:, 0] + self.sizes[:, 0]), "", np.array(whose, dtype=np.str_))
 
-    def by_image(self, chosen: np.ndarray) -> list[np.ndarray]:
-        """Which of these boxes, by their places among them, are of each drawing."""
-        return np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(self.drawing[chosen])) + 1)
-
     def fit(self, chosen: np.ndarray, frame: tuple[float, float] | None = None) -> BoxFit:
         """How these boxes fit on their images, or on one frame."""
         _, first, image = np.unique(self.drawing[chosen], return_index=True, return_inverse=True)
@@ -318,17 +314,6 @@ class Case:
     def other_columns(self) -> dict[str, np.ndarray]:
         """The group of each row, by columns that tell kinds of images apart, such as the view, and by their shape."""
         return _other_columns(self.rows)
-
-    @cached_property
-    def looks(self) -> dict[str, np.ndarray]:
-        """What each image looks like as a whole, by the name of the number; nan without pixels."""
-        looks = np.full((len(self.rows), len(LOOKS)), np.nan)
-        for k, row in enumerate(self.rows):
-            if row.facts is not None and (square := row.facts.square) is not None:
-                border = np.concatenate([square[[0, -1]].ravel(), square[1:-1, [0, -1]].ravel()])
-                looks[k, :3] = square.mean(), square.std(), border.mean()
-                looks[k, 3 : 3 + len(row.facts.looks)] = row.facts.looks
-        return dict(zip(LOOKS, looks.T, strict=True))
 
     def labelled(self) -> Iterator[Place]:
         """The boxes of right answers that have a label and do not stand for an image without findings."""

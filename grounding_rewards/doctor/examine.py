@@ -14,7 +14,7 @@ from grounding_rewards.doctor.answer_checks import check_expected_answers, check
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, Example, ImagePicture, Problem, picture
 from grounding_rewards.doctor.fit_checks import check_fit
-from grounding_rewards.doctor.group_checks import check_apart, check_differences, check_shortcuts
+from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
 from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.image_checks import check_greys, check_image_files, check_unreadable_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
@@ -35,7 +35,6 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_differences,
         check_fit,
         check_greys,
-        check_apart,
         check_shortcuts,
         check_gold,
     ),

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from grounding_rewards.doctor.case import PART_OF_FILE, Case, Defect
-from grounding_rewards.doctor.raw_rows import LOOKS, ImageRow
+from grounding_rewards.doctor.raw_rows import ImageRow
 
 # A group differs if chance makes it so less often than this; in greys, where it must be farther, than that. It and the
 # others have so many patients at least, and of each column so many groups are compared, the largest.
@@ -29,18 +29,12 @@ _FAR, _FAR_OF_LABEL, _MOST_LABELS, _FAR_GREY, _FAR_GREY_OF_SOURCE, _EVENER = 0.6
 _LEAST_SPREAD = 0.02
 # So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
 _FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
-# So are those of so many labels.
-_MOST_TOLD_LABELS = 12
 # Of more images some are looked at.
 _MOST_TOLD = 2000
 # Findings that say it already where prompts tell the images apart.
 _TOLD_BY_PROMPT = {"answer-in-prompt", "count-in-prompt", "prompt-contradiction"}
-# So many images at one end, and at most so large a part of those of their source, are apart from all others by a gap of
-# so many deviations, and of more where they are few: in so many images, a gap of one occurs by chance.
-# The column of the spacing of pixels, and the least deviations of logarithms of sides and of shapes.
-_SPACING = re.compile(r"((imager_?)?pixel_?)?spacing(_mm)?|mm_per_pixel|pixel_size(_mm)?", re.IGNORECASE)
-_LEAST_OF_SIDE, _LEAST_OF_SHAPE = 0.25, 0.02
-_FEWEST_APART, _MOST_APART, _GAP, _GAP_OF_FEW, _FEWEST_OF_SOURCE = 6, 0.3, 1.8, 18.0, 30
+# What images look like as a whole, with the least deviation that is thought of.
+_LOOKS = {"mean grey": 1.0, "contrast": 2.0, "logarithm of the sharpness": 0.1, "grey of the border": 10.0}
 
 
 class Feature(NamedTuple):
@@ -150,7 +144,7 @@ def _differing_boxes(case: Case, chosen: np.ndarray, columns: Mapping[str, np.nd
     values = np.concatenate([np.log(sides), parts[:, :2] + sides / 2], axis=1)
     names, labels, of = np.unique([str(place.label) for place in places], return_inverse=True, return_counts=True)
     patients = np.unique([place.row.somebody for place in places], return_inverse=True)[1]
-    first, boxes = np.array([(here[0], len(here)) for here in table.by_image(chosen)]).T
+    _, first, boxes = np.unique(table.drawing[chosen], return_index=True, return_counts=True)
 
     def moved(words: str) -> Callable[[np.ndarray], str]:
         def said(apart: np.ndarray) -> str:
@@ -191,22 +185,21 @@ def _differing_boxes(case: Case, chosen: np.ndarray, columns: Mapping[str, np.nd
 
 def _differing_images(case: Case, columns: Mapping[str, np.ndarray]) -> Iterator[Defect]:
     """Splits and sources whose images are darker, flatter, blurred or framed otherwise, or each made alike."""
+    looks = np.array([_looks(row) for row in case.rows]).reshape(-1, len(_LOOKS))
+    known = np.isfinite(looks).all(axis=1)
     patients = np.unique([row.somebody for row in case.rows], return_inverse=True)[1]
     sources = np.array([row.source for row in case.rows], dtype=np.str_)
     found: list[tuple[str, GroupDifference]] = []
     for column, groups in columns.items():
         # Those of a split are compared with others of their source; a source that shares no finding is another dataset.
         is_split = column == "split"
-        sharing = np.ones(len(sources), dtype=bool) if is_split else _sharing(case.rows, groups)
-        if column == PART_OF_FILE:
+        sharing = np.ones(len(known), dtype=bool) if is_split else _sharing(case.rows, groups)
+        chosen = known & sharing
+        if column == PART_OF_FILE or not chosen.any():
             continue
+        kinds = np.unique(np.where(is_split, sources, ""), return_inverse=True)[1][chosen]
         here: list[GroupDifference] = []
-        for name, least in LOOKS.items():
-            chosen = sharing & np.isfinite(case.looks[name])
-            if not chosen.any():
-                continue
-            look = case.looks[name][chosen]
-            kinds = np.unique(np.where(is_split, sources, "")[chosen], return_inverse=True)[1]
+        for (name, least), look in zip(_LOOKS.items(), looks[chosen].T, strict=True):
             middles = np.array([np.median(look[kinds == kind]) for kind in range(kinds.max() + 1)])
             near = np.log(np.abs(look - middles[kinds]) + least)
             far = _FAR_GREY if is_split else _FAR_GREY_OF_SOURCE
@@ -243,123 +236,48 @@ def labels_of(row: ImageRow) -> set[str]:
     return {label for label in row.answers[0].labels if isinstance(label, str)}
 
 
-def check_apart(case: Case) -> Iterator[Defect]:
-    """A few images that one number sets apart from all others of their source, or whose sizes contradict each other."""
-    for name, (values, least) in _proportions(case.rows).items():
-        known = np.flatnonzero(np.isfinite(values))
-        away = np.abs(values[known] - np.median(values[known])) if len(known) else values[known]
-        few = known[set_apart(away, least)[1]]
-        if len(few):
-            found = f"{name} differs in {len(few)} of {len(known)} images from that of all others."
-            yield case.defect(
-                "size-apart", [(case.rows[k], f"{name} is another") for k in np.sort(few).tolist()], found=found
-            )
-    sources = np.unique([row.source for row in case.rows], return_inverse=True)[1]
-    best: tuple[float, str, np.ndarray] = (0.0, "", np.array([]))
-    # Greys have long tails.
-    for name in [name for name in case.looks if name.startswith("log")]:
-        values = case.looks[name]
-        for source in range(sources.max(initial=-1) + 1):
-            here = np.flatnonzero((sources == source) & np.isfinite(values))
-            gap, few = set_apart(values[here], LOOKS[name])
-            if gap > best[0]:
-                others = np.delete(values[here], few)
-                words = f"The {name} of {len(few)} images is {np.median(values[here][few]):.3g}, of the others "
-                best = gap, f"{words}{others.min():.3g} to {others.max():.3g}.", here[few]
-    if best[0] and "grey-shift" not in case.found:
-        shown = [(case.rows[k], "stands apart from the others of its source") for k in np.sort(best[2]).tolist()]
-        yield case.defect("images-apart", shown, found=best[1])
-
-
-def _proportions(rows: list[ImageRow]) -> dict[str, tuple[np.ndarray, float]]:
-    """Logarithms of what hardly differs between images: the shape beside the original one, and sides in millimetres.
-
-    Each with the least deviation that is thought of.
-    """
-    names = dict.fromkeys(name for row in rows for name in row.columns)
-    numbers: dict[str, tuple[np.ndarray, float]] = {}
-
-    def column(name: str) -> np.ndarray:
-        given = (row.columns.get(name) for row in rows)
-        first = (one[0] if isinstance(one, list | tuple) and one else one for one in given)
-        return np.array([float(one) if isinstance(one, int | float) and one > 0 else np.nan for one in first])
-
-    sizes = np.array([row.size or (np.nan, np.nan) for row in rows], dtype=np.float64).reshape(-1, 2)
-    for name in names:
-        other = name.replace("width", "height")
-        if _SPACING.fullmatch(name):
-            numbers[f"{name} × the longer side"] = np.log(column(name) * sizes.max(axis=1)), _LEAST_OF_SIDE
-        elif name not in ("width", "resized_width") and other != name and other in names:
-            shape = column(name) / column(other) * sizes[:, 1] / sizes[:, 0]
-            numbers[f"{name} : {other} beside width : height"] = np.log(shape), _LEAST_OF_SHAPE
-    return numbers
-
-
-def set_apart(values: np.ndarray, least: float) -> tuple[float, np.ndarray]:
-    """A few values at one end, with a gap between them and all others, and how many deviations it is; 0 without one.
-
-    >>> set_apart(np.array([*np.arange(40.0), *range(95, 101)]), 1.0)[1].tolist()
-    [45, 44, 43, 42, 41, 40]
-    """
-    best: tuple[float, np.ndarray] = (0.0, np.array([], dtype=int))
-    most = int(_MOST_APART * len(values))
-    if len(values) < _FEWEST_OF_SOURCE or most < _FEWEST_APART:
-        return best
-    low, high = np.quantile(values, (0.25, 0.75))
-    order = np.argsort(values)
-    for from_end in (order, order[::-1]):
-        gaps = np.abs(np.diff(values[from_end]))[_FEWEST_APART - 1 : most] / max(least, (high - low) / 1.35)
-        few = np.arange(_FEWEST_APART, _FEWEST_APART + len(gaps))
-        gaps[gaps < np.maximum(_GAP, _GAP_OF_FEW / few)] = 0
-        if gaps.max() > best[0]:
-            best = float(gaps.max()), from_end[: few[gaps.argmax()]]
-    return best
+def _looks(row: ImageRow) -> np.ndarray:
+    """The :data:`_LOOKS` of an image; nan without pixels."""
+    if row.facts is None or (square := row.facts.square) is None:
+        return np.full(len(_LOOKS), np.nan)
+    small = square.astype(np.float64)
+    border = np.concatenate([small[[0, -1]].ravel(), small[1:-1, [0, -1]].ravel()])
+    return np.array([small.mean(), small.std(), row.facts.sharpness, border.mean()])
 
 
 def check_shortcuts(case: Case) -> Iterator[Defect]:
-    """What tells images with boxes from those without, or those of a label, and never looks at what they show."""
-    step = max(1, len(case.rows) // _MOST_TOLD)
-    rows, has_boxes = case.rows[::step], np.array(case.counts, dtype=bool)[::step]
-    sizes = np.array([row.image_size or row.size or (np.nan, np.nan) for row in rows], dtype=np.float64).reshape(-1, 2)
+    """What tells images with boxes from those without, and never looks at what they show: a number, a mark, a word."""
+    has_boxes = np.array(case.counts, dtype=bool)
+    if min(has_boxes.sum(), (~has_boxes).sum()) < _FEWEST_TOLD:
+        return
+    step = max(1, len(has_boxes) // _MOST_TOLD)
+    rows = case.rows[::step]
+    sizes = np.array([row.image_size or row.size or (np.nan, np.nan) for row in rows], dtype=np.float64)
     numbers = {"size": sizes.prod(axis=1), "shape": sizes[:, 0] / sizes[:, 1]}
+    numbers |= dict(zip(_LOOKS, np.array([_looks(row) for row in rows]).T, strict=True))
+    # The darkest and the brightest grey of each part of the image: a mark.
+    cells = np.array([_cells(row) for row in rows]).T
+    numbers |= {f"grey at {k % 8}, {k // 8 % 8} of 8 x 8 parts": one for k, one in enumerate(cells)}
     # The kind of its file, and the words of its prompt, unless these were found to tell the answer.
     words = [{f"kind of file ({Path(row.file).suffix} {row.facts.kind if row.facts else b''!r})"} for row in rows]
-    numbers |= _occurring(words)
-    # The darkest and the brightest grey of each part of the image: a mark.
-    cells = np.array([_cells(row) for row in rows]).reshape(-1, 128).T
-    marks = {f"grey at {k % 8}, {k // 8 % 8} of 8 x 8 parts": one for k, one in enumerate(cells)}
-    # What is seen at the border, and how fine images are, no finding changes.
-    beside = [name for k, name in enumerate(marks) if {k % 8, k // 8 % 8} & {0, 7}]
-    alone = numbers | {name: marks[name] for name in beside}
-    alone |= {name: values[::step] for name, values in case.looks.items() if name.startswith("logarithm of the e")}
-    numbers |= {name: values[::step] for name, values in case.looks.items()} | marks
     if case.found.isdisjoint(_TOLD_BY_PROMPT):
         labels = [label.casefold() for label, _ in case.labels.most_common(_MOST_LABELS)]
         prompts = [row.prompt or "" for row in rows]
         named = [sum(label in prompt.casefold() for label in labels) for prompt in prompts]
         numbers["prompt, by how many labels it names,"] = np.array(named, dtype=np.float64)
-        numbers |= _occurring(
-            [{f"prompt, with or without {word!r:.40}" for word in re.findall(r"\w+", prompt)} for prompt in prompts]
+        for mine, prompt in zip(words, prompts, strict=True):
+            mine.update(f"prompt, with or without {word!r:.40}" for word in re.findall(r"\w+", prompt))
+    for word, count in Counter(word for mine in words for word in mine).items():
+        if min(count, len(rows) - count) >= _FEWEST_TOLD:
+            numbers[word] = np.array([word in mine for mine in words], dtype=np.float64)
+    is_so = has_boxes[::step]
+    rights = {name: told_apart(values, is_so) for name, values in numbers.items()}
+    name = max(rights, key=lambda one: rights[one])
+    if rights[name] >= 1 - _MOST_ERRORS:
+        found = (
+            f"By their {name} alone, {rights[name]:.0%} of the images with boxes and of those without are told apart."
         )
-    kinds = [("boxes", has_boxes, numbers, np.ones(len(rows), dtype=bool))]
-    for label, _ in case.labels.most_common(_MOST_TOLD_LABELS):
-        kinds.append((f"boxes of {label!r:.60}", np.array([label in labels_of(row) for row in rows]), alone, has_boxes))
-    for kind, is_so, of_kind, among in kinds:
-        if min(is_so[among].sum(), (~is_so[among]).sum()) < _FEWEST_TOLD:
-            continue
-        rights = {name: told_apart(values[among], is_so[among]) for name, values in of_kind.items()}
-        name = max(rights, key=lambda one: rights[one])
-        if rights[name] >= 1 - _MOST_ERRORS:
-            found = f"By their {name} alone, {rights[name]:.0%} of the images with {kind} and of those without are "
-            yield case.defect("shortcut", count=len(case.rows), found=f"{found}told apart.")
-            return
-
-
-def _occurring(words: list[set[str]]) -> dict[str, np.ndarray]:
-    """Which rows have each word that some have and some have not."""
-    counts = Counter(word for mine in words for word in mine)
-    some = [word for word, count in counts.items() if min(count, len(words) - count) >= _FEWEST_TOLD]
-    return {word: np.array([word in mine for mine in words], dtype=np.float64) for word in some}
+        yield case.defect("shortcut", count=len(case.rows), found=found)
 
 
 def _cells(row: ImageRow) -> np.ndarray:

@@ -29,9 +29,8 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
 # Lines of the small copy at the end of an image that are one grey.
 _FEWEST_FLAT = 4
-# Rows of pixels that tell what images look like; greys by which neighbours on a steep step differ; pixels of a side of
-# the blocks of a JPEG file.
-_LINES, _STEEP, _BLOCK = 64, 100, 8
+# Rows of pixels that tell how sharp an image is.
+_LINES = 64
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5
@@ -121,42 +120,18 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
     small = shown.resize((_SMALL, _SMALL), Resampling.BOX)
     colours = np.ptp(np.asarray(small.convert("RGB"), dtype=np.int16), axis=-1).mean()
     pixels = np.asarray(shown)
+    # Some rows tell it as well.
+    lines = np.asarray(plain)[:: max(1, plain.height // _LINES)].astype(np.float32)
+    sharpness = (
+        np.log((np.abs(np.diff(lines, axis=1)).mean() + 0.01) / (lines.std() + 1)) if plain.width > 1 else np.nan
+    )
     return facts._replace(
         greys=(low, high),
         signature=image_signature(shown),
-        looks=measured_looks(np.asarray(plain), (low, high)),
+        sharpness=float(sharpness),
         small=small.convert("L").tobytes(),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
-    )
-
-
-def measured_looks(greys: np.ndarray, ends: tuple[int, int]) -> tuple[float, ...]:
-    """The numbers of :data:`LOOKS` that no small copy tells, by some lines of an image.
-
-    Args:
-        greys: (height, width) of uint8.
-        ends: the darkest and the brightest grey.
-    """
-    if min(greys.shape) <= _BLOCK:
-        return ()
-    starts = np.linspace(0, len(greys) - 2, min(_LINES, len(greys) - 1)).astype(int)
-    lines, below = (greys[rows].astype(np.float32) for rows in (starts, starts + 1))
-    steps = np.diff(lines, axis=1)
-    along, across = np.abs(steps), np.abs(below - lines).mean()
-    mean = along.mean() + 0.01
-    # Steps from one block to the next, beside those within.
-    blocks = along.mean(axis=0)[: (greys.shape[1] - 1) // _BLOCK * _BLOCK].reshape(-1, _BLOCK).mean(axis=0)
-    histogram = np.bincount(lines.astype(np.uint8).ravel(), minlength=256)[1:-1].astype(np.float64)
-    rough = np.abs(np.diff(histogram, 2)).sum() / max(1.0, histogram.sum())
-    return (
-        float(np.log(mean / (lines.std() + 1))),
-        float(np.log((np.abs(np.diff(steps, axis=1)).mean() + 0.01) / mean)),
-        float(np.log(mean / (across + 0.01))),
-        float(np.log((blocks[-1] + 0.01) / (blocks[:-1].mean() + 0.01))),
-        float(np.log((along > _STEEP).mean() + 1e-4)),
-        float(np.log(rough + 0.01)),
-        *map(float, ends),
     )
 
 

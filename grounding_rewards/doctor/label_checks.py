@@ -8,7 +8,6 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -152,22 +151,15 @@ def _counted(case: Case) -> Iterator[Defect]:
         yield case.defect("label-number", shown, of=len(places), found="Labels end in the number of their box.")
 
 
-@lru_cache(maxsize=4096)
-def _sides_in(text: str) -> frozenset[str]:
-    return frozenset(re.findall("[a-z]+", text.casefold())).intersection(_SIDES)
-
-
 def _wrong_sides(case: Case) -> Iterator[Defect]:
     """Findings of a side of the body that lie where nearly all those of the other side do, or on both sides."""
     table = case.table
     sides: defaultdict[str, list[tuple[ImageRow, str]]] = defaultdict(list)
-    # A prompt for all images may name the upper left corner.
-    by_prompt = {frozenset([side]) for side in _SIDES} <= {_sides_in(row.prompt or "") for row in case.rows}
     for k in np.flatnonzero(table.sound & table.answers).tolist():
         place, (start, _, end, _) = table.places[k], table.parts[k]
         phrases = place.row.columns.get("phrases")
         phrase = phrases[place.number] if isinstance(phrases, list) and place.number < len(phrases) else ""
-        words = _sides_in(f"{place.label} {phrase}") or (_sides_in(place.row.prompt or "") if by_prompt else set())
+        words = {word for word in re.findall("[a-z]+", f"{place.label} {phrase}".casefold()) if word in _SIDES}
         shown = place.row, f"{place.drawing.prefix}box {place.number}, {str(phrase or place.label)!r:.60}, is on"
         if len(words) == 1 and abs(start + end - 1) / 2 > _ASIDE:
             # The left of an image is the right of the patient.

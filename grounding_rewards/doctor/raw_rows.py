@@ -44,22 +44,6 @@ _BATCH = 64
 _NUMBERED = re.compile(r"(?<!-of)-(\d{5})\.parquet$")
 
 
-#: What images look like as a whole, with the least deviation that is thought of; a small copy tells the first three.
-LOOKS = {
-    "mean grey": 1.0,
-    "contrast": 2.0,
-    "grey of the border": 10.0,
-    "logarithm of the sharpness": 0.1,
-    "logarithm of the fineness": 0.05,
-    "logarithm of the sharpness along x, beside along y,": 0.05,
-    "logarithm of the edges of blocks": 0.05,
-    "logarithm of the share of steep steps": 0.5,
-    "logarithm of the roughness of the histogram": 0.1,
-    "darkest grey": 3.0,
-    "brightest grey": 3.0,
-}
-
-
 class Drawing(NamedTuple):
     """Boxes of an image that belong together.
 
@@ -93,7 +77,7 @@ class ImageFacts(NamedTuple):
     problem: why it cannot be decoded; empty where it can.
     greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
-    looks: those of :data:`LOOKS` that no small copy tells.
+    sharpness: the logarithm of how far neighbouring pixels differ, in deviations of all.
     small: the greys of a copy of 32 x 32 pixels.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
@@ -107,7 +91,7 @@ class ImageFacts(NamedTuple):
     problem: str = ""
     greys: tuple[int, int] | None = None
     signature: bytes | None = None
-    looks: tuple[float, ...] = ()
+    sharpness: float = float("nan")
     small: bytes = b""
     colourful: bool = False
     drawn: int | None = None

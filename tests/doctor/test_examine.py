@@ -975,7 +975,6 @@ def test_every_check_says_what_to_do():
         "turned-image",
         "odd-image",
         "grey-shift",
-        "images-apart",
         "image-copy",
         "copy-leak",
         # Another command looks for it.
@@ -1009,9 +1008,6 @@ def test_every_check_says_what_to_do():
         "without-findings",
         "without-label",
         "exchanged-labels",
-        "lacking-boxes",
-        "mixed-boxes",
-        "size-apart",
         "lopsided-split",
         "moved-boxes",
         "odd-size",

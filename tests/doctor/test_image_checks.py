@@ -3,7 +3,6 @@
 import csv
 import json
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from PIL import Image, ImageDraw
 PIXEL_CHECKS = {
     *("broken-image", "one-grey", "image-copy", "copy-leak"),
     *("drawn-boxes", "inverted-image", "turned-image", "odd-image", "colour-image", "grey-shift", "clipped-image"),
-    "images-apart",
 }
 
 
@@ -154,10 +152,10 @@ def test_greys_unlike_those_of_the_other_images(folder):
     ("change", "words"),
     [
         (lambda greys: greys.repeat(8, 0).repeat(8, 1)[::8, ::8] // 1, ""),
-        (lambda greys: greys[::8, ::8].repeat(8, 0).repeat(8, 1), "test: the logarithm of the "),
+        (lambda greys: greys[::8, ::8].repeat(8, 0).repeat(8, 1), "test: the logarithm of the sharpness is -2"),
         (
             lambda greys: greys.argsort(axis=None).argsort().reshape(greys.shape) / 12.1,
-            "test: the logarithm of the roughness of the histogram is -2",
+            "test: the contrast is 7",
         ),
         (lambda greys: np.pad(greys[6:-6, 6:-6], 6), "test: the "),
     ],
@@ -169,21 +167,6 @@ def test_a_split_that_was_converted_otherwise(folder, change, words):
         not words
         or words in next(one for one in examine(open_rows(str(folder))).defects if one.name == "grey-shift").found
     )
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda greys: greys // 43 * 43,
-        lambda greys: greys * 5 % 256,
-        lambda greys: greys[::4, ::4].repeat(4, 0).repeat(4, 1),
-        lambda greys: greys + np.random.default_rng(0).normal(0, 25, greys.shape).round(),
-    ],
-)
-def test_a_few_images_that_were_converted_otherwise(folder, change):
-    some = range(3, 30, 4)
-    found = alike(folder, lambda k, greys: np.clip(change(greys), 0, 255) if k in some else greys)
-    assert found["images-apart"] == ("warning", len(some), ["f3", "f7", "f11"])
 
 
 def test_cut_outs_of_every_size_are_not_called_turned():
@@ -228,20 +211,6 @@ def plain(kind: str, change: Callable[[np.ndarray], np.ndarray] = lambda greys: 
     ],
 )
 def test_images_without_boxes_that_are_told_apart_at_a_glance(rows, words):
-    found = {one.name: one for one in examine(RowSource("images", lambda: iter(rows), len(rows))).defects}
-    assert ("shortcut" in found) == bool(words)
-    assert not words or words in found["shortcut"].found
-
-
-@pytest.mark.parametrize(("edge", "words"), [(0, "with boxes of '"), (12, "")])
-def test_a_mark_beside_what_has_one_label(edge, words):
-    """A mark at the border gives the label away; within the image it may be what the label names."""
-    rows = []
-    for k, row in enumerate(plain("png")):
-        greys = np.frombuffer(row.facts.small, dtype=np.uint8).reshape(32, 32).copy()
-        greys[edge, 13:16] = 255 if k % 2 else greys[edge, 13:16]
-        columns = {"boxes": [[10 + k, 10, 60 + k, 40 + k]], "labels": [("cyst", "mass")[k % 2]]}
-        rows.append(replace(row, columns={**row.columns, **columns}, facts=row.facts._replace(small=greys.tobytes())))
     found = {one.name: one for one in examine(RowSource("images", lambda: iter(rows), len(rows))).defects}
     assert ("shortcut" in found) == bool(words)
     assert not words or words in found["shortcut"].found
