@@ -120,9 +120,9 @@ _NIH = (
 )
 #: The answers to questions about real findings, each about an image that shows it.
 FINDINGS = "nih_findings"
-#: The study of the first screen; the search from a checkpoint of its kind, and its best setting for longer: both have
-#: single runs of an arm.
-FIRST, SEARCHES = "placed_lungs", ("moonshot", "moonshot_long")
+#: The study of the first screen; the same from checkpoints that saw new squares in each epoch; the search from a
+#: checkpoint of the first, and its best setting for longer: both have single runs of an arm.
+FIRST, ANEW, SEARCHES = "placed_lungs", "placed_anew", ("moonshot", "moonshot_long")
 #: The arm of the search that the others are changes of.
 USUAL = "slow"
 #: By how much an arm had to lie above its checkpoint and above the reference to be run on the test set.
@@ -159,6 +159,7 @@ def main() -> None:
     first = "\n\n".join(
         [
             first_screen(found[FIRST], arguments.studies / FIRST),
+            from_new_squares(found[ANEW]),
             searched(*(found[one] for one in SEARCHES)),
         ]
     )
@@ -242,6 +243,29 @@ def first_screen(found: StudyResult, folder: Path) -> str:
     )
     plot = f"![Differences from {study.reference}]({folder.parent.name}/{folder.name}/differences.svg)"
     return "\n\n".join([said, plot, markdown_table(header, rows), note])
+
+
+def from_new_squares(found: StudyResult) -> str:
+    """What the arms changed of checkpoints that had seen new squares in each epoch, in a paragraph."""
+    study, primary = found.study, found.study.primary
+    ((kind, metrics),) = found.starts.items()
+    begun = " and ".join(format_value(metrics[one].value) for one in primary)
+    changed = {
+        arm.key.arm: " and ".join(
+            format_estimate(arm.against[START][one].estimate, signed=True)
+            + ("*" if arm.holm.get(REFERENCE, {}).get(one, 1.0) < ALPHA else "")
+            for one in primary
+        )
+        for arm in found.arms
+    }
+    checkpoints = len(study.starts[kind])
+    said = (
+        f"that saw every image at a new size and place in each epoch were the beginning of a study of their own: "
+        f"{checkpoints} with {' and '.join(RULERS[one.metric].heading for one in primary)} of {begun}, "
+        f"{len(found.arms[0].seeds) // checkpoints} runs of an arm from each. R3 changed both by {changed['R3']}; "
+        f"soft_f1 by {changed['soft_f1']}; R3 on blank images by {changed['blank']}; more SFT by {changed['sft']}."
+    )
+    return f"[Checkpoints](study_tables.md#{study.name}) " + said.replace("[", "\\[").replace("*", "\\*")
 
 
 def searched(found: StudyResult, longer: StudyResult) -> str:

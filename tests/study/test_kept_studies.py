@@ -67,16 +67,23 @@ def test_the_page_has_the_metrics_of_the_answers(study, first, after, start, key
         assert rows[arm].split()[0] == f"{runs(study, start, arm.split()[0], key=key).mean():.3f}"
 
 
-def test_the_first_screen_has_the_metrics_of_the_answers():
-    study = _read("placed_lungs")
-    page = (REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8")
-    row = page.partition("| checkpoint | ")[2].partition(" |\n")[0].split(" | ")
+def checkpoint_means(study):
+    """Of every kind of checkpoint the mean of each declared metric, as the page writes them."""
     means = []
     for of_kind in study.starts.values():
         for one in study.primary:
             read = (read_model(study.sets[one.on], answers[one.on], study.box_format) for answers in of_kind.values())
             means.append(np.mean([ratios(ruler_sums(images)[one.metric].sum(axis=0)) for images in read]))
-    assert row == [f"{mean:.3f}" for mean in means]
+    return [f"{mean:.3f}" for mean in means]
+
+
+def test_the_first_screen_has_the_metrics_of_the_answers():
+    page = (REPOSITORY / "docs" / "study.md").read_text(encoding="utf-8")
+    row = page.partition("| checkpoint | ")[2].partition(" |\n")[0].split(" | ")
+    assert row == checkpoint_means(_read("placed_lungs"))
+    anew = _read("placed_anew")
+    assert f" of {' and '.join(checkpoint_means(anew))}, " in page
+    assert {key.arm: len(of) for key, of in anew.arms.items()} == dict.fromkeys(["sft", "R3", "soft_f1", "blank"], 6)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/study.md"])
@@ -119,7 +126,7 @@ def test_early_checkpoints_gain_by_sft_alone_and_saturated_ones_by_nothing():
     assert all(arm.holm[START][one] > 0.05 for arm in trained for one in measures)
 
 
-@pytest.mark.parametrize("study", ["placed_lungs", "drawn"])
+@pytest.mark.parametrize("study", ["placed_lungs", "placed_anew", "drawn"])
 def test_no_reward_is_shown_to_raise_what_was_declared(study):
     found = find(_read(study))
     assert {one.metric for one in found.study.primary} == {"f1_50", "image_dependence"}
