@@ -111,7 +111,7 @@ class EvaluateOptions(AnswerOptions):
         all_metrics: print every metric, not the twelve that are asked for first
     """
 
-    only_model = (*AnswerOptions.only_model, "robustness", "robustness_images")
+    only_model = (*AnswerOptions.only_model, "temperature", "robustness", "robustness_images")
 
     out: Path
     completions: Sequence[Path] = ()

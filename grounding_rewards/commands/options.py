@@ -108,14 +108,7 @@ class AnswerOptions:
     """
 
     # What a log, and what a model has no use for.
-    only_model: ClassVar[tuple[str, ...]] = (
-        "max_new_tokens",
-        "batch_size",
-        "max_image_pixels",
-        "backend",
-        "samples",
-        "temperature",
-    )
+    only_model: ClassVar[tuple[str, ...]] = ("max_new_tokens", "batch_size", "max_image_pixels", "backend", "samples")
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "width", "height")
 
     model: str | None = None
