@@ -78,7 +78,8 @@ def _strange(one: Any) -> str:
         # What a tool says is nobody's answer, and may be anything.
         return _strange(one.get("content")) if one.get("role") in (None, *_SPEAKERS) else ""
     if isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
-        part = next(filter(None, map(_strange, one)), "")
+        other = next((type(part).__name__ for part in one if not isinstance(part, str | Mapping)), "")
+        part = other or next(filter(None, map(_strange, one)), "")
         return part and f"a list of {part}"
     return type(one).__name__
 

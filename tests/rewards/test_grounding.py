@@ -148,6 +148,8 @@ def test_what_is_no_text_earns_nothing(completion):
         # what a pipeline of transformers gives for each prompt
         ([{"generated_text": "[]"}], "a list of a mapping with the keys generated_text"),
         ([{"role": "assistant", "content": b"[]"}], "a list of bytes"),
+        # lists in a list are nobody's messages
+        ([["[]"]], "a list of list"),
         (object(), "object"),
     ],
 )
