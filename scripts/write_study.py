@@ -250,22 +250,15 @@ def from_new_squares(found: StudyResult) -> str:
     study, primary = found.study, found.study.primary
     ((kind, metrics),) = found.starts.items()
     begun = " and ".join(format_value(metrics[one].value) for one in primary)
-    changed = {
-        arm.key.arm: " and ".join(
-            format_estimate(arm.against[START][one].estimate, signed=True)
-            + ("*" if arm.holm.get(REFERENCE, {}).get(one, 1.0) < ALPHA else "")
-            for one in primary
-        )
-        for arm in found.arms
-    }
+    changed = {arm.key.arm: " and ".join(change(arm, one) for one in primary) for arm in found.arms}
     checkpoints = len(study.starts[kind])
-    said = (
-        f"that saw every image at a new size and place in each epoch were the beginning of a study of their own: "
+    return (
+        f"[Checkpoints](study_tables.md#{study.name}) that saw every image at a new size and place in each epoch were "
+        "the beginning of a study of their own: "
         f"{checkpoints} with {' and '.join(RULERS[one.metric].heading for one in primary)} of {begun}, "
         f"{len(found.arms[0].seeds) // checkpoints} runs of an arm from each. R3 changed both by {changed['R3']}; "
         f"soft_f1 by {changed['soft_f1']}; R3 on blank images by {changed['blank']}; more SFT by {changed['sft']}."
     )
-    return f"[Checkpoints](study_tables.md#{study.name}) " + said.replace("[", "\\[").replace("*", "\\*")
 
 
 def searched(found: StudyResult, longer: StudyResult) -> str:

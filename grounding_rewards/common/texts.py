@@ -160,6 +160,25 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return content
 
 
+def check_columns(names: Sequence[str], place: str) -> None:
+    """Refuse a table in which two columns have one name: the second would hide the first.
+
+    Args:
+        names: of its header.
+        place: the table, as the error names it.
+
+    Raises:
+        ValueError: a name is given twice.
+
+    Example:
+        >>> check_columns(["file", "x1", "x1"], "boxes.csv")
+        Traceback (most recent call last):
+        ValueError: Expected columns of different names in boxes.csv, got 'x1' twice. Remove or rename one.
+    """
+    if (twice := given_twice(names)) is not None:
+        raise ValueError(f"Expected columns of different names in {place}, got {twice!r} twice. Remove or rename one.")
+
+
 def given_twice(names: Sequence[str]) -> str | None:
     """The first name that is given twice; None where none is.
 

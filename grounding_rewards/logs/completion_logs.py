@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.texts import given_twice, parse_json
+from grounding_rewards.common.texts import check_columns, parse_json
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
@@ -490,10 +490,7 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restkey="more")
-            if twice := given_twice(reader.fieldnames or []):
-                raise ValueError(
-                    f"Expected columns of different names in {str(path)!r}, got {twice!r} twice. Remove or rename one."
-                )
+            check_columns(reader.fieldnames or [], repr(str(path)))
             rows = (
                 {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
                 for row in reader

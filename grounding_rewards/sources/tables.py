@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.boxes import ORDERS
-from grounding_rewards.common.texts import given_twice, text_lines
+from grounding_rewards.common.texts import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
@@ -235,8 +235,7 @@ def read_whole_table(
     least, width = max((k for k, name in enumerate(header, start=1) if name), default=0), len(header)
     if not least:
         raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.")
-    if twice := given_twice(header):
-        raise ValueError(f"Expected columns of different names in {path}, got {twice!r} twice. Remove or rename one.")
+    check_columns(header, str(path))
 
     def cells() -> Iterator[TableRow]:
         for row in rows:

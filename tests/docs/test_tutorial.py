@@ -49,12 +49,7 @@ def test_what_is_made_smaller_is_on_the_page() -> None:
 
 
 @pytest.mark.training
-def test_the_tutorial_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    # The command line puts the working directory there.
-    monkeypatch.setattr(sys, "path", [*sys.path])
+def test_the_tutorial_arrives(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [images] = [one.code for one in blocks(TUTORIAL) if one.language == "python"]
     exec(smaller(images), {})
     printed = []
@@ -69,21 +64,19 @@ def test_the_tutorial_arrives(
     helped = printed[-2]
     assert "mean IoU" in helped
     for page in ("doctor.html", "before/report.html", "helped.html", "r1_or_r4.html"):
-        assert (tmp_path / "runs" / "tutorial" / page).stat().st_size > 10_000, page
+        assert (workplace / "runs" / "tutorial" / page).stat().st_size > 10_000, page
 
 
 @pytest.mark.training
 def test_it_arrives_with_real_radiographs_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared_dir: Path, capsys: pytest.CaptureFixture[str]
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, shared_dir: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
     nih = shared_dir / "data" / "nih_findings"
     lines = (nih / "annotations.jsonl").read_text(encoding="utf-8").splitlines()[:60]
-    (tmp_path / "nih" / "images").mkdir(parents=True)
-    (tmp_path / "nih" / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (workplace / "nih" / "images").mkdir(parents=True)
+    (workplace / "nih" / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
-        shutil.copy(nih / json.loads(line)["file"], tmp_path / "nih" / "images")
+        shutil.copy(nih / json.loads(line)["file"], workplace / "nih" / "images")
     (_, script, _, asked), *rest = commands()[1]
     monkeypatch.setattr(sys, "argv", [script, "nih", asked, "--copies", "2"])
     runpy.run_path(str(REPOSITORY / script), run_name="__main__")
@@ -94,7 +87,7 @@ def test_it_arrives_with_real_radiographs_too(
         assert main([*given, *(("--max_steps=1", "--disable_tqdm=true") if given[0] == "sft" else ())]) == 0, words
         printed.append(capsys.readouterr().out)
     assert [words[1] for words in rest] == ["doctor", "sft", "evaluate"]
-    report = (tmp_path / "runs" / "nih_findings_test" / "report.html").read_text(encoding="utf-8")
+    report = (workplace / "runs" / "nih_findings_test" / "report.html").read_text(encoding="utf-8")
     assert "image dependence" in report
     # The warning that the page explains.
     assert "Hardly any or nearly only images without boxes" in printed[0]
