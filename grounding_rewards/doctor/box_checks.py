@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array
+from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.doctor.box_defects import Diagnosis, box_defect
 from grounding_rewards.doctor.case import Case, Defect, Problem, group
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
@@ -20,16 +20,21 @@ from grounding_rewards.overlap import pairwise_iou
 #: How boxes in parts of the image become pixels.
 _TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1, y1, x2, y2 in boxes]"
 # One box on at least so many images, and so large a part of those with boxes; less where it is so many times as common
-# as the next one. Boxes of one size likewise.
+# as the next one.
 _FEWEST_CONSTANT, _LEAST_CONSTANT, _LEAST_DEFAULT, _TIMES_NEXT = 10, 0.25, 0.04, 4
-_FEWEST_OF_SIZE, _LEAST_OF_SIZE = 30, 0.8
+# Boxes of so many images, and so large a part of all, share a number: so many times as many as share another one that
+# lies so near. In 19 clean sets at most 1.6 times as many do, in planted ones 4 times.
+_FEWEST_PILED, _LEAST_PILED, _TIMES_RIVAL, _RIVALS = 12, 0.04, 3, 16
+_RATIOS = {"squares": 1, "4 : 3": 4 / 3, "3 : 4": 3 / 4, "3 : 2": 3 / 2, "2 : 3": 2 / 3, "2 : 1": 2, "1 : 2": 1 / 2}
+_ALL_OF_RATIO, _BETTER_RATIO = 0.9, 1.2
 # Sides of a box in parts of the image that differ by less are the same, after rounding to pixels.
 _ROUNDING = 0.002
 # Boxes of so many images, and so large a part of all, have all edges on a grid whose step is not small beside them.
 _FEWEST_ON_GRID, _LEAST_ON_GRID, _COARSE = 15, 0.05, 0.1
 _GRID_STEPS, _GRID_CELLS = (128, 100, 64, 50, 40, 32, 25, 20, 16, 10, 8, 5, 4), (7, 8, 10, 12, 14, 16, 20, 24, 28, 32)
-# So many boxes end at one side of the image, so large a part, and so many times as many as at the other side.
-_FEWEST_CUT, _LEAST_CUT, _TIMES_OTHER = 15, 0.15, 5
+# So many boxes, and so large a part, end at one side of the image, and so many times as many as at the other side. In a
+# corner fewer: of clean sets at most 1 % do.
+_FEWEST_CUT, _FEWEST_IN_CORNER, _TIMES_OTHER = (15, 0.15), (12, 0.03), 5
 _FEWEST_TURNED = 10
 # Boxes of this part of the image or more are giant; of so many sound boxes, half are too many.
 _GIANT, _FEWEST_GIANT = 0.5, 10
@@ -38,6 +43,9 @@ _LEAST_OVERLAP, _NEAR_DUPLICATE = 0.3, 0.95
 # Of the images with several boxes of one label, where one person draws them hardly any two overlap so far: 2 of 1,006
 # images of VinDr-CXR by one reader each, 4,290 of 4,365 with the boxes of all three together.
 _LEAST_SHARE, _FEWEST_IMAGES = 0.3, 5
+# On so many images, and so large a part of those with several boxes of one label, two of them abut along this part of a
+# side, or lie within each other to this part: in 19 clean sets on 1 at most, of up to 23.
+_FEWEST_RELATED, _LEAST_RELATED, _BESIDE, _WITHIN = 6, 0.1, 0.5, 0.95
 # Where more boxes than this part have two labels, they are meant to.
 _MOST_SHARED = 0.1
 # Of so many images on which others drew, a reader draws on some. Two readers draw other boxes on all but so few.
@@ -55,7 +63,7 @@ def check_boxes(case: Case) -> Iterator[Defect]:
     for defect in case.collect(_box_problems(case)):
         found, fix = _details(case, defect.name)
         yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
-    yield from constant or (*_giant(case), *_one_size(case), *_grid(case))
+    yield from constant or (*_giant(case), *(tuple(_grid(case)) or _piled_up(case)))
     if not case.diagnoses:
         yield from _cut(case)
     yield from _empty_readers(case)
@@ -178,16 +186,46 @@ def _giant(case: Case) -> Iterator[Defect]:
         yield case.defect("giant-boxes", [(table.places[k].row, box_words(case, k)) for k in giant], of=len(chosen))
 
 
-def _one_size(case: Case) -> Iterator[Defect]:
-    """Boxes of one width and height, as around points."""
+def _piled_up(case: Case) -> Iterator[Defect]:
+    """Boxes that share one number, as hardly any others do: a width, an edge, a ratio of the sides."""
     table = case.table
-    boxes = table.numbers[table.sound & table.first]
-    sides, counts = np.unique((boxes[:, 2:] - boxes[:, :2]).round(1), axis=0, return_counts=True)
-    count = int(counts.max(initial=0))
-    if count >= max(_FEWEST_OF_SIZE, _LEAST_OF_SIZE * len(boxes)):
-        width, height = sides[counts.argmax()]
-        found = f"{count} of {len(boxes)} boxes are {width:g} x {height:g} pixels."
-        yield case.defect("one-size", count=count, of=len(boxes), found=found)
+    chosen = np.flatnonzero(table.sound & table.first)
+    images = table.rows[chosen]
+    most, found, mine = 0, "", np.zeros(len(chosen), dtype=bool)
+    fewest = max(_FEWEST_PILED, _LEAST_PILED * len(np.unique(images)))
+    for words, values, is_ratio in _numbers(
+        table.numbers[chosen], table.parts[chosen], np.tile(table.sizes[chosen], 2)
+    ):
+        halves, counts = np.unique(np.round(2 * values[np.isfinite(values)]), return_counts=True)
+        number = 0.0 if is_ratio or not len(halves) else halves[counts.argmax()] / 2
+        beside = np.abs(halves / 2 - number)
+        rivals = counts[(beside > 0.5) & (beside <= _RIVALS)].max(initial=1)
+        piled = np.abs(values - number) <= 0.3
+        count = len(np.unique(images[piled]))
+        # Where nearly all are squares, that is how they are drawn.
+        is_clear = count >= max(fewest, _TIMES_RIVAL * rivals) and count > _BETTER_RATIO**is_ratio * most
+        if is_clear and not (is_ratio and piled.mean() >= _ALL_OF_RATIO):
+            most, found, mine = count, f"{piled.sum()} of {len(chosen)} boxes {words.format(number)}.", piled
+    if found:
+        shown = [(table.places[k].row, box_words(case, k)) for k in chosen[mine].tolist()]
+        yield case.defect("pile-up", shown, of=len(chosen), found=found)
+
+
+def _numbers(boxes: Boxes, parts: Boxes, corners: Boxes) -> Iterator[tuple[str, np.ndarray, bool]]:
+    """What boxes may share, in words: their numbers, and whether these are 0 for boxes of one ratio of the sides."""
+    for unit, given, limits in (("pixels", boxes, corners), ("thousandths", 1000 * parts, np.full_like(parts, 1000))):
+        # At the edges of the image boxes are cut.
+        inner = np.where((given > 0.5) & (given < limits - 0.5), given, np.nan)
+        sides = given[:, 2:] - given[:, :2]
+        for words, values in zip(("wide", "high"), sides.T, strict=True):
+            yield f"are {{:g}} {unit} {words}", values, False
+        for words, values in zip(("x1", "y1", "x2", "y2"), inner.T, strict=True):
+            yield f"have {words} at {{:g}} {unit}", values, False
+        for words, values in zip(("right", "lower"), (limits - inner)[:, 2:].T, strict=True):
+            yield f"end {{:g}} {unit} before the {words} edge", values, False
+    sides = boxes[:, 2:] - boxes[:, :2]
+    for words, ratio in _RATIOS.items():
+        yield f"are {words}", sides[:, 0] - ratio * sides[:, 1], True
 
 
 def _grid(case: Case) -> Iterator[Defect]:
@@ -220,13 +258,17 @@ def _cut(case: Case) -> Iterator[Defect]:
     """Boxes that were clipped to their images, on which they do not belong."""
     table = case.table
     chosen = np.flatnonzero(table.sound & table.first)
-    at = {"left": table.parts[chosen, 0] <= 0, "right": table.parts[chosen, 2] >= 1}
-    for side, other in (("left", "right"), ("right", "left")):
-        here, there = int(at[side].sum()), int(at[other].sum())
-        if here >= max(_FEWEST_CUT, _LEAST_CUT * len(chosen)) and here >= _TIMES_OTHER * there:
-            found = f"{here} of {len(chosen)} boxes end at the {side} edge of their images, {there} at the {other} one."
-            shown = [(table.places[k].row, box_words(case, k)) for k in chosen[at[side]]]
+    left, upper, right, lower = np.hstack([table.parts[chosen, :2] <= 0, table.parts[chosen, 2:] >= 1]).T
+    edges = ("left edge", left), ("right edge", right)
+    corners = ("upper left corner", left & upper), ("lower right corner", right & lower)
+    for pair, (fewest, least) in ((edges, _FEWEST_CUT), (corners, _FEWEST_IN_CORNER)):
+        (other, others), (side, mine) = sorted(pair, key=lambda one: int(one[1].sum()))
+        here, there = int(mine.sum()), int(others.sum())
+        if here >= max(fewest, least * len(chosen)) and here >= _TIMES_OTHER * there:
+            found = f"{here} of {len(chosen)} boxes end at the {side} of their images, {there} at the {other}."
+            shown = [(table.places[k].row, box_words(case, k)) for k in chosen[mine]]
             yield case.defect("cut-boxes", shown, of=len(chosen), found=found)
+            return
 
 
 def _empty_readers(case: Case) -> Iterator[Defect]:
@@ -258,12 +300,15 @@ def check_pairs(case: Case) -> Iterator[Defect]:
     """Boxes of an image that are nearly the same, and overlap as those of several readers do."""
     repeated: Counter[str] = Counter()
     overlapping: dict[str, list[tuple[ImageRow | None, str]]] = defaultdict(list)
+    related: dict[str, list[tuple[ImageRow | None, str]]] = defaultdict(list)
     doubles: list[Problem] = []
     for row in case.rows:
         for drawing in row.answers:
             pairs, is_repeated = box_pairs(drawing)
             whose = group(row, drawing.name)
             repeated[whose] += is_repeated
+            for how, label in (_relations(row, drawing) if is_repeated else {}).items():
+                related[how].append((row, f"{drawing.prefix}two boxes {label!r:.60} {how}"))
             if alike := [one for one in pairs if one.same_label and one.iou <= _NEAR_DUPLICATE]:
                 label = drawing.label(alike[0].first)
                 if isinstance(label, str):
@@ -280,6 +325,10 @@ def check_pairs(case: Case) -> Iterator[Defect]:
             f"label, two of them overlap with an IoU of {_LEAST_OVERLAP} to {_NEAR_DUPLICATE}."
         )
         yield case.defect("unmerged-readers", rows, found=found)
+    how, rows = max(related.items(), key=lambda one: len(one[1]), default=("", []))
+    if not unmerged and len(rows) >= max(_FEWEST_RELATED, _LEAST_RELATED * repeated.total()):
+        found = f"On {len(rows)} of {repeated.total()} images with several boxes of one label two of them {how}."
+        yield case.defect("related-boxes", rows, found=found)
     for defect in case.collect(one for one in doubles if group(one.row, one.drawing) not in unmerged):
         # Where many boxes have several labels, that is how the dataset is made.
         if defect.name != "shared-box" or defect.count <= _MOST_SHARED * defect.of:
@@ -316,6 +365,30 @@ def box_pairs(drawing: Drawing) -> tuple[list[Pair], bool]:
     return [Pair(*pair, drawing.label(pair[0]) == drawing.label(pair[1])) for pair in pairs], len(set(labels)) < len(
         labels
     )
+
+
+def _relations(row: ImageRow, drawing: Drawing) -> dict[str, Any]:
+    """How two boxes of one label lie to each other as two findings seldom do, with the label."""
+    found: dict[str, Any] = {}
+    width = row.trusted_size[0] if row.trusted_size else math.inf
+    sound = [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
+    for first, second in combinations(sound, 2):
+        if (label := drawing.label(first)) != drawing.label(second):
+            continue
+        one, other = drawing.boxes[first], drawing.boxes[second]
+        common = [min(one[k + 2], other[k + 2]) - max(one[k], other[k]) for k in (0, 1)]
+        parts = [common[k] / min(one[k + 2] - one[k], other[k + 2] - other[k]) for k in (0, 1)]
+        if any(abs(common[k]) <= 1 and parts[1 - k] >= _BESIDE for k in (0, 1)):
+            found["abut"] = label
+        if min(parts) >= _WITHIN and math.prod(common) < _NEAR_DUPLICATE * max(map(_area, (one, other))):
+            found["lie one within the other"] = label
+        if abs(one[0] + other[2] - width) + abs(one[2] + other[0] - width) + abs(one[1] - other[1]) <= 1:
+            found["mirror each other"] = label
+    return found
+
+
+def _area(box: Sequence[float]) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def _doubles(row: ImageRow, drawing: Drawing, pairs: list[Pair]) -> Iterator[Problem]:

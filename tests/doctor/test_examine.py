@@ -578,8 +578,13 @@ def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has
 
 def touching_the_edge(annotated_images):
     for k, image in enumerate(with_findings(annotated_images)):
-        image["boxes"][0] = [0, 0, 60, 70 + k]
-        image["boxes"][-1] = [image["width"] - 60.0 - k, image["height"] - 70.0, image["width"], image["height"]]
+        image["boxes"][0] = [0, 0, 60 + 2 * k, 70 + k]
+        image["boxes"][-1] = [
+            image["width"] - 60.0 - k,
+            image["height"] - 70.0 - 2 * k,
+            image["width"],
+            image["height"],
+        ]
 
 
 def whole_image(annotated_images):
@@ -588,9 +593,9 @@ def whole_image(annotated_images):
 
 
 def small_nodules(annotated_images):
-    for image in with_findings(annotated_images):
+    for k, image in enumerate(with_findings(annotated_images)):
         x1, y1, *_ = image["boxes"][0]
-        image["boxes"][0] = [x1, y1, x1 + 6, y1 + 7]
+        image["boxes"][0] = [x1, y1, x1 + 6 + k % 4, y1 + 7 + k % 5]
 
 
 def two_findings_in_one_place(annotated_images):
@@ -988,7 +993,8 @@ def test_every_check_says_what_to_do():
         "empty-reader",
         "hedged-label",
         "joined-labels",
-        "one-size",
+        "pile-up",
+        "related-boxes",
         "prompt-marks",
         "several-formats",
         "side-label",

@@ -300,7 +300,7 @@ def sided(exchanged: Callable[[int], bool]) -> Any:
         for k, row in enumerate(with_findings(rows)):
             width, height = row["width"], row["height"]
             row["boxes"] = [
-                [x + 0.05 * width + k % 50, 300 + k % 50, x + 0.35 * width + k % 7, 0.8 * height]
+                [x + 0.05 * width + k % 50, 300 + k % 50, x + 0.35 * width + k % 7, 0.8 * height - 3 * (k % 47)]
                 for x in (0, 0.5 * width)
             ]
             row["labels"] = ["right lung", "left lung"][:: -1 if exchanged(k) else 1]
@@ -553,7 +553,9 @@ def rounded(rows: list[Row]) -> None:
 def large_for_once(rows: list[Row]) -> None:
     for k, row in enumerate(with_findings(rows)[::9]):
         place = 0.1 * np.array([k % 7, k % 5]) / (7, 5)
-        row["boxes"][0] = np.round([*place, *(place + 0.85)] * np.array([row["width"], row["height"]] * 2)).tolist()
+        row["boxes"][0] = np.round(
+            [*place, *(place + 0.85 + k / 900)] * np.array([row["width"], row["height"]] * 2)
+        ).tolist()
 
 
 def on_cells_in_a_fifth(rows: list[Row]) -> None:
@@ -590,7 +592,8 @@ def larger(row: Row) -> None:
 def moved_down(row: Row) -> None:
     move = 0.3 * row["height"]
     row["boxes"] = [
-        [x1, min(y1 + move, row["height"] - 100), x2, min(y2 + move, row["height"])] for x1, y1, x2, y2 in row["boxes"]
+        [x1, min(y1 + move, row["height"] - 60 - x1 % 80), x2, min(y2 + move, row["height"])]
+        for x1, y1, x2, y2 in row["boxes"]
     ]
 
 
@@ -666,9 +669,49 @@ def clipped_at_the_right(rows: list[Row]) -> None:
     for row in with_findings(rows):
         boxes = np.array(row["boxes"])
         boxes[:, ::2] += 0.25 * row["width"]
-        boxes[:, 0] = np.minimum(boxes[:, 0], row["width"] - 200)
+        boxes[:, 0] = np.minimum(boxes[:, 0], row["width"] - 150 - row["height"] % 97)
         boxes[:, 2] = np.minimum(boxes[:, 2], row["width"])
         row["boxes"] = boxes.tolist()
+
+
+def squares_in_test(rows: list[Row]) -> None:
+    for row in with_findings(rows):
+        if row["split"] == "test":
+            sides = [
+                min(max(x2 - x1, y2 - y1), row["width"] - x1, row["height"] - y1) for x1, y1, x2, y2 in row["boxes"]
+            ]
+            row["boxes"] = [
+                [x1, y1, x1 + side, y1 + side] for (x1, y1, *_), side in zip(row["boxes"], sides, strict=True)
+            ]
+
+
+def cut_at_a_toolbar(rows: list[Row]) -> None:
+    for row in every(12, with_findings(rows)):
+        row["boxes"] = [[x1, min(y1, row["height"] - 400), x2, row["height"] - 61] for x1, y1, x2, y2 in row["boxes"]]
+
+
+def in_pieces(cut: Callable[[list[float]], list[list[float]]]) -> Callable[[list[Row]], None]:
+    def plant(rows: list[Row]) -> None:
+        for row in every(9, with_findings(rows)):
+            row["boxes"] = [piece for box in row["boxes"] for piece in cut(box)]
+            row["labels"] = [label for label in row["labels"] for _ in range(2)]
+
+    return plant
+
+
+def halves(box: list[float]) -> list[list[float]]:
+    x1, y1, x2, y2 = box
+    return [[x1, y1, (x1 + x2) / 2, y2], [(x1 + x2) / 2, y1, x2, y2]]
+
+
+def one_within(box: list[float]) -> list[list[float]]:
+    x1, y1, x2, y2 = box
+    return [box, [(x1 + x2) / 2, (y1 + y2) / 2, x2, y2]]
+
+
+def without_decimal_signs(rows: list[Row]) -> None:
+    for row in every(15, with_findings(rows)):
+        row["boxes"] = [[x1, y1, row["width"], row["height"]] for x1, y1, *_ in row["boxes"]]
 
 
 # Prompts.
@@ -874,7 +917,12 @@ DEFECTS = [
     ("cells of a tenth in a fifth", on_cells_in_a_fifth, "coarse-boxes", "multiples of a part in 10 of the image"),
     ("large for once", large_for_once, "odd-size", ""),
     ("moved to the right and clipped", clipped_at_the_right, "cut-boxes", "at the right edge"),
-    ("points with a frame", around_points, "one-size", "are 240 x 200 pixels"),
+    ("points with a frame", around_points, "pile-up", "are 240 pixels wide"),
+    ("squares in the test", squares_in_test, "pile-up", "boxes are squares"),
+    ("cut at a toolbar", cut_at_a_toolbar, "pile-up", "end 61 pixels before the lower edge"),
+    ("without decimal signs", without_decimal_signs, "cut-boxes", "at the lower right corner"),
+    ("boxes in halves", in_pieces(halves), "related-boxes", "two of them abut"),
+    ("a box within each", in_pieces(one_within), "related-boxes", "one within the other"),
     ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-image", ""),
     ("a region beside the image", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-image", ""),
     # Labels.
@@ -1139,7 +1187,12 @@ def one_side(rows):
 
 def slips_at_the_edge(rows):
     for row in with_findings(rows)[:40]:
-        row["boxes"][0] = [row["width"] - 200, 300, row["width"], 700 + row["height"] % 97]
+        row["boxes"][0] = [
+            row["width"] - 200 - row["height"] % 89,
+            300 + row["width"] % 83,
+            row["width"],
+            700 + row["height"] % 97,
+        ]
 
 
 def phrases(rows):
@@ -1160,6 +1213,12 @@ def squares(rows):
     scaled(1024)(rows)
     for row in rows:
         row["width"] = row["height"] = 1024
+
+
+def all_squares(rows):
+    # As points with a radius are drawn.
+    for row in with_findings(rows):
+        row["boxes"] = [[x1, y1, x1 + 90 + y1 % 70, y1 + 90 + y1 % 70] for x1, y1, *_ in row["boxes"]]
 
 
 def small_ignored_corners(rows):
@@ -1205,6 +1264,7 @@ def asked_for_another(rows: list[Row]) -> None:
         sizes_in_the_prompt,
         squares,
         small_ignored_corners,
+        all_squares,
         readers_together(0.12, lambda rows: rows[:4]),
     ],
 )
