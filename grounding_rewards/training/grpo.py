@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,16 @@ from grounding_rewards.training.training_images import (
     refuse_no_step,
     warn_of_long_answers,
 )
+
+# Trackers that keep no copy of what a run prints, as wandb does.
+_QUIET = frozenset({"mlflow", "tensorboard", "trackio"})
+# By these variables trackers upload checkpoints, or the whole folder of the run.
+_UPLOADS = (
+    *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
+    *("SWANLAB_LOG_MODEL", "CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
+)
+# What says that they do not, or only the weights at the end.
+_NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
@@ -105,11 +116,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         path = model if isinstance(model, str) else model.config._name_or_path
         # As TRL names the folder where none is given.
         args = GRPOConfig(f"{Path(path).name}-GRPO") if args is None else copy.copy(args)
-        if args.log_completions and (args.push_to_hub or getattr(args, "log_completions_hub_repo", None)):
-            raise ValueError(
-                "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
-                "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
-            )
+        _refuse_uploads(args)
         if reward_weights is not None:
             args.reward_weights = list(reward_weights)
         loading = loading_kwargs(args)
@@ -261,7 +268,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
         Where the batch of one process has no negative image its rate is NaN, and TRL would drop the step for all.
-        Completions go into the folder of the run alone, to no tracker. The rows that rewards log beside them name
+        Completions go into the folder of the run alone, to no tracker, nor to the screen where a tracker keeps what
+        is printed. The rows that rewards log beside them name
         images and patients: they are not printed either, and are added to the table afterwards.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
@@ -280,6 +288,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
         # By this TRL finds the trackers that get a table of completions; those that get curves are callbacks by now.
         trackers, self.args.report_to = self.args.report_to, []
+        self.num_completions_to_print = self.args.num_completions_to_print if _QUIET.issuperset(trackers) else 0
         answers = self._logs["completion"]
         answers.extend([_of_one_type(answers.popleft()) for _ in range(len(answers))])
         try:
@@ -290,6 +299,26 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         if rows and self.accelerator.is_main_process and self.log_completions:
             table = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
             pandas.read_parquet(table).assign(**{name: list(rows[name]) for name in rows}).to_parquet(table)
+
+
+def _refuse_uploads(args: GRPOConfig) -> None:
+    """Refuse what would upload the rows that name patients, or the images of answers that a checkpoint keeps."""
+    if args.log_completions and (args.push_to_hub or getattr(args, "log_completions_hub_repo", None)):
+        raise ValueError(
+            "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
+            "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
+        )
+    for name in _UPLOADS if args.report_to else ():
+        if (value := os.environ.get(name, "")).lower() not in _NO_UPLOAD:
+            raise ValueError(
+                f"Expected no {name} in the environment of a run with trackers, got {value!r}. It uploads checkpoints, "
+                "which keep images of answers that are used again: unset it, and upload checkpoint/ after the run."
+            )
+    if args.log_completions and args.num_completions_to_print and not _QUIET.issuperset(args.report_to):
+        raise ValueError(
+            f"Expected num_completions_to_print: 0 beside report_to {', '.join(args.report_to)}, got "
+            f"{args.num_completions_to_print}. The tracker uploads what is printed: read completions/ in output_dir."
+        )
 
 
 def _of_one_type(completion: Any) -> Any:

@@ -251,8 +251,10 @@ def test_metrics_by_source_and_label_have_the_same_keys_at_every_step(images, tm
         assert sum(of_both) / len(of_both) == pytest.approx(step["reward"], abs=1e-6)
 
 
-def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(tiny_vlm, images, tmp_path, monkeypatch):
-    """`report_to: wandb` with TRL's own configuration, whose default shows images."""
+def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(
+    tiny_vlm, images, tmp_path, monkeypatch, capsys
+):
+    """`report_to: wandb` with TRL's own configuration, whose default shows images; wandb keeps what is printed."""
     given = []
     tracker = SimpleNamespace(
         run=object(), Table=lambda dataframe: dataframe, Image=lambda image: image, log=given.append
@@ -263,10 +265,34 @@ def test_completions_go_to_no_tracker_and_the_folder_has_them_with_their_rows(ti
     trainer.args.report_to = ["wandb"]
     trainer.train()
     assert given == []
+    assert "Step 1" not in capsys.readouterr().out
     assert trainer.args.report_to == ["wandb"]
     (table,) = (tmp_path / "completions").glob("*.parquet")
     kept = pandas.read_parquet(table)
     assert all("DOE_JANE" in row for row in kept["R4/row"])
+
+
+@pytest.mark.parametrize(
+    ("environment", "values", "said"),
+    [
+        ({"WANDB_LOG_MODEL": "checkpoint"}, {}, "no WANDB_LOG_MODEL in the environment"),
+        ({"HF_MLFLOW_LOG_ARTIFACTS": "1"}, {}, "no HF_MLFLOW_LOG_ARTIFACTS in the environment"),
+        (
+            {"WANDB_LOG_MODEL": "end"},
+            {"num_completions_to_print": 4},
+            "num_completions_to_print: 0 beside report_to wandb",
+        ),
+    ],
+)
+def test_nothing_uploads_checkpoints_or_what_is_printed(
+    environment, values, said, tiny_vlm, images, tmp_path, monkeypatch
+):
+    """A checkpoint between two steps on the same answers keeps their images."""
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    args = config(tmp_path, report_to=["wandb"], log_completions=True, **values)
+    with pytest.raises(ValueError, match=said):
+        GroundingGRPOTrainer(str(tiny_vlm), "R4", args, images)
 
 
 @pytest.fixture(scope="module")
