@@ -62,7 +62,7 @@ from grounding_rewards.metrics.evaluation import (
     read_evaluation,
     write_evaluation,
 )
-from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems
+from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems, shift_notes
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
@@ -135,6 +135,10 @@ class EvaluateOptions(AnswerOptions):
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
         self.check_subject(self.completions, "--completions")
+        for name, needed in (("temperature", "samples"), ("robustness_images", "robustness")):
+            if getattr(self, name) != getattr(EvaluateOptions, name) and not getattr(self, needed):
+                option = name.replace("_", "-")
+                raise ValueError(f"Expected --{needed} beside --{option}, got none. Leave it out: it has no effect.")
         if self.robustness and self.backend == "vllm":
             raise ValueError(
                 "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and "
@@ -211,7 +215,8 @@ def run(options: EvaluateOptions) -> int:
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
         answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        for note in (*subject.answers.notes, *reading_notes(answered), *confidence_notes(answered)):
+        seen = (*reading_notes(answered), *confidence_notes(answered), *shift_notes(answered))
+        for note in (*subject.answers.notes, *seen):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)

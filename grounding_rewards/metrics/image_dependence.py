@@ -81,6 +81,8 @@ _CELLS = 1 << 17
 # Pairs of an image and an answer that are sorted by their numbers of boxes at once.
 _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
+# From how many reference boxes on, and from which mean IoU with those of another image, answers are of that image.
+_LEAST_SHIFTED, _SHIFTED = 10, 0.3
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
@@ -210,6 +212,40 @@ def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "i
     return {"image_dependence": np.column_stack([contributed, [len(image.gt) for image in images]])}
 
 
+def shift_notes(images: Sequence[AnsweredImage]) -> list[str]:
+    """A sentence where the answers fit the boxes of the next or the previous image, and not those of their own.
+
+    Args:
+        images: with their answers, in the order of the log or of the dataset.
+
+    Example:
+        >>> places = np.random.default_rng(0).integers(0, 90, (12, 2)).tolist()
+        >>> boxes = [[[x, y, x + 9, y + 9]] for x, y in places]
+        >>> of = {"width": 99, "height": 99, "gt_labels": ["mass"]}
+        >>> moved = [AnsweredImage(str(k), gt=boxes[k - 1], pred=boxes[k], **of) for k in range(12)]
+        >>> print(*shift_notes(moved))
+        The answers fit the boxes of the next image (mean IoU 1.00) and not those of their own (0.00): answers and \
+images are joined off by one row. Join them by `id`.
+    """
+    total = sum(len(one.gt) for one in images)
+    if total < _LEAST_SHIFTED:
+        return []
+    rows = np.arange(len(images))
+    found = []
+    # An answer in pixels has those of the image that it is about.
+    for table in (_Boxes.of(images, "ignore"), _Boxes.of(images, "ignore", in_pixels=True)):
+        own = table.earn(_matched_iou, rows, rows).sum()
+        for where, by in (("next", -1), ("previous", 1)):
+            moved = table.earn(_matched_iou, np.roll(rows, by), rows).sum()
+            if moved > max(2 * own, _SHIFTED * total):
+                found.append((moved / total, own / total, where))
+    return [
+        f"The answers fit the boxes of the {where} image (mean IoU {moved:.2f}) and not those of their own ({own:.2f}): "
+        "answers and images are joined off by one row. Join them by `id`."
+        for moved, own, where in sorted(found)[-1:]
+    ]
+
+
 def _deal(
     images: Sequence[AnsweredImage], earned: Earned, within: str, label_matching: str, seed: int, dealings: int
 ) -> tuple[Array, Array, float]:
@@ -254,16 +290,16 @@ def _deal(
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """The boxes of all images as shares of the sides, with codes of their labels where those are compared."""
+    """The boxes of all images as shares of the sides, or in pixels, with codes of their labels where those are compared."""
 
     pred: BoxBatch
     gt: BoxBatch
     codes: LabelCodes | None
 
     @classmethod
-    def of(cls, images: Sequence[AnsweredImage], label_matching: str) -> _Boxes:
+    def of(cls, images: Sequence[AnsweredImage], label_matching: str, *, in_pixels: bool = False) -> _Boxes:
         batch = ImageBatch.of(images)
-        sides = np.tile(batch.sizes, 2)
+        sides = np.tile(np.ones_like(batch.sizes) if in_pixels else batch.sizes, 2)
         pred, gt = (
             BoxBatch(boxes.flat / np.repeat(sides, boxes.counts, axis=0), boxes.counts)
             for boxes in (batch.pred, batch.gt)

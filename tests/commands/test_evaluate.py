@@ -275,6 +275,11 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
         (["--completions", "x.jsonl", "--samples", "8"], "Expected a model for --samples, got a log of completions"),
         (["--completions", "x.jsonl", "--temperature", "2"], "Expected a model for --temperature, got a log"),
+        (["--model", "m", "--dataset", "d", "--temperature", "2"], "Expected --samples beside --temperature, got none"),
+        (
+            ["--model", "m", "--dataset", "d", "--robustness-images", "5"],
+            "Expected --robustness beside --robustness-images, got none",
+        ),
         (
             ["--model", "m", "--dataset", "d", "--text-column", "answer"],
             "Expected a log of completions for --text-column, got a model",

@@ -12,7 +12,12 @@ from grounding_rewards.metrics import image_dependence as module
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.image_dependence import baseline_systems, dependence_sums, image_dependence
+from grounding_rewards.metrics.image_dependence import (
+    baseline_systems,
+    dependence_sums,
+    image_dependence,
+    shift_notes,
+)
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -179,3 +184,20 @@ def test_intervals_hold_the_truth_and_the_test_its_level(looks: float) -> None:
     # Of 100, 95 % are 95; by binomial chance 88 to 99.
     assert held >= 87
     assert small <= 12 if looks == 0 else small > 95
+
+
+@pytest.mark.parametrize(("by", "said"), [(1, ["next"]), (-1, ["previous"]), (0, [])])
+@pytest.mark.parametrize("sizes", [(100, 100), (60, 200)])
+def test_answers_to_the_image_beside_are_said_to_be_shifted(by: int, said: list[str], sizes: tuple[int, int]) -> None:
+    """An answer in pixels has those of the image that it is about, whatever the size of the one that it is joined to."""
+    drawn = draw(np.random.default_rng(0), 20, looks=1, boxes=(0, 1, 2))
+    images = [
+        replace(one, width=sizes[k % 2], height=sizes[k % 2], gt=one.gt + 50 * (k % 3), pred=one.pred + 50 * (k % 3))
+        for k, one in enumerate(drawn)
+    ]
+    moved = dealt(images, tuple((k + by) % 20 for k in range(20)))
+    assert [note.split()[7] for note in shift_notes(moved)] == said
+
+
+def test_a_model_that_does_not_look_is_not_said_to_be_shifted() -> None:
+    assert shift_notes(draw(np.random.default_rng(0), 60, looks=0)) == []
