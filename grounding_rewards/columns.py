@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import BoxBatch, Frame, space_frame, valid_boxes
 from grounding_rewards.common.texts import parse_json
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.parsing.space_check import original_sizes
+from grounding_rewards.parsing.space_check import original_and_resized_sizes
 
 #: The sizes of the image, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
@@ -91,9 +91,9 @@ def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
         array([[640., 480.,  nan,  nan]])
     """
     try:
-        return original_sizes(n, **image_sizes(columns, n))
+        return original_and_resized_sizes(n, **image_sizes(columns, n))
     except ValueError:
-        return original_sizes(n)
+        return original_and_resized_sizes(n)
 
 
 def _size_of_image(image: Any) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.scope import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
-from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_sizes
+from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_and_resized_sizes
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import get_reward, score_columns
@@ -138,7 +138,7 @@ def inspect_completions(
     stated: Iterable[Any] = (
         [(sizes or {}).get(side) if row.get(side) is None else row[side] for row in rows] for side in _SIZES
     )
-    known = original_sizes(len(rows), *stated)
+    known = original_and_resized_sizes(len(rows), *stated)
     places, spaces = np.zeros(3, dtype=np.int64), {}
     earned: dict[str, list[float]] = {"mean_iou": [], **{name: [] for name in SPECIFICATION_REWARDS}}
     notes: dict[str, None] = {}

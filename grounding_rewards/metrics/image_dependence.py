@@ -240,8 +240,8 @@ images are joined off by one row. Join them by `id`.
             if moved > max(2 * own, _SHIFTED * total):
                 found.append((moved / total, own / total, where))
     return [
-        f"The answers fit the boxes of the {where} image (mean IoU {moved:.2f}) and not those of their own ({own:.2f}): "
-        "answers and images are joined off by one row. Join them by `id`."
+        f"The answers fit the boxes of the {where} image (mean IoU {moved:.2f}) and not those of their own "
+        f"({own:.2f}): answers and images are joined off by one row. Join them by `id`."
         for moved, own, where in sorted(found)[-1:]
     ]
 
@@ -290,7 +290,7 @@ def _deal(
 
 @dataclass(frozen=True, eq=False)
 class _Boxes:
-    """The boxes of all images as shares of the sides, or in pixels, with codes of their labels where those are compared."""
+    """The boxes of all images as shares of the sides or in pixels, with codes of their labels where compared."""
 
     pred: BoxBatch
     gt: BoxBatch

@@ -157,7 +157,7 @@ def check_space(
             f"Expected one list of reference boxes per completion ({n}) for `boxes`, got {len(boxes)}. "
             "Repeat them once per completion."
         )
-    sizes = original_sizes(n, width, height, resized_width, resized_height)
+    sizes = original_and_resized_sizes(n, width, height, resized_width, resized_height)
     answers = [
         _answer(raw, fmt, np.zeros((0, 4)) if boxes is None else as_box_array(boxes[k]), sizes[k])
         for k, raw in enumerate(raws)
@@ -184,7 +184,7 @@ class SpaceWatcher:
         >>> for k in range(0, 400, 20):
         ...     raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
         ...     gt = np.array([[k, k, k + 90.0, k + 50]])
-        ...     for check in watcher.watch([raw], [fmt], [gt], original_sizes(1, 1000, 1000)):
+        ...     for check in watcher.watch([raw], [fmt], [gt], original_and_resized_sizes(1, 1000, 1000)):
         ...         print(check.images, check.likely)
         4 Reading(space='norm1000', order='xyxy')
     """
@@ -212,7 +212,7 @@ class SpaceWatcher:
             formats: the format of each.
             gt: the reference boxes of each, (m, 4) in original pixels; completions on images without any are passed
                 over.
-            sizes: (n, 4), see :func:`original_sizes`.
+            sizes: (n, 4), see :func:`original_and_resized_sizes`.
 
         Returns:
             What contradicts a declared space or order, each format once.
@@ -257,7 +257,7 @@ class _Watched:
         return check
 
 
-def original_sizes(
+def original_and_resized_sizes(
     n: int,
     width: ArrayLike | None = None,
     height: ArrayLike | None = None,
@@ -270,7 +270,7 @@ def original_sizes(
         ValueError: not numbers, or not n of them.
 
     Example:
-        >>> original_sizes(2, [640, 512], 480)
+        >>> original_and_resized_sizes(2, [640, 512], 480)
         array([[640., 480.,  nan,  nan],
                [512., 480.,  nan,  nan]])
     """

@@ -14,6 +14,8 @@ _CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
 # One of these is in every message and content block.
 _KEYS = frozenset({"content", "text", "type", "role", "tool_calls", "function_call"})
 _SPEAKERS = ("assistant", "model")
+# The text of a block is four levels deep in a list of messages.
+_DEEPEST = 8
 _TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
 
 
@@ -68,18 +70,21 @@ def check_answers(completions: Sequence[Any]) -> None:
             )
 
 
-def _strange(one: Any) -> str:
+def _strange(one: Any, depth: int = 0) -> str:
     """What in a completion is neither text nor message, in words; empty where nothing is."""
+    if depth > _DEEPEST:
+        return f"more than {_DEEPEST} levels of lists and mappings"
     if one is None or isinstance(one, str):
         return ""
     if isinstance(one, Mapping):
         if _KEYS.isdisjoint(one):
             return f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
         # What a tool says is nobody's answer, and may be anything.
-        return _strange(one.get("content")) if one.get("role") in (None, *_SPEAKERS) else ""
+        said = one.get("content", one.get("text"))
+        return _strange(said, depth + 1) if one.get("role") in (None, *_SPEAKERS) else ""
     if isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
         other = next((type(part).__name__ for part in one if not isinstance(part, str | Mapping)), "")
-        part = other or next(filter(None, map(_strange, one)), "")
+        part = other or next(filter(None, (_strange(each, depth + 1) for each in one)), "")
         return part and f"a list of {part}"
     return type(one).__name__
 

@@ -76,7 +76,6 @@ class SelfPaced:
     The idea is MedLoc-R1's (arXiv 2603.28120); what is the same and what is not stands in docs/rewards.md.
 
     Attributes:
-        of: what is followed: ``"hit_rate"``.
         window: completions on images with findings, 1 or more.
         start: the value at the beginning, ``from`` in a mapping.
         to: where it ends, and the value wherever nothing is trained.
@@ -84,12 +83,11 @@ class SelfPaced:
         by: how far it moves, above 0.
 
     Example:
-        >>> tightening = SelfPaced("hit_rate", window=200, start=0.1, to=0.5, rate=0.5, by=0.15)
+        >>> tightening = SelfPaced(window=200, start=0.1, to=0.5, rate=0.5, by=0.15)
         >>> [tightening.value(times) for times in range(5)]
         [0.1, 0.25, 0.4, 0.5, 0.5]
     """
 
-    of: str
     window: int
     start: float
     to: float
@@ -190,7 +188,7 @@ def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPa
     by = check_number(
         f"by of {parameter}", by, Interval(above=True), "It is the length of a step, in either direction."
     )
-    return SelfPaced(given["of"], window, start, to, rate, by)
+    return SelfPaced(window, start, to, rate, by)
 
 
 def split_schedules(params: Mapping[str, Any]) -> tuple[dict[str, Any], Schedules]:

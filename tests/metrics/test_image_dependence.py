@@ -189,7 +189,7 @@ def test_intervals_hold_the_truth_and_the_test_its_level(looks: float) -> None:
 @pytest.mark.parametrize(("by", "said"), [(1, ["next"]), (-1, ["previous"]), (0, [])])
 @pytest.mark.parametrize("sizes", [(100, 100), (60, 200)])
 def test_answers_to_the_image_beside_are_said_to_be_shifted(by: int, said: list[str], sizes: tuple[int, int]) -> None:
-    """An answer in pixels has those of the image that it is about, whatever the size of the one that it is joined to."""
+    """An answer in pixels has those of its own image, whatever the size of the one that it is joined to."""
     drawn = draw(np.random.default_rng(0), 20, looks=1, boxes=(0, 1, 2))
     images = [
         replace(one, width=sizes[k % 2], height=sizes[k % 2], gt=one.gt + 50 * (k % 3), pred=one.pred + 50 * (k % 3))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format, read_boxes
 from grounding_rewards.parsing.scope import ThinkingWatcher
-from grounding_rewards.parsing.space_check import SpaceWatcher, original_sizes
+from grounding_rewards.parsing.space_check import SpaceWatcher, original_and_resized_sizes
 from grounding_rewards.rewards import (
     AveragePrecisionReward,
     MeanIoUReward,
@@ -156,7 +156,9 @@ def test_what_is_suspicious_is_reported_once_by_many_threads():
 
     def in_pixels(k):
         raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
-        return space.watch([raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_sizes(1, 1000, 1000))
+        return space.watch(
+            [raw], [fmt], [np.array([[k, k, k + 90.0, k + 50]])], original_and_resized_sizes(1, 1000, 1000)
+        )
 
     before = sys.getswitchinterval()
     # Threads that take turns as often as they can.

@@ -137,6 +137,16 @@ def test_what_is_no_text_earns_nothing(completion):
     assert score([completion], [[]]) == [0.0]
 
 
+WRAPS = (lambda part: {"content": part}, lambda part: [{"type": "text", "text": part}])
+
+
+def nested(wrap):
+    part = "[]"
+    for _ in range(5000):
+        part = wrap(part)
+    return part
+
+
 @pytest.mark.parametrize(
     ("completion", "named"),
     [
@@ -151,6 +161,8 @@ def test_what_is_no_text_earns_nothing(completion):
         # lists in a list are nobody's messages
         ([["[]"]], "a list of list"),
         (object(), "object"),
+        *((nested(wrap), "(a list of )*more than 8 levels of lists and mappings") for wrap in WRAPS),
+        ([{"role": "assistant", "content": [{"type": "text", "text": 7}]}], "a list of a list of int"),
     ],
 )
 def test_what_no_trainer_hands_over_is_refused(completion, named):

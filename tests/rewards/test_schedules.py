@@ -61,7 +61,7 @@ class TestValues:
         assert (values[0], *values[30:]) == (start, *[to] * 71)
 
     def test_a_falling_self_paced_value_moves_by_equal_steps_and_ends_at_its_end(self):
-        falling = SelfPaced("hit_rate", 4, 3.0, 1.0, 0.5, 1.5)
+        falling = SelfPaced(4, 3.0, 1.0, 0.5, 1.5)
         assert [falling.value(times) for times in range(4)] == [3.0, 1.5, 1.0, 1.0]
 
 
