@@ -29,8 +29,9 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
 # Lines of the small copy at the end of an image that are one grey.
 _FEWEST_FLAT = 4
-# Rows of pixels that tell how sharp an image is.
-_LINES = 64
+# Rows and columns of pixels that tell how an image was made, and how far apart those are that are compared beside
+# neighbours. A grey is compared with so many around it, if this part of the pixels has each of them on average.
+_LINES, _FAR_PIXELS, _GREYS_AROUND, _LEAST_SHARE = 64, 8, 17, 0.001
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5
@@ -120,19 +121,52 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
     small = shown.resize((_SMALL, _SMALL), Resampling.BOX)
     colours = np.ptp(np.asarray(small.convert("RGB"), dtype=np.int16), axis=-1).mean()
     pixels = np.asarray(shown)
-    # Some rows tell it as well.
-    lines = np.asarray(plain)[:: max(1, plain.height // _LINES)].astype(np.float32)
-    sharpness = (
-        np.log((np.abs(np.diff(lines, axis=1)).mean() + 0.01) / (lines.std() + 1)) if plain.width > 1 else np.nan
-    )
     return facts._replace(
         greys=(low, high),
         signature=image_signature(shown),
-        sharpness=float(sharpness),
+        making=making_of(np.asarray(plain), np.array(plain.histogram())),
         small=small.convert("L").tobytes(),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
     )
+
+
+def making_of(greys: np.ndarray, counts: np.ndarray) -> tuple[float, ...]:
+    """What tells how an image was made: how many of its greys are missing, how much more its columns differ than its
+    rows, which part is black or white, and how far neighbours differ, beside those some pixels on and beside all.
+
+    All but the part are logarithms; nan where the image is too small.
+
+    Args:
+        greys: (height, width) of uint8.
+        counts: (256,), the pixels of each grey.
+
+    Example:
+        >>> greys = np.random.default_rng(0).integers(0, 256, (90, 80), dtype=np.uint8)
+        >>> for one in (greys, greys // 16 * 16, greys.repeat(8, axis=0), greys // 128 * greys):
+        ...     print(np.round(making_of(one, np.bincount(one.ravel(), minlength=256))[:4], 1) + 0)
+        [0.3 0.  0.  0. ]
+        [2.8 0.  0.1 0. ]
+        [ 0.3 -2.1  0.   0. ]
+        [0.3 0.  0.5 0. ]
+    """
+    height, width = greys.shape
+    if min(height, width) <= _FAR_PIXELS:
+        return (np.nan,) * 5
+    lines = [greys[:: max(1, height // _LINES)], greys[:, :: max(1, width // _LINES)].T]
+    near, far = (
+        [np.abs(one[:, step:].astype(np.int16) - one[:, :-step]).mean() + 0.05 for one in lines]
+        for step in (1, _FAR_PIXELS)
+    )
+    shares = counts / greys.size
+    around = np.convolve(shares, np.full(_GREYS_AROUND, 1 / _GREYS_AROUND), "same")
+    # Black and white may be what surrounds an image.
+    around[[0, 1, 2, 3, -4, -3, -2, -1]] = 0
+    known = around >= _LEAST_SHARE
+    missing = float(np.log(np.quantile(shares[known] / around[known], 0.95) + 0.01)) if known.any() else 0.0
+    fineness = max(np.log(one / other) for one, other in zip(near, far, strict=True))
+    cut, sharpness = shares[:2].sum() + shares[-2:].sum(), np.log(near[0] / (lines[0].std() + 1))
+    return missing, *map(float, (np.log(near[1] / near[0]), cut, fineness, sharpness))
 
 
 def is_outlined(image: np.ndarray, box: Sequence[float]) -> bool:

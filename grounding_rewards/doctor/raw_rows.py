@@ -77,7 +77,7 @@ class ImageFacts(NamedTuple):
     problem: why it cannot be decoded; empty where it can.
     greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
-    sharpness: the logarithm of how far neighbouring pixels differ, in deviations of all.
+    making: from :func:`grounding_rewards.doctor.image_checks.making_of`.
     small: the greys of a copy of 32 x 32 pixels.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
@@ -91,7 +91,7 @@ class ImageFacts(NamedTuple):
     problem: str = ""
     greys: tuple[int, int] | None = None
     signature: bytes | None = None
-    sharpness: float = float("nan")
+    making: tuple[float, ...] = ()
     small: bytes = b""
     colourful: bool = False
     drawn: int | None = None

@@ -979,6 +979,7 @@ def test_every_check_says_what_to_do():
         "inverted-image",
         "turned-image",
         "odd-image",
+        "odd-quality",
         "grey-shift",
         "image-copy",
         "copy-leak",

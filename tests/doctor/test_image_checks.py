@@ -20,6 +20,7 @@ from PIL import Image, ImageDraw
 PIXEL_CHECKS = {
     *("broken-image", "one-grey", "image-copy", "copy-leak"),
     *("drawn-boxes", "inverted-image", "turned-image", "odd-image", "colour-image", "grey-shift", "clipped-image"),
+    "odd-quality",
 }
 
 
@@ -117,11 +118,11 @@ def test_a_stack_of_pages_is_no_image(folder):
     assert defects(folder) == {"broken-image": ("error", 1, ["f4"])}
 
 
-def alike(folder, change):
-    """Thirty images of one kind, `change` by their number, in two splits; written in place of the twelve."""
+def alike(folder, change, count=30):
+    """Images of one kind, `change` by their number, in two splits; written in place of the twelve."""
     common = np.asarray(image(0, (48, 64)), dtype=float)
     rows = []
-    for k in range(30):
+    for k in range(count):
         greys = np.clip(0.5 * common + 0.3 * np.asarray(image(100 + k, (48, 64)), dtype=float) + k % 7, 0, 255)
         Image.fromarray(np.uint8(change(k, greys))).save(folder / f"{k}.png")
         row = {"file": f"{k}.png", "width": 48, "height": 64, "boxes": [], "labels": [], "id": f"f{k}"}
@@ -152,7 +153,7 @@ def test_greys_unlike_those_of_the_other_images(folder):
     ("change", "words"),
     [
         (lambda greys: greys.repeat(8, 0).repeat(8, 1)[::8, ::8] // 1, ""),
-        (lambda greys: greys[::8, ::8].repeat(8, 0).repeat(8, 1), "test: the logarithm of the sharpness is -2"),
+        (lambda greys: greys[::8, ::8].repeat(8, 0).repeat(8, 1), "test: the logarithm of the fineness is -2"),
         (
             lambda greys: greys.argsort(axis=None).argsort().reshape(greys.shape) / 12.1,
             "test: the contrast is 7",
@@ -167,6 +168,36 @@ def test_a_split_that_was_converted_otherwise(folder, change, words):
         not words
         or words in next(one for one in examine(open_rows(str(folder))).defects if one.name == "grey-shift").found
     )
+
+
+def noisy(greys, deviation):
+    return np.clip(greys + np.random.default_rng(5).normal(0, deviation, greys.shape), 0, 255)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda greys: noisy(greys, 20), "noisy"),
+        (lambda greys: greys // 16 * 17, "of few greys"),
+        (lambda greys: np.where(np.arange(64)[:, None] % 4, greys, np.roll(greys, 9, axis=1)), "striped"),
+        (lambda greys: 100 + greys / 5, "flat"),
+        (lambda greys: np.where(greys < np.median(greys), 0, greys), "cut off"),
+        (lambda greys: greys[::6, ::6], "tiny"),
+        (lambda greys: greys * 0.9 + 5, ""),
+        (lambda greys: noisy(greys, 2), ""),
+    ],
+)
+def test_a_few_images_of_another_quality(folder, change, words):
+    """Of sixty images that two scanners made, one with a little more noise."""
+
+    def made(k, greys):
+        greys = noisy(greys, 3 + k % 2)
+        return change(greys) if k in (4, 9, 22, 47) else greys
+
+    assert alike(folder, made, count=60).get("odd-quality") == (("warning", 4, ["f4", "f9", "f22"]) if words else None)
+    if words:
+        (defect,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "odd-quality"]
+        assert all(one.detail.startswith(words) for one in defect.rows)
 
 
 def test_cut_outs_of_every_size_are_not_called_turned():
