@@ -31,7 +31,7 @@ _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
 _FEWEST_FLAT = 4
 # Rows and columns of pixels that tell how an image was made, and how far apart those are that are compared beside
 # neighbours. A grey is compared with so many around it, if this part of the pixels has each of them on average.
-_LINES, _FAR_PIXELS, _GREYS_AROUND, _LEAST_SHARE = 64, 8, 17, 0.001
+_LINES, _FAR_PIXELS, _GREYS_AROUND, _LEAST_SHARE = 32, 8, 17, 0.001
 # An image with fewer greys, but for one in a hundred pixels at either end, shows nothing. One whose colours differ so
 # far on average has some; where no more than this part of the images have, they are odd.
 _FEWEST_GREYS, _COLOURFUL, _MOST_COLOURFUL = 8, 12, 0.5
