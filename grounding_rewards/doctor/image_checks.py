@@ -147,7 +147,7 @@ def making_of(greys: np.ndarray, counts: np.ndarray) -> tuple[float, ...]:
         ...     print(np.round(making_of(one, np.bincount(one.ravel(), minlength=256))[:4], 1) + 0)
         [0.3 0.  0.  0. ]
         [2.8 0.  0.1 0. ]
-        [ 0.3 -2.1  0.   0. ]
+        [ 0.3 -2.   0.   0. ]
         [0.3 0.  0.5 0. ]
     """
     height, width = greys.shape
