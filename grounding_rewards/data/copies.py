@@ -7,7 +7,7 @@ apart where greys do not: all chest radiographs are dark in the middle of each h
 `THRESHOLD` lies above what two different images reach, far above for real chest radiographs and just above for drawn
 ones, which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size,
 squeezed to a square, with spread greys (`tests/data/test_copies.py` has the metrics). Heavier losses may go unfound; a
-copy that was cropped or turned does, and a mirrored one unless it is asked for.
+copy that was cropped, turned, mirrored or inverted does.
 """
 
 from __future__ import annotations
@@ -52,12 +52,11 @@ def image_signature(image: Image) -> bytes | None:
     return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
 
 
-def find_copies(signatures: Sequence[bytes | None], *, mirrored: bool = False) -> Iterator[tuple[int, int]]:
+def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
     """The pairs of images that are copies, by their places; each with the earlier one first.
 
     Args:
         signatures: from `image_signature`.
-        mirrored: whether to find, instead of copies, images that are another one with left and right exchanged.
 
     Example:
         >>> from PIL import Image
@@ -73,19 +72,11 @@ def find_copies(signatures: Sequence[bytes | None], *, mirrored: bool = False) -
         earlier = _of_length_1(raw[start : start + _BLOCK])
         for other in range(start, len(places), _BLOCK):
             # cosine = a · b for vectors of length 1
-            later = raw[other : other + _BLOCK]
-            is_copy = earlier @ _of_length_1(_mirrored(later) if mirrored else later).T >= THRESHOLD
+            is_copy = earlier @ _of_length_1(raw[other : other + _BLOCK]).T >= THRESHOLD
             if other == start:
                 is_copy = np.triu(is_copy, k=1)
             for row, column in zip(*np.nonzero(is_copy), strict=True):
                 yield places[start + int(row)], places[other + int(column)]
-
-
-def _mirrored(signatures: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The signatures of the mirror images; the last column of slopes downwards, which is not kept, is its neighbour."""
-    slopes = signatures.reshape(-1, 2, _SIDE, _SIDE)
-    down = np.concatenate([slopes[:, 1, :, -1:], slopes[:, 1, :, :0:-1]], axis=2)
-    return np.stack([-slopes[:, 0, :, ::-1], down], axis=1).reshape(len(signatures), -1)
 
 
 def _of_length_1(slopes: NDArray[np.int8]) -> NDArray[np.float32]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from grounding_rewards.common.workers import map_in_order, worker_pool
 from grounding_rewards.data.copies import image_signature
+from grounding_rewards.doctor.altered_copies import middle_of
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow
@@ -126,6 +127,7 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
         signature=image_signature(shown),
         making=making_of(np.asarray(plain), np.array(plain.histogram())),
         small=small.convert("L").tobytes(),
+        middle=middle_of(plain),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
     )

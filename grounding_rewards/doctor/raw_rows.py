@@ -79,6 +79,7 @@ class ImageFacts(NamedTuple):
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
     making: from :func:`grounding_rewards.doctor.image_checks.making_of`.
     small: the greys of a copy of 32 x 32 pixels.
+    middle: from :func:`grounding_rewards.doctor.altered_copies.middle_of`.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
     """
@@ -93,6 +94,7 @@ class ImageFacts(NamedTuple):
     signature: bytes | None = None
     making: tuple[float, ...] = ()
     small: bytes = b""
+    middle: bytes = b""
     colourful: bool = False
     drawn: int | None = None
 

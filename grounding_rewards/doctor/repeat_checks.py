@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from grounding_rewards.data.copies import find_copies
 from grounding_rewards.data.held_out import patient_column, patient_in_name
+from grounding_rewards.doctor.altered_copies import find_altered_copies
 from grounding_rewards.doctor.case import Case, Defect, Problem
 from grounding_rewards.doctor.raw_rows import ImageRow
 
@@ -78,17 +79,17 @@ def _copies(case: Case) -> Iterator[Defect]:
         if row.facts and row.facts.digest:
             by_image.setdefault(row.facts.digest, row)
     first = list(by_image.values())
-    signatures = [row.facts.signature if row.facts else None for row in first]
     found: dict[str, dict[int, str]] = {"copy-leak": {}, "image-copy": {}}
-    mirrored = find_copies(signatures, mirrored=True) if len(case.images) > 1 else ()
-    for what, pairs in (("copy", find_copies(signatures)), ("mirrored copy", mirrored)):
-        for one, later in pairs:
-            before = first[one]
-            name = "image-copy" if before.split == first[later].split else "copy-leak"
-            # In one split, a mirrored image is one more to learn from; one that leaks is not listed as a mere copy too.
-            if (name == "copy-leak" or what == "copy") and later not in found["copy-leak"]:
-                where = f"a {what} of row {before.number} of {before.split} (id {before.id})"
-                found[name].setdefault(later, where)
+    for one, later in find_copies([row.facts.signature if row.facts else None for row in first]):
+        before = first[one]
+        name = "image-copy" if before.split == first[later].split else "copy-leak"
+        found[name].setdefault(later, f"a copy of row {before.number} of {before.split} (id {before.id})")
+    # In one split, an altered image is one more to learn from.
+    small, middle = ([getattr(row.facts, name) for row in first] for name in ("small", "middle"))
+    for place, of, what in find_altered_copies(small, middle, [row.split for row in first]):
+        where = f"{what} copy of row {first[of].number} of {first[of].split} (id {first[of].id})"
+        found["copy-leak"].setdefault(place, where)
+    # One that leaks is not listed as a mere copy too.
     for place in found["copy-leak"]:
         found["image-copy"].pop(place, None)
     for name, places in found.items():

@@ -9,13 +9,14 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.doctor import image_checks
+from grounding_rewards.doctor.altered_copies import find_altered_copies, middle_of
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.image_checks import find_odd
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource, open_rows
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 PIXEL_CHECKS = {
     *("broken-image", "one-grey", "image-copy", "copy-leak"),
@@ -101,6 +102,41 @@ def test_a_mirrored_copy_in_another_split_is_a_leak(folder):
     assert defects(folder) == {"copy-leak": ("error", 1, ["f10"])}
     (leak,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "copy-leak"]
     assert leak.examples[0].detail == "a mirrored copy of row 3 of train (id f3)"
+
+
+@pytest.mark.parametrize(
+    ("what", "change"),
+    [
+        ("an altered", lambda one: one.crop((4, 3, 207, 251)).resize((211, 256)).point(lambda grey: 20 + grey * 0.8)),
+        ("an altered", lambda one: one.rotate(4, Image.Resampling.BICUBIC)),
+        ("an altered", lambda one: one.point(lambda grey: 255 * (grey / 255) ** 2)),
+        ("an inverted", lambda one: one.point(lambda grey: 255 - grey)),
+        ("a mirrored and inverted", lambda one: ImageOps.mirror(one).point(lambda grey: 255 - grey)),
+    ],
+)
+def test_an_altered_copy_in_another_split_is_a_leak(folder, what, change):
+    from grounding_rewards.synthetic import draw_radiograph
+
+    drawn = [draw_radiograph(k, "pa-256").image.convert("L") for k in range(12)]
+    split = ["train"] * 9 + ["test"] * 3
+    rows = [{"file": f"{k}.png", "boxes": [], "labels": [], "id": f"f{k}", "split": split[k]} for k in range(12)]
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    for k, one in enumerate(drawn):
+        one.save(folder / f"{k}.png")
+    change(drawn[2]).save(folder / "4.png")  # train and train
+    assert "copy-leak" not in defects(folder)
+    change(drawn[3]).save(folder / "10.png")
+    assert defects(folder)["copy-leak"] == ("error", 1, ["f10"])
+    (leak,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "copy-leak"]
+    assert leak.examples[0].detail == f"{what} copy of row 3 of train (id f3)"
+
+
+def test_images_that_are_alike_in_all_but_details_are_no_copies():
+    rng = np.random.default_rng(0)
+    common = np.kron(rng.uniform(40, 200, (8, 8)), np.ones((16, 16)))
+    images = [Image.fromarray(np.uint8(common + rng.uniform(-25, 25, common.shape))) for _ in range(40)]
+    small = [one.resize((32, 32), Image.Resampling.BOX).tobytes() for one in images]
+    assert list(find_altered_copies(small, [middle_of(one) for one in images], ["train", "test"] * 20)) == []
 
 
 @pytest.mark.parametrize("colour", [(255, 0, 0), (0, 255, 0), (255, 255, 255)])
