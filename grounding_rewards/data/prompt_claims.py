@@ -28,7 +28,7 @@ _DENIAL = re.compile(r"\b(?:no|normal|without|clear|unremarkable|nothing)\b", re
 _CONDITION = re.compile(
     r"\b(?:if|when|where|whether|unless|otherwise|for|in case|say|answer|write|return|reply|or)\b", re.IGNORECASE
 )
-_RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
+_RANGE = r"(?:\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*|[\[(]0(?:\.0+)?, ?(?=[\d.]+[\])]))"
 
 
 class Claim(NamedTuple):
@@ -66,6 +66,14 @@ CLAIMS = (
     _space(
         "pixels", r"\b(?:in|as|absolute|image) pixels?\b|\bpixel coordinates", "pixel", "resized_pixel", "squash840"
     ),
+    Claim(
+        "answer",
+        "words",
+        re.compile(
+            r"\byes (?:or|/) no\b|^\W*(?:describe|summari[sz]e)\b(?!.*\b(?:box|coord|locat|where))", re.IGNORECASE
+        ),
+        lambda fmt: False,
+    ),
     Claim("syntax", "JSON", re.compile(r"\bJSON\b", re.IGNORECASE), lambda fmt: fmt.syntax.keyed),
     Claim("syntax", "<loc…> tokens", re.compile(r"<loc", re.IGNORECASE), lambda fmt: "<loc" in fmt.layout.box),
     Claim("syntax", "<box> tags", re.compile(r"<box>", re.IGNORECASE), lambda fmt: "<box>" in fmt.layout.item),
@@ -89,7 +97,9 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
     for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):
             says = " or ".join(claim.says for claim in claims)
-            own = {"order": box_format.order, "space": box_format.space.name, "syntax": box_format.layout.item}[kind]
+            own = {"order": box_format.order, "space": box_format.space.name, "syntax": box_format.layout.item}.get(
+                kind, "boxes"
+            )
             yield f"the prompt asks for the {kind} {says}, {box_format.name} has {own}"
 
 
@@ -113,27 +123,49 @@ def told_box(
         >>> told_box("Answer with [x1, y1, x2, y2] in 0 to 1000.", [[50, 100, 150, 160]], (500, 400))
         ''
     """
-    found = list(_NUMBER.finditer(prompt))
+    numbers, readings = told_readings(prompt, boxes, size, resized)
+    for told in readings.values():
+        first = np.flatnonzero(told.any(axis=1))
+        if len(first):
+            return ", ".join(numbers[first[0] : first[0] + 4])
+    return ""
+
+
+def told_readings(
+    text: str, boxes: Sequence[Sequence[float]], size: tuple[float, float], resized: tuple[float, float] | None = None
+) -> tuple[list[str], dict[str, np.ndarray]]:
+    """The numbers of a text, and by each way to read four in a row, (windows, boxes), which of them are which boxes.
+
+    Args:
+        text: any.
+        boxes: as for :func:`told_box`.
+        size: likewise.
+        resized: likewise.
+
+    Example:
+        >>> numbers, readings = told_readings("[100, 250, 300, 400]", [[50, 100, 150, 160]], (500, 400))
+        >>> [name for name, told in readings.items() if told.any()]
+        ['0 to 1000 as xyxy']
+    """
+    found = list(_NUMBER.finditer(text))
     if len(found) < 4 or not boxes:
-        return ""
+        return [one[0] for one in found], {}
     numbers = np.array([float(one[0]) for one in found])
     # The last digit may be rounded either way.
     slack = np.array([1.0 if one[1] is None else 10.0 ** -len(one[1]) for one in found])
     windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
     slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
     parts = as_box_array(boxes) / np.array([*size, *size])
-    frames = [size, *((unit, unit) for unit in _UNITS), *([resized] if resized else [])]
-    for frame in frames:
+    frames = {"pixels": size, **{f"0 to {unit:g}": (unit, unit) for unit in _UNITS}}
+    readings: dict[str, np.ndarray] = {}
+    for name, frame in (frames | ({"resized pixels": resized} if resized else {})).items():
         # Whole numbers say nothing of parts.
         fine = slacks <= 0.02 * max(frame)
         for order in ORDERS:
             written = from_xyxy(parts * np.array([*frame, *frame]), order)
             near = (np.abs(windows[:, None] - written) <= 1.001 * slacks[:, None]) & fine[:, None]
-            told = np.argwhere(near.all(axis=-1))
-            if len(told):
-                first = int(told[0, 0])
-                return ", ".join(one[0] for one in found[first : first + 4])
-    return ""
+            readings[f"{name} as {order}"] = near.all(axis=-1)
+    return [one[0] for one in found], readings
 
 
 def told_count(prompt: str) -> int | None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box, told_count, told_nothing
+from grounding_rewards.data.prompt_claims import (
+    CLAIMS,
+    prompt_contradictions,
+    told_box,
+    told_count,
+    told_nothing,
+    told_readings,
+)
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
+from grounding_rewards.doctor.box_defects import is_null_label
 from grounding_rewards.doctor.case import Case, Defect, Problem
+from grounding_rewards.doctor.group_checks import labels_of
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow, texts
 from grounding_rewards.labels import normalize_label, vocabulary
 from grounding_rewards.parsing import BoxFormat
@@ -33,12 +43,32 @@ _FEWEST_IMAGES = 10
 _FEWEST_LABELS, _ANYTHING = 3, {"lesion", "anomaly", "changes", "signs"}
 # What a program left in a prompt: places that were not filled, a missing value, marks of a chat template.
 _LEFT_OVER = re.compile(
-    r"\{\{?\s*[A-Za-z_]\w*\s*\}?\}|(?<!\w)(?:nan|NaN)(?!\w)|<\|?(?:im_start|im_end|eot_id|end_of_turn|start_of_turn)\|?>|\[/?INST\]"
+    r"\{\{?\s*\w+\s*\}?\}|%(?:\(\w+\))?s\b|\$\{?[A-Za-z_]\w*|(?<!\w)(?:nan|NaN)(?!\w)|\[/?INST\]|\\[nt]\b"
+    r"|['\"]role['\"] *:|<\|?(?:im_start|im_end|eot_id|end_of_turn|start_of_turn)\|?>"
+    r"|</?(?:s|p|br|div)\b[^<]{0,9}>|&(?:[a-z]{2,6}|#\d+);"
+    r"|Ã[\x80-\xbf]|â€|(?:^|\n|#) *(?:USER|HUMAN|ASSISTANT|User|Human|Assistant) *:"
 )
 # Words of the assistant in a prompt that begin an answer, rather than give it.
 _MOST_BEGUN = 2
 # So many prompts, and so large a part of them, name whose image it is, by names of so many letters.
 _FEWEST_NAMED, _LEAST_NAMED, _LEAST_LETTERS = 5, 0.5, 4
+# Columns that hold the answer in words; so large a part of prompts that break off, or tell, do so alike; a sentence
+# that stands there twice.
+_ANSWERS = (
+    "completion",
+    "solution",
+    "answer",
+    "response",
+    "output",
+    "target",
+    "ground_truth",
+    "messages",
+    "conversations",
+)
+# A size, of three or four digits a side.
+_SIZE = re.compile(r"\b((\d{3,4}) ?(?:x|×|by) ?(\d{3,4})\b)")
+# The sign that stands for names.
+_NAME, _LEAST_CUT, _TWICE = chr(0), 0.9, re.compile(r"((?:\S+ ){3,}\S+[.?!])\s(?:.*\s)?\1")
 # Right answers that are scored at once.
 _ROWS_AT_ONCE = 1024
 
@@ -66,12 +96,141 @@ def _small_boxes(case: Case) -> Iterator[Problem]:
 
 def check_prompts(case: Case) -> Iterator[Defect]:
     """Prompts that ask for something else than the boxes, or tell them."""
-    yield from case.collect(_prompt_problems(case))
+    problems = [*_prompt_problems(case), *_other_answers(case)]
+    if 0 < len(case.labels) <= _MOST_NAMED:
+        name = "|".join(map(re.escape, sorted(map(str.casefold, case.labels), key=len, reverse=True)))
+        one = re.compile(rf"\b(?:{name})\b")
+        several = re.compile(rf"{one.pattern}(?:,? (?:and |or )?{one.pattern})*")
+        problems += [*_unfinished(case, several), *_told_labels(case, one)]
+    yield from case.collect(problems)
     yield from case.collect((*_wrong_counts(case), *_wrong_names(case)))
+    yield from _several_ways(case)
     named = [one for row in case.rows if (one := _named_person(row)) is not None]
     # A number of its own may be in a prompt by chance.
     if len(named) >= max(_FEWEST_NAMED, _LEAST_NAMED * sum(bool(row.prompt) for row in case.rows)):
         yield case.defect("id-in-prompt", [(one.row, one.detail) for one in named])
+
+
+def _unfinished(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
+    """Prompts that break off, say a thing twice, lack the place for the image, or a name where others have one."""
+    rows = [row for row in case.rows if row.prompt]
+    prompts = [str(row.prompt) for row in rows]
+    distinct = sorted(set(prompts))
+    cut = {one for one, more in pairwise(distinct) if more.startswith(one) and _is_open(one)}
+    # Where prompts end without a stop, one may begin as another does.
+    open_ends = [one for one in prompts if _is_open(one)]
+    cut = cut if 2 * len(open_ends) < len(prompts) else set()
+    # Cut at one length: many, of several words, and hardly any other that does not end.
+    length, count = Counter(map(len, open_ends)).most_common(1)[0] if open_ends else (0, 0)
+    several = {one for one in open_ends if len(one) == length}
+    if count >= max(_FEWEST_IMAGES, _LEAST_CUT * len(open_ends)) and len(several) >= _FEWEST_LABELS:
+        cut |= several
+    masked = {one: names.sub(_NAME, one.casefold()) for one in distinct}
+    frames = [one.split(_NAME) for one, n in Counter(masked[one] for one in prompts).items() if n >= _FEWEST_IMAGES]
+    places = [_images_in(row.columns["prompt"]) for row in rows]
+    with_place = sum(map(bool, places))
+    # Where all prompts say a size, it may be that of what the model sees.
+    sized = sum(bool(_wrong_size(row)) for row in rows)
+    most_words = np.median([len(prompt.split()) for prompt in prompts]) if prompts else 0
+    for row, prompt, images in zip(rows, prompts, places, strict=True):
+        size = "" if 2 * sized > len(rows) else _wrong_size(row)
+        odd = next((name for one in frames if len(one) == 2 and (name := _odd_name(masked[prompt], *one))), "")
+        for is_so, words in (
+            (left := _LEFT_OVER.search(prompt), f"holds {left and left[0]!r:.40}"),
+            (len(prompt.split()) < _MOST_BEGUN + 1 < most_words, f"is {prompt!r:.40} alone"),
+            (prompt in cut, f"breaks off: {prompt[-40:]!r}"),
+            (twice := _TWICE.search(prompt), f"says twice {twice and twice[1]!r:.60}"),
+            (images > 1, f"has places for {images} images, the row one image"),
+            (
+                with_place and bool(images) != (2 * with_place > len(places)),
+                f"has {images or 'no'} place for the image, unlike most others",
+            ),
+            (size, f"says a size of {size}, the image has another"),
+            (odd, f"has {odd!r:.40} where others name a finding"),
+        ):
+            if is_so:
+                yield Problem("prompt-marks", row, f"the prompt {words}")
+                break
+
+
+def _wrong_size(row: ImageRow) -> str:
+    """A size of the image that the prompt says and that is neither its own nor that which the model sees."""
+    said = {(int(one), int(other)): whole for whole, one, other in _SIZE.findall(row.prompt or "")}
+    known = {size for size in (row.size, row.image_size, row.resized_size) if size}
+    return "" if not said or not known or known & said.keys() else next(iter(said.values()))
+
+
+def _is_open(prompt: str) -> bool:
+    return prompt[-1].isalpha() or prompt.endswith((",", "-"))
+
+
+def _odd_name(masked: str, before: str, behind: str) -> str:
+    """What stands in the place of a name, if it is none."""
+    name = masked[len(before) : len(masked) - len(behind)].strip()
+    is_framed = masked.startswith(before) and masked.endswith(behind) and _NAME not in name
+    return name if is_framed and (is_null_label(name) or re.search(r"[^\w ,'()/-]|_|^\d+$", name)) else ""
+
+
+def _told_labels(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
+    """Prompts that name, beyond what most prompts name, the findings that are there."""
+    found = {text: Counter(names.findall(text.casefold())) for text in {row.prompt or "" for row in case.rows}}
+    usual = Counter(frozenset(found[row.prompt or ""].items()) for row in case.rows).most_common(1)[0][0]
+    told: list[tuple[ImageRow, set[str], set[str]]] = []
+    for row in case.rows:
+        named = found[row.prompt or ""]
+        if row.prompt and named.items() != usual:
+            rest = named - Counter(dict(usual)) if dict(usual).keys() <= named.keys() else named
+            told.append((row, set(rest), {label.casefold() for label in labels_of(row)}))
+    right = [(row, there) for row, named, there in told if named == there]
+    is_told = len(right) >= _LEAST_CUT * len(told) and sum(len(there) > 1 for _, there in right) >= _FEWEST_NAMED
+    # Where most prompts name one finding, that is the question.
+    for row, there in right if is_told and len(usual) != 1 else ():
+        yield Problem("answer-in-prompt", row, f"the prompt names what is there: {', '.join(there) or 'nothing'}")
+
+
+def _other_answers(case: Case) -> Iterator[Problem]:
+    """Columns with the answer in words that say other boxes, or say them otherwise than most rows do."""
+    sound = _sound_boxes(case)
+    for column in _ANSWERS:
+        read: list[tuple[ImageRow, set[str], bool]] = []
+        for row in case.rows:
+            if (given := row.columns.get(column)) is not None and row.size is not None:
+                text = given if isinstance(given, str) else _last_of_assistant(given)
+                numbers, readings = told_readings(text, boxes := sound[row.key], row.size, row.resized_size)
+                said = {name for name, told in readings.items() if told.any(axis=0).all()}
+                read.append((row, said, len(numbers) == 4 * len(boxes)))
+        usual, count = Counter(name for _, said, _ in read for name in said).most_common(1)[0] if read else ("", 0)
+        if count < max(_FEWEST_IMAGES, _LEAST_NAMED * sum(bool(sound[row.key]) for row, *_ in read)):
+            continue
+        # Numbers that are of no box may be in all of them.
+        counts = sum(is_full for *_, is_full in read) >= _LEAST_TOLD * len(read)
+        for row, said, is_full in read:
+            if sound[row.key] and usual not in said:
+                how = f"says the boxes in {min(said)}, others in {usual}" if said else "does not say the boxes"
+                yield Problem("answer-column", row, f"{column} {how}")
+            elif counts and not is_full:
+                yield Problem("answer-column", row, f"{column} says another number of boxes")
+
+
+def _several_ways(case: Case) -> Iterator[Defect]:
+    """Prompts that ask for several ways to write boxes, where no box format says which is right."""
+    if "prompt-format" in case.found:
+        return
+    rows = [row for row in case.rows if row.prompt and case.model.format_of(row) is None]
+    for kind in dict.fromkeys(claim.kind for claim in CLAIMS):
+        says = {
+            text: frozenset(claim.says for claim in CLAIMS if claim.kind == kind and claim.words.search(text))
+            for text in {str(row.prompt) for row in rows}
+        }
+        ways = Counter(says[str(row.prompt)] for row in rows)
+        usual = max(ways, key=lambda one: ways[one], default=frozenset())
+        odd = [way for way in ways if way and way.isdisjoint(usual) and (usual or kind != "syntax")]
+        shown = [
+            (row, f"the prompt asks for {' and '.join(way)}") for row in rows if (way := says[str(row.prompt)]) in odd
+        ]
+        if shown:
+            others = f"Most others ask for {' and '.join(usual)}." if usual else f"Most others name no {kind}."
+            yield case.defect("several-formats", shown, of=len(rows), found=others)
 
 
 def _named_person(row: ImageRow) -> Problem | None:
@@ -86,9 +245,7 @@ def _named_person(row: ImageRow) -> Problem | None:
 
 
 def _prompt_problems(case: Case) -> Iterator[Problem]:
-    sound: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
-    for k in np.flatnonzero(case.table.sound & case.table.answers):
-        sound[case.table.places[k].row.key].append(case.table.places[k].box)
+    sound = _sound_boxes(case)
     for row, count in zip(case.rows, case.counts, strict=True):
         box_format, named = case.model.format_of(row), row.columns.get("box_format")
         if box_format is None and named is not None:
@@ -104,12 +261,16 @@ def _prompt_problems(case: Case) -> Iterator[Problem]:
             yield Problem("answer-in-prompt", row, f"the prompt says {told}")
         elif len((begun := _last_of_assistant(row.columns["prompt"])).split()) > _MOST_BEGUN:
             yield Problem("answer-in-prompt", row, f"the prompt ends with an answer of the assistant: {begun!r:.80}")
-        if (images := _images_in(row.columns["prompt"])) > 1:
-            yield Problem("prompt-marks", row, f"the prompt has places for {images} images, the row one image")
-        if left := _LEFT_OVER.search(row.prompt):
-            yield Problem("prompt-marks", row, f"the prompt holds {left[0]!r:.40}")
         if count and (told := told_nothing(row.prompt)):
             yield Problem("prompt-contradiction", row, f"the prompt says {told!r:.80}, {count} boxes are drawn")
+
+
+def _sound_boxes(case: Case) -> Mapping[tuple[str, int], list[Any]]:
+    """The sound boxes of right answers, by the key of their row."""
+    sound: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
+    for k in np.flatnonzero(case.table.sound & case.table.answers):
+        sound[case.table.places[k].row.key].append(case.table.places[k].box)
+    return sound
 
 
 def _images_in(prompt: Any) -> int:
@@ -155,13 +316,24 @@ def _wrong_names(case: Case) -> Iterator[Problem]:
         return
     asked: set[str] = set()
     wrong: list[tuple[ImageRow, str, str]] = []
+    part: list[tuple[ImageRow, str]] = []
+    listing = 0
     for row, count in zip(case.rows, case.counts, strict=True):
         labels = {one for one in row.answers[0].labels if isinstance(one, str)}
         if count and row.prompt and labels:
             words = row.prompt.casefold()
             asked |= (here := {label for label in case.labels if label.casefold() in words})
-            if here and not here & labels:
+            # A list of findings of which one is left out.
+            if len(here) > max(2, len(labels)):
+                listing += 1
+                part += [(row, label) for label in sorted(labels - here)]
+            elif here and not here & labels:
                 wrong.append((row, min(labels), min(here)))
+    if len(part) <= (1 - _LEAST_TOLD) * listing:
+        for row, label in part:
+            if label not in asked:
+                continue
+            yield Problem("prompt-contradiction", row, f"the prompt names other findings, but not {label!r:.40}")
     if not asked:
         yield from _unknown_names(case)
     # Prompts that all ask for one finding are another task.

@@ -8,6 +8,7 @@ corner, while hardly any keeps to the corners beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -140,6 +141,9 @@ def is_placeholder(box: Any, label: Any) -> bool:
 @lru_cache(maxsize=4096)
 def _names_nothing(label: str) -> bool:
     words = " ".join(label.replace("_", " ").split()).casefold()
+    words = re.sub(
+        r"^(?:without|absence of|negative for) (?:an? |any )?|^(.*): (?:absent|negative|none|no)$", r"no \1", words
+    )
     # "Normal lung" may name a place.
     return not is_null_label(label) and (words.startswith("no ") or " " not in words) and states_nothing(f"{words}.")
 

@@ -8,6 +8,8 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher
+from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,17 +17,22 @@ import numpy as np
 from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Case, Defect, Problem
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.doctor.group_checks import labels_of
+from grounding_rewards.doctor.raw_rows import ImageRow, texts
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
 _MOST_LABELS = 500
 _LEAST_LETTERS = 6
 _LEAST_SIMILAR = 0.85
+# Of words of two languages, which have so many letters.
+_LEAST_TRANSLATED, _LEAST_IN_LANGUAGE = 0.75, 4
 # A typo is at most this frequent beside the right spelling.
 _RARER = 0.2
 # Names of findings have no more words than this.
 _LONGEST_NAME = 4
+# So many labels have the same words more.
+_FEWEST_WITH_WORDS = 3
 # Between several labels in one.
 _JOINS = re.compile(r"[|;,/+&\\]|\band\b")
 # Numbers of instances behind labels: so many boxes, and so large a part of those whose label ends in a number. Labels
@@ -56,7 +63,16 @@ _DEFAULTS = {
     "label",
     "class",
     "default",
+    "unknown",
+    "unlabeled",
+    "unlabelled",
+    "unspecified",
+    "unassigned",
+    "background",
+    "tbd",
+    "todo",
 }
+_FILE = re.compile(r"\.(?:png|jpe?g|dcm|tiff?|txt|xml|json)$")
 _QUOTES = "\"'`“”„‘’«»[{"
 # So large a part of so many boxes under one of several labels.
 _ONE_LABEL, _FEWEST_OF_ONE = 0.98, 100
@@ -108,17 +124,22 @@ def check_labels(case: Case) -> Iterator[Defect]:
     yield from _counted(case)
     yield from _wrong_sides(case)
     yield from _unboxed(case, alone)
+    yield from case.collect(_named_otherwise(case))
 
 
 def _label_problems(case: Case) -> Iterator[Problem]:
     for row in case.rows:
         if wrong := list(row_problems(row.columns, about=["labels"])):
             yield Problem("label-count", row, "; ".join(wrong))
+        names = {one.casefold() for one in (row.id, row.file, Path(row.file).stem, row.patient_id or "")}
         for drawing in row.drawings:
             for index, label in enumerate(drawing.labels):
                 if index < len(drawing.boxes) and is_placeholder(drawing.boxes[index], label):
                     continue
-                is_default = len(case.labels) > 1 and isinstance(label, str) and label.strip().casefold() in _DEFAULTS
+                word = label.strip().casefold() if isinstance(label, str) else ""
+                # What a column of names holds, which was taken for that of labels.
+                is_name = len(word) > 1 and (word in names or _FILE.search(word) is not None)
+                is_default = len(case.labels) > 1 and (word in _DEFAULTS or is_name)
                 for name, is_none in (
                     ("null-label", is_null_label(label) or is_default),
                     ("blank-label", is_blank(label)),
@@ -168,8 +189,15 @@ def _wrong_sides(case: Case) -> Iterator[Defect]:
             sides["both"].append(shown)
     own, other, both = sides["own"], sides["other"], sides["both"]
     most = _MOST_WRONG_SIDES * (len(own) + len(other))
-    if len(own) + len(other) < _FEWEST_OF_SIDE or most < len(other) <= 2 * most:
+    if len(own) + len(other) < _FEWEST_OF_SIDE:
         return
+    if most < len(other) <= 2 * most:
+        # About as many on either side: unless they are of two groups, sides mean something else.
+        of = {row.key: k for k, row in enumerate(case.rows)}
+        at = [[of[row.key] for row, _ in mine] for mine in (own, other)]
+        columns = (case.columns | case.other_columns).values()
+        if not any(set(groups[at[0]]).isdisjoint(groups[at[1]]) for groups in columns):
+            return
     wrong = [(row, f"{words} the other side") for row, words in other]
     if _FEWEST_ASTRIDE <= len(both) <= most:
         wrong += [(row, f"{words} both sides") for row, words in both]
@@ -194,6 +222,27 @@ def _unboxed(case: Case, boxed: Collection[str]) -> Iterator[Defect]:
         yield case.defect("unboxed-label", shown)
 
 
+def _named_otherwise(case: Case) -> Iterator[Problem]:
+    """Labels that another column of their row does not name, which names nearly all others."""
+    columns = {
+        name for row in case.rows for name, value in row.columns.items() if isinstance(value, str | list | tuple)
+    }
+    for column in sorted(columns - {"prompt", "labels", "boxes", "reader_labels"}):
+        said: list[tuple[ImageRow, str]] = []
+        for row in case.rows:
+            if (labels := labels_of(row)) and (words := " | ".join(texts(row.columns.get(column)))):
+                told = {spelling_key(word) for word in words.split("|")}
+                names = {_name_of(one) or one for one in told} | told
+                whole = spelling_key(words)
+                keys = {spelling_key(label): label for label in sorted(labels)}
+                strange = [of for key, of in keys.items() if key not in whole and (_name_of(key) or key) not in names]
+                said.append((row, strange[0] if strange else ""))
+        wrong = [(row, label) for row, label in said if label]
+        if len(said) >= _FEWEST_OF_SIDE and len(wrong) <= _MOST_WRONG_SIDES * len(said):
+            for row, label in wrong:
+                yield Problem("label-contradiction", row, f"{label!r:.60} is not in {column}, as other labels are")
+
+
 def _parts(label: str) -> list[str]:
     return [spelling_key(part) for part in _JOINS.split(label) if part.strip()]
 
@@ -206,7 +255,9 @@ def is_marked(label: str) -> bool:
         [True, True, True, False, False]
     """
     text = label.strip()
-    if "\ufffd" in text or html.unescape(text) != text or _is_misread(text):
+    # Greek or Russian letters within a word of others look like them.
+    is_mixed = re.search(r"[A-Za-z][\u0370-\u052f]|[\u0370-\u052f][A-Za-z]", text) is not None
+    if "\ufffd" in text or is_mixed or html.unescape(text) != text or _is_misread(text):
         return True
     # Longer ones are sentences.
     if len(text.split()) > _LONGEST_NAME or is_blank(text):
@@ -224,12 +275,13 @@ def _is_misread(text: str) -> bool:
 
 
 def is_numbered(label: str) -> bool:
-    """Whether a label is the number of a class, begins with one, or has one behind it in brackets.
+    """Whether a label is the number of a class or a code, begins with one, or has one behind it in brackets.
 
-    >>> [is_numbered(label) for label in ("3", "3: mass", "12_nodule", "mass (3)", "2nd rib", "3 mm nodule")]
-    [True, True, True, True, False, False]
+    >>> [is_numbered(label) for label in ("3", "3: mass", "mass (3)", "J18.9", "2nd rib", "3 mm nodule", "T12")]
+    [True, True, True, True, False, False, False]
     """
-    return re.search(r"^\d+\s*(?:$|[:._)-])|\S\s*\(\d+\)$", label.strip()) is not None
+    code = r"^\d+\s*(?:$|[:._)-])|\S\s*\(\d+\)$|^[A-Z]{1,4}[-_ ]?(?:\d{4,}|\d{2}\.\d+)$"
+    return re.search(code, label.strip()) is not None
 
 
 def is_abbreviation(label: str, other: str) -> bool:
@@ -299,12 +351,34 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
     for common, rare in pairs:
         found.append(_variants([groups[common][0], groups[rare][0]], counts, "spelling"))
     misspelt = {rare for _, rare in pairs}
+    found += [_variants([groups[key][0] for key in keys], counts, "more words") for keys in _with_more_words(totals)]
     same: dict[str, list[str]] = {}
     for key in groups:
         if key not in misspelt and (name := _name_of(key)) is not None:
             same.setdefault(name, []).append(groups[key][0])
     found += [_variants(labels, counts, "words") for labels in same.values() if len(labels) > 1]
     return found
+
+
+def _with_more_words(keys: Collection[str]) -> list[list[str]]:
+    """Labels with and without more words: words that several labels have, both sides, or a sentence."""
+    if len(keys) > _MOST_LABELS:
+        return []
+    longer: defaultdict[str, list[tuple[str, str]]] = defaultdict(list)
+    for key in keys:
+        words = key.split(" ")
+        for start, end in combinations(range(len(words) + 1), 2):
+            if end - start < len(words) and (name := " ".join(words[start:end])) in keys:
+                rest = " ".join([*words[:start], "…", *words[end:]])
+                if not _JOINS.search(rest):
+                    longer["…" if len(words) - end + start >= _FEWEST_WITH_WORDS else rest].append((name, key))
+    sides = {name for name, _ in longer["left …"]} & {name for name, _ in longer["right …"]}
+    of: defaultdict[str, set[str]] = defaultdict(set)
+    for pairs in longer.values():
+        for name, key in pairs:
+            if name in sides or len({name for name, _ in pairs}) >= _FEWEST_WITH_WORDS:
+                of[name].add(key)
+    return [[name, *sorted(more)] for name, more in of.items()]
 
 
 def _name_of(key: str) -> str | None:
@@ -335,13 +409,35 @@ def _near_spellings(totals: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """Pairs of a frequent label and a rare one that is probably a typo of it."""
     if len(totals) > _MOST_LABELS:
         return
-    ordered = sorted(totals, key=lambda key: -totals[key])
+    # Several labels in one are told by themselves.
+    whole = [key for key in totals if len(parts := _parts(key)) < 2 or not totals.keys() >= {*parts}]
+    ordered = sorted(whole, key=lambda key: -totals[key])
     for k, rare in enumerate(ordered):
         for common in ordered[:k]:
             is_rare = totals[rare] <= max(1, _RARER * totals[common]) < totals[common]
             if (is_rare and _is_slip(common, rare)) or _is_cut(*sorted((common, rare), key=len)):
                 yield common, rare
                 break
+    # Several that are near are of another language.
+    plain = {key: _plain(key) for key in ordered if key.isalpha() and len(key) >= _LEAST_IN_LANGUAGE}
+    alike = [(one, other) for one, other in combinations(plain, 2) if _is_translated(plain[one], plain[other])]
+    if len({other for _, other in alike}) >= _FEWEST_WITH_WORDS:
+        yield from alike
+
+
+def _plain(key: str) -> str:
+    return "".join(sign for sign in unicodedata.normalize("NFD", key) if not unicodedata.combining(sign))
+
+
+def _is_translated(one: str, other: str) -> bool:
+    """Whether two words begin and sound alike, and the vocabulary does not know both.
+
+    >>> [_is_translated("cardiomegaly", word) for word in ("cardiomegalia", "kardiomegalie", "cardiomyopathy")]
+    [True, True, False]
+    """
+    if normalize_label(one).known and normalize_label(other).known:
+        return False
+    return SequenceMatcher(None, one, other, autojunk=False).ratio() >= _LEAST_TRANSLATED
 
 
 def _is_slip(common: str, rare: str) -> bool:

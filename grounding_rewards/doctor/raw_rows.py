@@ -314,7 +314,7 @@ def texts(given: Any) -> Iterator[str]:
     if isinstance(given, str):
         yield given
     elif isinstance(given, Mapping):
-        yield from texts(given.get("content") or given.get("text"))
+        yield from texts(given.get("content") or given.get("text") or given.get("value"))
     elif isinstance(given, list | tuple):
         for part in given:
             yield from texts(part)

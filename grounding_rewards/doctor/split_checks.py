@@ -106,6 +106,7 @@ def _lacking(case: Case, column: str) -> Iterator[Defect]:
             found = f"{column} {', '.join(bare)}: none of {images} images has {what}; "
             found += f"elsewhere {kind} of {len(groups) - images}."
             yield case.defect(check, count=images, of=len(case.rows), found=found)
+    said: set[str] = set()
     for group, mine in lost.items():
         # A group that shares no label is a dataset of its own. What training lacks is said already.
         seldom = {what: chance for what, (_, chance) in mine.items() if what in labels and chance < _SELDOM}
@@ -113,14 +114,20 @@ def _lacking(case: Case, column: str) -> Iterator[Defect]:
         is_rare = len(everyone[group]) >= _FEWEST_PATIENTS and math.prod(seldom.values()) < _UNLIKELY
         is_renamed = column == "split" and (group == _TRAIN or "label-not-in-train" in case.found)
         if is_rare and not is_own and not is_renamed:
+            owners = {one for what in seldom for one in having[what]}
             found = f"{column} {group}: on none of the images of {len(everyone[group])} patients is "
-            found += f"{', '.join(map(repr, seldom)):.200}."
+            if len(owners) == 1:
+                found = f"{column} {min(owners)}: on its images alone is "
+            found += f"{', '.join(map(repr, sorted(seldom))):.200}."
+            if found in said:
+                continue
+            said.add(found)
             yield case.defect("without-label", count=len(seldom), of=len(labels), found=found)
     for check, first in (("prompt-shift", _WORD), ("lopsided-split", _COLUMN)) if column == "split" else ():
         # Of two splits each lacks what the other has: the smaller one is named.
         for group in sorted(lost, key=groups.count):
-            said = [what for what, (share, chance) in lost[group].items() if share >= _USUAL and chance < _UNLIKELY]
-            if here := sorted(what.removeprefix(first) for what in said if what.startswith(first)):
+            lacks = [what for what, (share, chance) in lost[group].items() if share >= _USUAL and chance < _UNLIKELY]
+            if here := sorted(what.removeprefix(first) for what in lacks if what.startswith(first)):
                 found = f"{group}: no {first.strip()} {', '.join(here):.200}, as most others have."
                 yield case.defect(check, count=groups.count(group), of=len(groups), found=found)
                 break
@@ -131,9 +138,8 @@ def _told(case: Case) -> list[set[str]]:
     kinds = [
         set(map(f"{_WORD}{{!r:.40}}".format, _LETTERS.findall((row.prompt or "").casefold()))) for row in case.rows
     ]
-    columns = case.other_columns | case.columns
-    for column in columns.keys() - {"split", PART_OF_FILE, NAME_OF_FILE}:
-        values = columns[column]
+    # A site, or another origin, that is held out is a design.
+    for column, values in case.other_columns.items():
         for mine, value in zip(kinds, values.tolist(), strict=True):
             mine.add(f"{_COLUMN}{column} {value}")
     return kinds

@@ -784,6 +784,58 @@ def a_wrong_number(row: Row) -> str:
     return f"Mark the {1 + len(row['id']) % 2 + int(row['id'][-1]) % 3} findings." if row["boxes"] else ""
 
 
+def cut_short(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        words = f"Where is the {[*row['labels'], LABELS[k % 4]][0]} in this radiograph, and how large is it?"
+        row["prompt"] = words[:40] if k % 9 == 0 else words
+
+
+def the_prompt(words: Callable[[Row], str], choose: Callable[[list[Row]], list[Row]] = a_sixth) -> Any:
+    """A question about all findings, and other words in a part of the rows."""
+
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row["prompt"] = f"Where are {', '.join(LABELS)}?"
+        for row in choose(rows):
+            row["prompt"] = words(row)
+
+    return plant
+
+
+def the_answers(words: Callable[[Row], str], column: str = "completion") -> Any:
+    """The answer in words, and other words in a sixth."""
+
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row[column] = str(row["boxes"])
+        for row in with_findings(a_sixth(rows)):
+            row[column] = words(row)
+
+    return plant
+
+
+def in_thousandths(row: Row) -> str:
+    return str(np.round(np.array(row["boxes"]) / ([row["width"], row["height"]] * 2) * 1000).astype(int).tolist())
+
+
+def findings_of_the_image(choose: Callable[[list[Row]], list[Row]]) -> Callable[[list[Row]], None]:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row["report"] = " and ".join(row["labels"])
+        for row in with_findings(choose(rows)):
+            row["report"] = "Emphysema"
+
+    return plant
+
+
+def in_two_languages(rows: list[Row]) -> None:
+    one = ("Pneumothorax", "Consolidation", "Cardiomegaly", "Calcification")
+    other = ("Neumotórax", "Consolidación", "Cardiomegalia", "Calcificación")
+    for k, row in enumerate(rows):
+        words = dict(zip(LABELS, other if k % 7 == 0 else one, strict=True))
+        row["labels"] = [words[label] for label in row["labels"]]
+
+
 def empty_prompt(rows):
     rows[7]["prompt"] = [{"role": "user", "content": " "}]
 
@@ -1055,6 +1107,35 @@ DEFECTS = [
         "shortcut",
         "how many labels",
     ),
+    ("prompts cut at one length", cut_short, "prompt-marks", "the prompt breaks off"),
+    ("a question twice", the_prompt(lambda row: "Where is any finding? " * 2), "prompt-marks", "says twice"),
+    ("nothing asked", the_prompt(lambda row: "prompt"), "prompt-marks", "is 'prompt' alone"),
+    ("None for a name", the_prompt(lambda row: "Where are None?"), "prompt-marks", "'none' where others name"),
+    ("a place for a name", the_prompt(lambda row: "Where are <FINDINGS>?"), "prompt-marks", "'<findings>' where"),
+    ("another size in a part", the_prompt(lambda row: "Where? It is 512 x 512."), "prompt-marks", "a size of 512 x 512"),
+    ("an image in a part", the_prompt(lambda row: "<image> Where are findings?"), "prompt-marks", "1 place for the image"),
+    (
+        "another order in a part",
+        the_prompt(lambda row: "Where? Answer as [x, y, width, height].", lambda rows: rows[1::8]),
+        "several-formats",
+        "the prompt asks for xywh",
+    ),
+    ("a list without a label", the_prompt(lambda row: "Where are " + ", ".join(LABELS[1:])), "prompt-contradiction", "but not"),
+    (
+        "labels in the prompt",
+        the_prompt(lambda row: f"Where are {', '.join(sorted({*row['labels']})) or 'signs'}?", a_tenth),
+        "answer-in-prompt",
+        "names what is there",
+    ),
+    ("thousandths in answers", the_answers(in_thousandths), "answer-column", "in 0 to 1000 as xyxy, others in pixels"),
+    ("no boxes in answers", the_answers(lambda row: "None."), "answer-column", "does not say the boxes"),
+    ("more boxes in answers", the_answers(lambda row: f"{row['boxes']} [1, 2, 3, 4]"), "answer-column", "another number"),
+    ("another report", findings_of_the_image(a_sixth), "label-contradiction", "is not in report"),
+    ("the file for a label", labels_become("image_012.png"), "null-label", ""),
+    ("a degree in labels", labels_by_place(lambda k, label: f"mild {label}" if k else label), "label-spelling", "'mild "),
+    ("labels in two languages", in_two_languages, "label-spelling", "'Neumotórax' × "),
+    ("Russian letters", renamed("Calcification", "Cаlcification"), "label-marks", ""),
+    ("codes", renamed("Calcification", "J98.4"), "label-number", "'J98.4' × "),
     ("a prompt without words", empty_prompt, "prompt-missing", ""),
     ("another order is asked for", wrong_order_asked, "prompt-format", ""),
     # Rows.
@@ -1234,6 +1315,11 @@ def patients_with_findings(rows: list[Row]) -> None:
             row["patient_id"] = f"of {row['id'][-3:-1]}"
 
 
+def a_site_held_out(rows: list[Row]) -> None:
+    for row in rows:
+        row["site"] = "north" if row["split"] == "test" else "south"
+
+
 def one_box_each(rows: list[Row]) -> None:
     prompts_say(lambda row: "Give one box for each finding. If the image is normal, give none.")(rows)
 
@@ -1249,6 +1335,11 @@ def asked_for_another(rows: list[Row]) -> None:
     "change",
     [
         patients_with_findings,
+        a_site_held_out,
+        the_answers(lambda row: str(row["boxes"])),
+        the_prompt(lambda row: "Where are findings in the upper half"),
+        findings_of_the_image(lambda rows: []),
+        findings_of_the_image(half),
         visits,
         sexes_and_ages,
         sides_in_phrases(lambda k: False),
