@@ -164,7 +164,7 @@ def told_readings(
         for order in ORDERS:
             written = from_xyxy(parts * np.array([*frame, *frame]), order)
             near = (np.abs(windows[:, None] - written) <= 1.001 * slacks[:, None]) & fine[:, None]
-            readings[f"{name} as {order}"] = near.all(axis=-1)
+            readings[f"{name} as {order}"] = np.asarray(near.all(axis=-1))
     return [one[0] for one in found], readings
 
 

@@ -99,9 +99,9 @@ def check_prompts(case: Case) -> Iterator[Defect]:
     problems = [*_prompt_problems(case), *_other_answers(case)]
     if 0 < len(case.labels) <= _MOST_NAMED:
         name = "|".join(map(re.escape, sorted(map(str.casefold, case.labels), key=len, reverse=True)))
-        one = re.compile(rf"\b(?:{name})\b")
-        several = re.compile(rf"{one.pattern}(?:,? (?:and |or )?{one.pattern})*")
-        problems += [*_unfinished(case, several), *_told_labels(case, one)]
+        name = rf"\b(?:{name})\b"
+        several = re.compile(rf"{name}(?:,? (?:and |or )?{name})*")
+        problems += [*_unfinished(case, several), *_told_labels(case, re.compile(name))]
     yield from case.collect(problems)
     yield from case.collect((*_wrong_counts(case), *_wrong_names(case)))
     yield from _several_ways(case)

@@ -964,6 +964,8 @@ def test_every_check_says_what_to_do():
         "gold-reward",
         "one-corner",
         "unfinished-folder",
+        "answer-column",
+        "label-contradiction",
         # In test_box_content.py.
         "flipped-boxes",
         "foreign-boxes",
