@@ -21,19 +21,28 @@ def run(command: str, words: Sequence[str]) -> int:
 
     Args:
         command: `train` or `sft`.
-        words: options; with `--dry-run` every value of the run is printed as YAML instead.
+        words: options; with `--dry-run` every value of the run is printed as YAML instead, and adapters are tried on
+            the model's layers where its configuration is on this machine.
     """
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
-    from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
-    from grounding_rewards.training.run_folder import resolved_config
 
     hide_name_warnings()
     asked = [word for word in words if word not in DRY_RUN]
     parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(asked)
     if len(asked) == len(words):
+        from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
+
         done = train_supervised(*parts) if command == "sft" else train_grpo(*parts)
         return STOPPED if was_stopped(done) else 0
     import yaml
 
+    from grounding_rewards.training.run_folder import resolved_config
+
+    _, config, model = parts
+    if model.use_peft:
+        from grounding_rewards.training.model import check_model, is_here
+
+        if is_here(model):
+            check_model(model, trust_remote_code=config.trust_remote_code)
     print(yaml.safe_dump(resolved_config(*parts), sort_keys=True), end="")
     return 0

@@ -6,10 +6,12 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from huggingface_hub import try_to_load_from_cache
 from transformers import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AutoConfig,
@@ -56,6 +58,14 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
             "without one. Start from the instruction-tuned model, or add chat_template.jinja to its folder."
         )
     return processor
+
+
+def is_here(model: ModelArguments) -> bool:
+    """Whether the configuration of a model is on this machine, so that nothing is downloaded to look at its layers."""
+    path = str(model.model_name_or_path)
+    return Path(path).is_dir() or isinstance(
+        try_to_load_from_cache(path, "config.json", revision=model.model_revision), str
+    )
 
 
 def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
