@@ -45,7 +45,7 @@ _QUIET = frozenset({"mlflow", "tensorboard", "trackio"})
 # By these variables trackers upload checkpoints, or the whole folder of the run.
 _UPLOADS = (
     *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
-    *("SWANLAB_LOG_MODEL", "CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
+    *("CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
 )
 # What says that they do not, or only the weights at the end.
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
@@ -308,6 +308,9 @@ def _refuse_uploads(args: GRPOConfig) -> None:
             "Expected neither push_to_hub nor log_completions_hub_repo beside log_completions, got one of them. "
             "The rows that name patients would be uploaded: push checkpoint/ when the run is over."
         )
+    if "clearml" in args.report_to:
+        # Its callback would upload checkpoints unasked.
+        os.environ.setdefault("CLEARML_LOG_MODEL", "false")
     for name in _UPLOADS if args.report_to else ():
         if (value := os.environ.get(name, "")).lower() not in _NO_UPLOAD:
             raise ValueError(

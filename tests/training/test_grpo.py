@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import os
 import shutil
 import warnings
 from contextlib import redirect_stdout
@@ -293,6 +294,15 @@ def test_nothing_uploads_checkpoints_or_what_is_printed(
     args = config(tmp_path, report_to=["wandb"], log_completions=True, **values)
     with pytest.raises(ValueError, match=said):
         GroundingGRPOTrainer(str(tiny_vlm), "R4", args, images)
+
+
+def test_clearml_is_told_to_upload_no_checkpoint(tmp_path, monkeypatch):
+    # Set first, so that what is set below is gone afterwards.
+    monkeypatch.setenv("CLEARML_LOG_MODEL", "true")
+    monkeypatch.delenv("CLEARML_LOG_MODEL")
+    with pytest.raises(OSError, match="nowhere"):
+        GroundingGRPOTrainer(str(tmp_path / "nowhere"), "R4", config(tmp_path, report_to=["clearml"]))
+    assert os.environ["CLEARML_LOG_MODEL"] == "false"
 
 
 @pytest.fixture(scope="module")
