@@ -19,6 +19,7 @@ from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.image_checks import check_greys, check_image_files, check_unreadable_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
+from grounding_rewards.doctor.odd_checks import check_labels_of_rows, check_limits, check_odd
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.repeat_checks import check_repeats
 from grounding_rewards.doctor.split_checks import check_splits
@@ -34,6 +35,9 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_splits,
         check_differences,
         check_fit,
+        check_labels_of_rows,
+        check_odd,
+        check_limits,
         check_greys,
         check_shortcuts,
         check_gold,

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from grounding_rewards.doctor.box_checks import box_words
 from grounding_rewards.doctor.box_content import errors
 from grounding_rewards.doctor.case import Case, Defect
 
@@ -19,12 +18,10 @@ _FEWEST_OF_SEVERAL, _LIKELY, _EXCHANGED, _FEWEST_EXCHANGED, _ERRORS = 20, 5.0, -
 # The part of the boxes of a label that lie farthest from the others; they show less than this part of what the others
 # show, and those of a split, source or part of the file less than that.
 _UNUSUAL, _LESS, _FOREIGN = 0.15, 0.75, 0.35
-# Between the sides of the boxes of a label and of the few others is a factor of e to this.
-_FEWEST_OF_LABEL, _FEWEST_ODD, _MOST_ODD, _GAP = 30, 5, 0.25, 0.65
 
 
 def check_fit(case: Case) -> Iterator[Defect]:
-    """Boxes that are not at home on their images, labels exchanged within an image, and boxes of another size."""
+    """Boxes that are not at home on their images, and labels exchanged within an image."""
     if case.misread:
         return
     table = case.table
@@ -47,7 +44,6 @@ def check_fit(case: Case) -> Iterator[Defect]:
             f"Moved by {x:+.0%} of the width and {y:+.0%} of the height, they differ far more from what is around them."
         )
         yield case.defect("moved-boxes", count=len(chosen), of=len(chosen), found=found)
-    yield from _of_odd_size(case)
 
 
 def likelihoods(values: np.ndarray, labels: np.ndarray, images: np.ndarray) -> np.ndarray:
@@ -132,24 +128,3 @@ def _foreign(case: Case, chosen: np.ndarray, usual: np.ndarray, labels: np.ndarr
             here = [(row, name) for row, is_mine in zip(rows, mine, strict=True) if is_mine]
             yield case.defect("foreign-boxes", here, of=len(rows), found=found)
             return
-
-
-def _of_odd_size(case: Case) -> Iterator[Defect]:
-    """Some boxes of a label that are much larger or smaller than all its others, with a gap between."""
-    table = case.table
-    chosen = np.flatnonzero(table.sound & table.first)
-    sides = np.log(table.parts[chosen, 2:] - table.parts[chosen, :2]).mean(axis=1)
-    labels = np.array([str(table.places[k].label) for k in chosen], dtype=np.str_)
-    odd: list[int] = []
-    for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
-        most = int(_MOST_ODD * count)
-        if count < _FEWEST_OF_LABEL or most < _FEWEST_ODD:
-            continue
-        mine = np.flatnonzero(labels == label)
-        for order in (mine[np.argsort(sides[mine])], mine[np.argsort(-sides[mine])]):
-            gaps = np.abs(np.diff(sides[order]))[_FEWEST_ODD - 1 : most]
-            if gaps.max() >= _GAP:
-                odd += order[: _FEWEST_ODD + int(gaps.argmax())].tolist()
-    if odd:
-        shown = [(table.places[k].row, box_words(case, k)) for k in chosen[odd].tolist()]
-        yield case.defect("odd-size", shown, of=len(chosen))
