@@ -1,6 +1,7 @@
 """EasyR1: `worker.reward.reward_function=FILE.py:compute_score`, where the file may be this one.
 
 By `verl/workers/reward/function.py` of hiyouga/EasyR1 at 46c6c21, read in 2026-11. It logs the mean of each number.
+Since its pull request 558 the file itself says whether it takes a batch (`REWARD_TYPE`), and no option does.
 """
 
 from __future__ import annotations
