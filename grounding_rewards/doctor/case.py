@@ -490,11 +490,11 @@ def natural(name: str) -> list[int | str]:
 
 
 def orders(rows: Sequence[ImageRow]) -> list[list[int]]:
-    """The rows in the orders that their source may have had: as they stand in their file, and by their ids."""
+    """The rows in the orders that their source may have had: as they stand, else by their ids."""
+    numbers, lines = range(len(rows)), [row.line for row in rows]
     names = [natural(row.id) for row in rows]
-    numbers = range(len(rows))
-    by_line, by_name = (sorted(numbers, key=one.__getitem__) for one in ([row.line for row in rows], names))
-    return [by_line] if by_line == by_name else [by_line, by_name]
+    by_line, by_name = (sorted(numbers, key=one.__getitem__) for one in (lines, names))
+    return [by_line] if any(lines) or by_line == by_name else [by_line, by_name]
 
 
 def _columns_of(rows: list[ImageRow]) -> dict[str, np.ndarray]:
