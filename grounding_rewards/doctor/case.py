@@ -279,6 +279,7 @@ class Case:
         bad: the keys of rows with an error.
         longest_gold: tokens of the longest right answer; 0 without a box format.
         found: the names of defects so far.
+        odd: the keys of rows whose images are inverted, turned or of something else, so that they say nothing of boxes.
     """
 
     source: RowSource
@@ -291,6 +292,7 @@ class Case:
     bad: set[tuple[str, int]] = field(default_factory=set)
     longest_gold: int = 0
     found: set[str] = field(default_factory=set)
+    odd: set[tuple[str, int]] = field(default_factory=set)
 
     @cached_property
     def table(self) -> BoxTable:
@@ -384,7 +386,9 @@ class Case:
         chosen = [
             k
             for k in np.flatnonzero(table.first & ~np.isnan(table.sizes[:, 0])).tolist()
-            if table.defects[k] in fit and shown[number[table.places[k].row.key]]
+            if table.defects[k] in fit
+            and shown[number[table.places[k].row.key]]
+            and table.places[k].row.key not in self.odd
         ]
         if len(chosen) < FEWEST:
             return None

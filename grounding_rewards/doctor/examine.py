@@ -28,7 +28,7 @@ from grounding_rewards.images.decoding import load_image, small_image
 #: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
 #: others found no error.
 ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
-    *(check_unreadable_rows, check_boxes, check_pairs, check_image_files, check_repeats, check_labels),
+    *(check_unreadable_rows, check_greys, check_boxes, check_pairs, check_image_files, check_repeats, check_labels),
     *(
         check_expected_answers,
         check_prompts,
@@ -38,7 +38,6 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_labels_of_rows,
         check_odd,
         check_limits,
-        check_greys,
         check_shortcuts,
         check_gold,
     ),

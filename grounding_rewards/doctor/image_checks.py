@@ -28,6 +28,12 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 # Pixels of a side of the copies that are compared; that a line may lie beside the box's side; greys by which the pixels
 # along a line differ at most, and by which they differ from what is beside it at least.
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
+# Nine in ten pixels of the middle of a box differ by so many greys at most where something was painted over it; in 2,300
+# sound boxes, real and drawn, by 9 and more.
+_BLANK = 4
+# The corners of a turned image are filled with one grey, but for so much; of two corners, one reaches farther along each
+# side, by so much on three sides and together. So few images, or such a part of them, may have been digitised askew.
+_FILL, _ASKEW, _ASKEW_IN_ALL, _FEWEST_ASKEW, _FEW_ASKEW = 6, 0.05, 0.5, 5, 0.025
 # Lines of the small copy at the end of an image that are one grey.
 _FEWEST_FLAT = 4
 # Rows and columns of pixels that tell how an image was made, and how far apart those are that are compared beside
@@ -121,15 +127,17 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
     low, high = (int(np.searchsorted(counts, share * counts[-1])) for share in (0.01, 0.99))
     small = shown.resize((_SMALL, _SMALL), Resampling.BOX)
     colours = np.ptp(np.asarray(small.convert("RGB"), dtype=np.int16), axis=-1).mean()
-    pixels = np.asarray(shown)
+    pixels, single = np.asarray(shown), np.asarray(plain)
     return facts._replace(
         greys=(low, high),
         signature=image_signature(shown),
-        making=making_of(np.asarray(plain), np.array(plain.histogram())),
+        making=making_of(single, np.array(plain.histogram())),
         small=small.convert("L").tobytes(),
         middle=middle_of(plain),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
+        blank=next((k for k, box in enumerate(boxes) if is_blank(single, box)), None),
+        tilted=is_tilted(single),
     )
 
 
@@ -169,6 +177,52 @@ def making_of(greys: np.ndarray, counts: np.ndarray) -> tuple[float, ...]:
     fineness = max(np.log(one / other) for one, other in zip(near, far, strict=True))
     cut, sharpness = shares[:2].sum() + shares[-2:].sum(), np.log(near[0] / (lines[0].std() + 1))
     return missing, *map(float, (np.log(near[1] / near[0]), cut, fineness, sharpness))
+
+
+def is_blank(greys: np.ndarray, box: Sequence[float]) -> bool:
+    """Whether the middle of a box holds one grey.
+
+    Args:
+        greys: (height, width) of uint8.
+        box: x1, y1, x2, y2 in parts of the image.
+
+    Example:
+        >>> greys = np.random.default_rng(0).integers(0, 256, (80, 80), dtype=np.uint8)
+        >>> greys[20:60, 20:60] = 3
+        >>> is_blank(greys, (0.25, 0.25, 0.75, 0.75)), is_blank(greys, (0.0, 0.0, 0.75, 0.75))
+        (True, False)
+    """
+    start, end = np.array(box[:2]), np.array(box[2:])
+    fifth = (end - start) / 5
+    (x1, y1), (x2, y2) = (np.rint(corner * greys.shape[::-1]).astype(int) for corner in (start + fifth, end - fifth))
+    middle = greys[y1:y2, x1:x2]
+    if min(middle.shape) < _BAND:
+        return False
+    low, high = np.quantile(middle[:: len(middle) // _BAND, :: middle.shape[1] // _BAND], (0.05, 0.95))
+    return bool(high - low <= _BLANK)
+
+
+def is_tilted(greys: np.ndarray) -> bool:
+    """Whether the corners of an image are filled with one grey each, as of an image that is turned by some degrees.
+
+    Example:
+        >>> y, x = np.mgrid[:80, :80] - 40
+        >>> turned = np.maximum(abs(x + 0.2 * y), abs(y - 0.2 * x)) < 40
+        >>> is_tilted(100 * turned + x % 9), is_tilted(100 * (abs(x) < 30) + x % 9)
+        (True, False)
+    """
+    # Clockwise.
+    sides = (greys[0], greys[:, -1], greys[-1, ::-1], greys[::-1, 0])
+    farther = np.array([_filled(side) - _filled(side[::-1]) for side in sides])
+    farther *= np.sign(farther.sum())
+    is_so = farther >= _ASKEW
+    return bool(is_so.sum() >= 3 and farther.min() >= -_ASKEW and farther.sum() >= _ASKEW_IN_ALL)
+
+
+def _filled(line: np.ndarray) -> float:
+    """The part of a line, from its start, that has the grey of its first pixel."""
+    other = np.abs(line.astype(int) - int(line[0])) > _FILL
+    return (int(other.argmax()) if other.any() else len(line)) / len(line)
 
 
 def is_outlined(image: np.ndarray, box: Sequence[float]) -> bool:
@@ -241,6 +295,8 @@ def _image_problems(row: ImageRow) -> Iterator[Problem]:
         yield Problem("broken-image", row, f"the last {lines / _SMALL:.0%} of its lines are one grey")
     elif facts.drawn is not None:
         yield Problem("drawn-boxes", row, f"the outline of box {facts.drawn} is in the pixels")
+    elif facts.blank is not None:
+        yield Problem("blank-box", row, f"the middle of box {facts.blank} is one grey")
     if size is None:
         said = f"width {row.columns.get('width')!r}, height {row.columns.get('height')!r}"
         yield Problem("missing-size", row, said)
@@ -290,7 +346,13 @@ def check_greys(case: Case) -> Iterator[Defect]:
         greys = greys.reshape(-1, side, 2, side, 2).mean(axis=(2, 4)).reshape(-1, side * side)
         for name, places in zip(_ODD, find_odd(greys), strict=True):
             odd[name] += [(images[k][0], _ODD[name]) for k in places]
+    tilted = [row for images in of_source.values() for row, _ in images if row.facts and row.facts.tilted]
+    if len(tilted) >= max(_FEWEST_ASKEW, _FEW_ASKEW * sum(map(len, of_source.values()))):
+        odd["turned-image"] += [
+            (row, "its corners are filled, as of an image turned by some degrees") for row in tilted
+        ]
     for name, shown in odd.items():
+        case.odd.update(row.key for row, _ in shown if row)
         if shown:
             yield case.defect(name, shown)
 

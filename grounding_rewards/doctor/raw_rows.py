@@ -82,6 +82,8 @@ class ImageFacts(NamedTuple):
     middle: from :func:`grounding_rewards.doctor.altered_copies.middle_of`.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
+    blank: a box in which all pixels have one grey; None without one.
+    tilted: whether its corners are those of an image that was turned by some degrees.
     """
 
     size: tuple[int, int] | None = None
@@ -97,6 +99,8 @@ class ImageFacts(NamedTuple):
     middle: bytes = b""
     colourful: bool = False
     drawn: int | None = None
+    blank: int | None = None
+    tilted: bool = False
 
     @property
     def square(self) -> np.ndarray | None:

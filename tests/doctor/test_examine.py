@@ -981,6 +981,7 @@ def test_every_check_says_what_to_do():
         "inverted-image",
         "turned-image",
         "odd-image",
+        "blank-box",
         "odd-quality",
         "grey-shift",
         "image-copy",

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageOps
 PIXEL_CHECKS = {
     *("broken-image", "one-grey", "image-copy", "copy-leak"),
     *("drawn-boxes", "inverted-image", "turned-image", "odd-image", "colour-image", "grey-shift", "clipped-image"),
-    "odd-quality",
+    *("odd-quality", "blank-box"),
 }
 
 
@@ -149,6 +149,17 @@ def test_a_box_that_is_drawn_into_the_image_is_an_error(folder, colour, name):
     assert defects(folder) == {"drawn-boxes": ("error", 1, [f"f{name[0]}"])}
 
 
+@pytest.mark.parametrize(("grey", "found"), [(0, True), (128, True), (255, True), (None, False)])
+def test_a_box_that_was_painted_over(folder, grey, found):
+    for name in ("1.jpg", "4.png"):
+        x1, y1, x2, y2 = json.loads((folder / "annotations.jsonl").read_text().splitlines()[int(name[0])])["boxes"][0]
+        painted = np.asarray(image(int(name[0]))).copy()
+        noise = np.random.default_rng(0).integers(0, 12, painted.shape, dtype=np.uint8)
+        painted[y1:y2, x1:x2] = noise[y1:y2, x1:x2] if grey is None else grey
+        Image.fromarray(painted).save(folder / name)
+    assert defects(folder) == ({"blank-box": ("warning", 2, ["f1", "f4"])} if found else {})
+
+
 def test_a_stack_of_pages_is_no_image(folder):
     image(4).save(folder / "4.png", format="TIFF", save_all=True, append_images=[image(20)])
     assert defects(folder) == {"broken-image": ("error", 1, ["f4"])}
@@ -204,6 +215,19 @@ def test_a_split_that_was_converted_otherwise(folder, change, words):
         not words
         or words in next(one for one in examine(open_rows(str(folder))).defects if one.name == "grey-shift").found
     )
+
+
+@pytest.mark.parametrize(("step", "count"), [(5, 6), (3, 10), (9, 0)])
+@pytest.mark.parametrize("fill", [0, 255])
+def test_images_that_were_turned_by_some_degrees(folder, step, count, fill):
+    """Where they are but a few, they may have been digitised so."""
+
+    def turned(k, greys):
+        tilt = 11 if k % 2 else -14
+        return np.asarray(Image.fromarray(np.uint8(greys)).rotate(tilt, fillcolor=fill)) if k % step == 0 else greys
+
+    found = alike(folder, turned)
+    assert found == ({"turned-image": ("warning", count, [f"f{k * step}" for k in range(3)])} if count else {})
 
 
 def noisy(greys, deviation):
