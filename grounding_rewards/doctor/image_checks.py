@@ -28,11 +28,12 @@ from grounding_rewards.images.dicom import is_burned_in, is_dicom
 # Pixels of a side of the copies that are compared; that a line may lie beside the box's side; greys by which the pixels
 # along a line differ at most, and by which they differ from what is beside it at least.
 _SMALL, _BAND, _EVEN, _CONTRAST = 32, 6, 24, 40
-# Nine in ten pixels of the middle of a box differ by so many greys at most where something was painted over it; in 2,300
-# sound boxes, real and drawn, by 9 and more.
+# Nine in ten pixels of the middle of a box differ by so many greys at most where something was painted over it; in
+# 2,300 sound boxes, real and drawn, by 9 and more.
 _BLANK = 4
-# The corners of a turned image are filled with one grey, but for so much; of two corners, one reaches farther along each
-# side, by so much on three sides and together. So few images, or such a part of them, may have been digitised askew.
+# The corners of a turned image are filled with one grey, but for so much; of two corners, one reaches farther along
+# each side, by so much on three sides and together. So few images, or such a part of them, may have been digitised
+# askew: of clean sets up to 1.3 %.
 _FILL, _ASKEW, _ASKEW_IN_ALL, _FEWEST_ASKEW, _FEW_ASKEW = 6, 0.05, 0.5, 5, 0.025
 # Lines of the small copy at the end of an image that are one grey.
 _FEWEST_FLAT = 4
