@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher
 from itertools import combinations
@@ -31,6 +31,8 @@ _LEAST_TRANSLATED, _LEAST_IN_LANGUAGE = 0.75, 4
 _RARER = 0.2
 # Names of findings have no more words than this.
 _LONGEST_NAME = 4
+# So many boxes of a class above others, and so large a part of all that are below it.
+_FEWEST_BELOW, _MOST_BELOW = 10, 0.9
 # So many labels have the same words more.
 _FEWEST_WITH_WORDS = 3
 # Between several labels in one.
@@ -125,6 +127,7 @@ def check_labels(case: Case) -> Iterator[Defect]:
     yield from _wrong_sides(case)
     yield from _unboxed(case, alone)
     yield from case.collect(_named_otherwise(case))
+    yield from _parents(case)
 
 
 def _label_problems(case: Case) -> Iterator[Problem]:
@@ -220,6 +223,23 @@ def _unboxed(case: Case, boxed: Collection[str]) -> Iterator[Defect]:
             shown.append((row, f"no box, but labelled {named[0]!r:.60}"))
     if shown:
         yield case.defect("unboxed-label", shown)
+
+
+def _parents(case: Case) -> Iterator[Defect]:
+    """Labels that nearly always share the box of another label, one of several, which mostly stand without them."""
+    at: defaultdict[tuple[object, ...], list[tuple[ImageRow, str]]] = defaultdict(list)
+    for place in case.labelled():
+        at[place.row.key, place.drawing.name, str(place.box)].append((place.row, place.label))
+    shared: defaultdict[str, list[tuple[ImageRow, str]]] = defaultdict(list)
+    for here in at.values():
+        for row, label in here:
+            shared[label] += [(row, other) for _, other in here if other != label][:1]
+    for label, mine in shared.items():
+        below = Counter(other for _, other in mine)
+        is_above = len(below) > 1 and len(mine) >= max(_FEWEST_BELOW, _ONE_LABEL * case.labels[label])
+        if is_above and len(mine) <= _MOST_BELOW * sum(case.labels[other] for other in below):
+            shown = [(row, f"a box of {other!r:.40} is {label!r:.40} too") for row, other in mine]
+            yield case.defect("parent-label", shown, of=case.labels.total())
 
 
 def _named_otherwise(case: Case) -> Iterator[Problem]:

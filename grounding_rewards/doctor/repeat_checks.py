@@ -9,6 +9,9 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import NamedTuple
 
+import numpy as np
+
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.copies import find_copies
 from grounding_rewards.data.held_out import patient_column, patient_in_name
 from grounding_rewards.doctor.altered_copies import find_altered_copies
@@ -17,6 +20,8 @@ from grounding_rewards.doctor.raw_rows import ImageRow
 
 # So many images of one patient, when there is no other, and so many patients with one image each.
 _FEWEST_IMAGES = 30
+# A name for anybody has so many times more images than any patient, and so large a part of all.
+_TIMES_MORE, _MUCH = 4, 0.05
 # Names such as p0012_s2: one with a number, then the number of one of its few images.
 _PATIENT_FIRST = re.compile(r"(\D*\d+)[_-]\D*\d{0,2}")
 # An id and the number of one of its few visits.
@@ -28,6 +33,8 @@ _MOST_VISITS, _VISITS_A_PATIENT = 0.9, 3
 _SEX = re.compile(r"(patient[_ ]?)?(sex|gender)", re.IGNORECASE)
 _AGE = re.compile(r"(patient[_ ]?)?age([_ ]years)?", re.IGNORECASE)
 _YEARS, _OLDEST = re.compile(r"(-?\d{1,4}(?:\.\d*)?)[yY]?"), 120
+# So large a part of a column is of one kind; numbers of two units, so far apart, and so many of them at least.
+_MOST_OF_KIND, _UNITS, _NEAR_UNIT, _LEAST_STEP, _FEWEST_OF_UNIT = 0.6, (2.54, 10, 25.4, 100, 1000), 0.12, 2, 5
 # A long number as a spreadsheet writes it.
 _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 # Columns that name a study, whose images are of one patient.
@@ -41,13 +48,26 @@ def check_repeats(case: Case) -> Iterator[Defect]:
     yield from _copies(case)
     images = Counter(row.patient_id for row in case.rows)
     patients = images.total() - images[None]
-    if len(images) == 1 and patients >= _FEWEST_IMAGES:
+    (first, most), (_, next_most) = [
+        *(one for one in images.most_common(3) if one[0] is not None),
+        (None, 0),
+        (None, 0),
+    ][:2]
+    if most >= max(_FEWEST_IMAGES, _TIMES_MORE * next_most, _MUCH * patients):
+        shown = [(row, f"of patient {first}") for row in case.rows if row.patient_id == first]
+        found = f"{'All ' if most == patients else ''}{most} images are of patient {first}"
         yield case.defect(
-            "one-patient", count=patients, found=f"All {patients} images are of patient {next(iter(images))}."
+            "one-patient", shown, found=f"{found}{f', of any other at most {next_most}' if next_most else ''}."
         )
-        return
+        if most == patients:
+            return
+    nobody = [row for row in case.rows if row.patient_id is None]
+    # A source may name none.
+    of_source = {row.source for row in nobody}.isdisjoint(row.source for row in case.rows if row.patient_id)
+    if patients and len(nobody) >= _FEWEST_IMAGES and not of_source:
+        yield case.defect("no-patient", [(row, "no patient") for row in nobody])
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
-    yield from case.collect(_unlikely_facts(case))
+    yield from case.collect((*_unlikely_facts(case), *_other_kinds(case), *_other_units(case)))
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -152,6 +172,60 @@ def _unlikely_facts(case: Case) -> Iterator[Problem]:
             text = str(row.columns.get(name)).strip()
             if (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
                 yield Problem("patient-facts", row, f"{name} is {text}")
+
+
+def _other_kinds(case: Case) -> Iterator[Problem]:
+    """Values in text, or no numbers, in a column of numbers."""
+    for name in _columns_of_facts(case):
+        given = [(row, value) for row in case.rows if (value := row.columns.get(name)) not in (None, "")]
+        kinds = Counter(_kind(value) for _, value in given)
+        usual, count = kinds.most_common(1)[0] if kinds else ("", 0)
+        if usual != "text" and _MOST_OF_KIND * len(given) <= count < len(given):
+            for row, value in given:
+                if _kind(value) != usual:
+                    yield Problem("column-values", row, f"{name} is {value!r:.40}, elsewhere {usual}")
+
+
+def _columns_of_facts(case: Case) -> list[str]:
+    """Columns of single values that are no names."""
+    names = dict.fromkeys(
+        name for row in case.rows for name, value in row.columns.items() if isinstance(value, str | int | float)
+    )
+    patient = {column for row in case.rows if (column := patient_column(_stated(row)))}
+    return [
+        name for name in names if name not in {"id", "file", "prompt", "split", "patient_id", *SIZE_COLUMNS, *patient}
+    ]
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool | int | float):
+        return "true or false" if isinstance(value, bool) else "a number"
+    return "a number in text" if re.fullmatch(r"\s*[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?\s*", str(value)) else "text"
+
+
+def _other_units(case: Case) -> Iterator[Problem]:
+    """Numbers of a column that are all so many times larger or smaller than the rest, as in another unit."""
+    for name in _columns_of_facts(case):
+        # A pixel is of another size where images are resized.
+        is_spacing = "spacing" in name.casefold()
+        given = [
+            (row, value * (row.size[0] if is_spacing and row.size else 1))
+            for row in case.rows
+            if isinstance(value := row.columns.get(name), int | float) and not isinstance(value, bool) and value > 0
+        ]
+        given.sort(key=lambda one: one[1])
+        values = np.array([value for _, value in given], dtype=np.float64)
+        if len(values) < _FEWEST_IMAGES:
+            continue
+        steps = values[1:] / values[:-1]
+        at = int(steps.argmax()) + 1
+        low, high = values[:at], values[at:]
+        times = float(np.median(high) / np.median(low))
+        is_unit = is_spacing or min(abs(times / unit - 1) for unit in _UNITS) < _NEAR_UNIT
+        spread = max(low[-1] / low[0], high[-1] / high[0])
+        if is_unit and min(len(low), len(high)) >= _FEWEST_OF_UNIT and steps[at - 1] > max(_LEAST_STEP, spread):
+            for row, _ in given[:at] if at <= len(values) / 2 else given[at:]:
+                yield Problem("column-values", row, f"{name} is {row.columns[name]}, {times:.3g} times off the others")
 
 
 def _patients_of_visits(rows: list[ImageRow]) -> dict[str, str]:

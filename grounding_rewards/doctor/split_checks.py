@@ -17,6 +17,8 @@ _TRAIN = "train"
 # How seldom chance alone leaves images with boxes, or without, out of a split or source; a label; and all the labels,
 # of so many patients. Of so many groups of a column, the largest.
 _CHANCE, _SELDOM, _UNLIKELY, _FEWEST, _FEWEST_PATIENTS, _MOST_GROUPS = 1e-3, 0.05, 1e-7, 3, 8, 50
+# How seldom chance keeps labels of so many patients in training, over all choices of labels.
+_UNLIKELY_UNTESTED = 1e-5
 # So large a part of other images have what a split lacks. In a file that is not sorted so many images have no boxes.
 _USUAL, _MIXED = 0.5, 0.05
 # Numbers of patients that a hospital gave reach over so many times as many.
@@ -44,6 +46,7 @@ def check_splits(case: Case) -> Iterator[Defect]:
         found = f"{len(unnamed)} of {len(case.rows)} rows name no split."
         yield case.defect("split-names", shown, of=len(case.rows), found=found)
     yield from _unseen(case)
+    yield from _untested(case)
     for column in case.columns:
         if column != PART_OF_FILE:
             yield from _lacking(case, column)
@@ -109,12 +112,13 @@ def _lacking(case: Case, column: str) -> Iterator[Defect]:
             found += f"elsewhere {kind} of {len(groups) - images}."
             yield case.defect(check, count=images, of=len(case.rows), found=found)
     said: set[str] = set()
+    is_told = "without-label" in case.found or "label-not-in-train" in case.found
     for group, mine in lost.items():
         # A group that shares no label is a dataset of its own. What training lacks is said already.
         seldom = {what: chance for what, (_, chance) in mine.items() if what in labels and chance < _SELDOM}
         is_own = not any(group in having[label] and len(having[label]) > 1 for label in labels)
         is_rare = len(everyone[group]) >= _FEWEST_PATIENTS and math.prod(seldom.values()) < _UNLIKELY
-        is_renamed = column == "split" and (group == _TRAIN or "label-not-in-train" in case.found)
+        is_renamed = column == "split" and (group == _TRAIN or is_told)
         if is_rare and not is_own and not is_renamed:
             owners = {one for what in seldom for one in having[what]}
             found = f"{column} {group}: on none of the images of {len(everyone[group])} patients is "
@@ -168,6 +172,30 @@ def _boxless_end(case: Case) -> Iterator[Defect]:
             found = f"None of the last {len(after)} images of the file has a box; before, {1 - share:.0%} have."
             yield case.defect("without-findings", shown, of=len(case.rows), found=found)
             return
+
+
+def _untested(case: Case) -> Iterator[Defect]:
+    """Labels that training alone has, of so many patients that chance does not keep them all there."""
+    if len(case.labels) * _FEWEST_PER_LABEL > case.labels.total():
+        return
+    held = {row.split for row in case.rows} - {_TRAIN}
+    split_of = {row.somebody: row.split for row in case.rows}
+    of: defaultdict[str, set[str]] = defaultdict(set)
+    for place in case.labelled():
+        of[place.label].add(place.row.somebody)
+    inside = {label: who for label, who in of.items() if all(split_of[one] == _TRAIN for one in who)}
+    having = set[str]().union(*inside.values())
+    tested = sum(split in held for split in split_of.values())
+    chance = (1 - len(having) / max(1, len(split_of))) ** tested
+    if (
+        len(inside) > 1
+        and _TRAIN in split_of.values()
+        and chance < _UNLIKELY_UNTESTED
+        and "without-label" not in case.found
+    ):
+        names = ", ".join(map(repr, sorted(inside)))
+        found = f"{', '.join(sorted(held))}: on none of the images of {tested} patients is {names:.200}."
+        yield case.defect("without-label", count=len(inside), of=len(of), found=found)
 
 
 def _unseen(case: Case) -> Iterator[Defect]:

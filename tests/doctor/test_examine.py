@@ -965,6 +965,9 @@ def test_every_check_says_what_to_do():
         "one-corner",
         "unfinished-folder",
         "answer-column",
+        "column-values",
+        "no-patient",
+        "parent-label",
         "label-contradiction",
         # In test_box_content.py.
         "flipped-boxes",

@@ -900,6 +900,38 @@ def findings_of_the_image(choose: Callable[[list[Row]], list[Row]]) -> Callable[
     return plant
 
 
+def a_parent_of_some(rows: list[Row]) -> None:
+    for row in every(3, with_findings(rows)):
+        row["boxes"] += copy.deepcopy(row["boxes"])
+        row["labels"] = [*row["labels"], *["Opacity"] * len(row["labels"])]
+
+
+def patient_of_some(name: str | None) -> Callable[[list[Row]], None]:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            if row["split"] == "train" and row["patient_id"][-1] in "037":
+                row["patient_id"] = name
+
+    return plant
+
+
+def in_training_alone(rows: list[Row]) -> None:
+    rare = {row["patient_id"] for k, row in enumerate(rows) if row["split"] == "train" and k % 3 == 0}
+    for row in rows:
+        if row["patient_id"] in rare:
+            row["labels"] = [{LABELS[0]: "Rib fracture", LABELS[1]: "Hernia"}.get(one, one) for one in row["labels"]]
+
+
+def facts(name: str, value: Callable[[Row], Any], other: Callable[[Row], Any]) -> Callable[[list[Row]], None]:
+    """A column, of other values in a sixth."""
+
+    def plant(rows: list[Row]) -> None:
+        for k, row in enumerate(rows):
+            row[name] = (value if k % 6 else other)(row)
+
+    return plant
+
+
 def in_two_languages(rows: list[Row]) -> None:
     one = ("Pneumothorax", "Consolidation", "Cardiomegaly", "Calcification")
     other = ("Neumotórax", "Consolidación", "Cardiomegalia", "Calcificación")
@@ -1186,6 +1218,27 @@ DEFECTS = [
         "shortcut",
         "how many labels",
     ),
+    ("a parent of some", a_parent_of_some, "parent-label", "is 'Opacity' too"),
+    (
+        "unknown for some patients",
+        patient_of_some("unknown"),
+        "one-patient",
+        "images are of patient unknown, of any other",
+    ),
+    ("no patient for some", patient_of_some(None), "no-patient", ""),
+    ("findings in training alone", in_training_alone, "without-label", "of 60 patients is 'Hernia', 'Rib fracture'"),
+    (
+        "centimetres",
+        facts("spacing", lambda row: 400 / row["width"], lambda row: 40 / row["width"]),
+        "column-values",
+        "10 times off the others",
+    ),
+    (
+        "decimal commas",
+        facts("dose", lambda row: 1.5, lambda row: "1,5"),
+        "column-values",
+        "is '1,5', elsewhere a number",
+    ),
     ("prompts cut at one length", cut_short, "prompt-marks", "the prompt breaks off"),
     ("a question twice", the_prompt(lambda row: "Where is any finding? " * 2), "prompt-marks", "says twice"),
     ("nothing asked", the_prompt(lambda row: "prompt"), "prompt-marks", "is 'prompt' alone"),
@@ -1440,6 +1493,8 @@ def asked_for_another(rows: list[Row]) -> None:
     [
         patients_with_findings,
         a_site_held_out,
+        facts("age", lambda row: len(row["id"]) * 7, lambda row: 2),
+        facts("spacing", lambda row: 400 / row["width"], lambda row: 300 / row["width"]),
         the_answers(lambda row: str(row["boxes"])),
         the_prompt(lambda row: "Where are findings in the upper half"),
         findings_of_the_image(lambda rows: []),
