@@ -67,7 +67,9 @@ def check_repeats(case: Case) -> Iterator[Defect]:
     if patients and len(nobody) >= _FEWEST_IMAGES and not of_source:
         yield case.defect("no-patient", [(row, "no patient") for row in nobody])
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
-    yield from case.collect((*_unlikely_facts(case), *_other_kinds(case), *_other_units(case)))
+    yield from case.collect(
+        (*_unlikely_facts(case), *_numbers_of_others(case), *_other_kinds(case), *_other_units(case))
+    )
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -155,11 +157,15 @@ def _patient_leaks(case: Case, leaked: set[tuple[str, int]]) -> Iterator[Defect]
 
 
 def _unlikely_facts(case: Case) -> Iterator[Problem]:
-    """Patients of two sexes, and ages that nobody reaches."""
+    """Patients of two sexes, studies of two patients, and ages that nobody reaches."""
     names = dict.fromkeys(name for row in case.rows for name in row.columns)
     of_sex, of_age = ([name for name in names if one.fullmatch(name)] for one in (_SEX, _AGE))
     sexes: dict[tuple[str, str], str] = {}
+    studied: dict[str, str] = {}
     for row in case.rows:
+        study = next((str(row.columns[name]) for name in _stated(row) if _is_study(name)), "")
+        if study and row.patient_id and studied.setdefault(study, row.patient_id) != row.patient_id:
+            yield Problem("patient-facts", row, f"study {study} is of {row.patient_id} here, of another patient before")
         for name in of_sex:
             text = str(row.columns.get(name)).strip()
             sex = text[:1].casefold()
@@ -172,6 +178,26 @@ def _unlikely_facts(case: Case) -> Iterator[Problem]:
             text = str(row.columns.get(name)).strip()
             if (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
                 yield Problem("patient-facts", row, f"{name} is {text}")
+
+
+def _numbers_of_others(case: Case) -> Iterator[Problem]:
+    """Ids and patients with the number of another row's file, where most have that of their own."""
+    files = [{int(one) for one in re.findall(r"\d+", PurePath(row.file).stem)} for row in case.rows]
+    known = set[int]().union(*files)
+    for name, values in (
+        ("id", [row.columns.get("id") for row in case.rows]),
+        ("patient", [row.patient_id for row in case.rows]),
+    ):
+        told = [
+            (row, int(digits[-1]), own)
+            for row, value, own in zip(case.rows, values, files, strict=True)
+            if own and (digits := re.findall(r"\d+", str(value)))
+        ]
+        right = sum(number in own for _, number, own in told)
+        if len(told) >= _FEWEST_IMAGES and right >= _MOST_OF_KIND * len(told):
+            for row, number, own in told:
+                if number not in own and number in known:
+                    yield Problem("patient-facts", row, f"{name} has the number {number}, its file another")
 
 
 def _other_kinds(case: Case) -> Iterator[Problem]:
@@ -211,7 +237,10 @@ def _other_units(case: Case) -> Iterator[Problem]:
         given = [
             (row, value * (row.size[0] if is_spacing and row.size else 1))
             for row in case.rows
-            if isinstance(value := row.columns.get(name), int | float) and not isinstance(value, bool) and value > 0
+            if (row.size or not is_spacing)
+            and isinstance(value := row.columns.get(name), int | float)
+            and not isinstance(value, bool)
+            and value > 0
         ]
         given.sort(key=lambda one: one[1])
         values = np.array([value for _, value in given], dtype=np.float64)
@@ -258,6 +287,10 @@ _SAID = {
 }
 
 
+def _is_study(column: str) -> bool:
+    return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
+
+
 def _stated(row: ImageRow) -> list[str]:
     return [name for name, value in row.columns.items() if value is not None]
 
@@ -285,5 +318,5 @@ def _whose(row: ImageRow, by_name: str | None, of_visit: Mapping[str, str]) -> I
         yield _Whose("patient-spelling", alike, patient)
     elif named is not None:
         yield _Whose("patient-name-leak", named, row.file)
-    elif study := next((name for name in stated if re.sub(r"[\W_]", "", name).casefold() in _STUDIES), None):
+    elif study := next(filter(_is_study, stated), None):
         yield _Whose("study-leak", str(row.columns[study]), f"{study} {row.columns[study]}")

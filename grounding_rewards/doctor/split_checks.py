@@ -7,9 +7,11 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+import numpy as np
+
 from grounding_rewards.data.held_out import patient_in_name
 from grounding_rewards.doctor.case import NAME_OF_FILE, PART_OF_FILE, Case, Defect, natural, orders
-from grounding_rewards.doctor.group_checks import labels_of
+from grounding_rewards.doctor.group_checks import Feature, differing, labels_of
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
@@ -17,6 +19,8 @@ _TRAIN = "train"
 # How seldom chance alone leaves images with boxes, or without, out of a split or source; a label; and all the labels,
 # of so many patients. Of so many groups of a column, the largest.
 _CHANCE, _SELDOM, _UNLIKELY, _FEWEST, _FEWEST_PATIENTS, _MOST_GROUPS = 1e-3, 0.05, 1e-7, 3, 8, 50
+# In standard deviations, how far a share of images, or an age, differs; of so many labels.
+_FAR_SHARE, _MOST_SHARES = 1.0, 20
 # How seldom chance keeps labels of so many patients in training, over all choices of labels.
 _UNLIKELY_UNTESTED = 1e-5
 # So large a part of other images have what a split lacks. In a file that is not sorted so many images have no boxes.
@@ -50,6 +54,7 @@ def check_splits(case: Case) -> Iterator[Defect]:
     for column in case.columns:
         if column != PART_OF_FILE:
             yield from _lacking(case, column)
+    yield from _other_shares(case)
     if "without-findings" not in case.found:
         yield from _boxless_end(case)
 
@@ -172,6 +177,37 @@ def _boxless_end(case: Case) -> Iterator[Defect]:
             found = f"None of the last {len(after)} images of the file has a box; before, {1 - share:.0%} have."
             yield case.defect("without-findings", shown, of=len(case.rows), found=found)
             return
+
+
+def _other_shares(case: Case) -> Iterator[Defect]:
+    """Splits in which far more or fewer images have no box, or have a label, or whose patients are of another age."""
+    has = {_WITHOUT: [not count for count in case.counts]}
+    has |= {
+        repr(label): [label in labels_of(row) for row in case.rows]
+        for label, _ in case.labels.most_common(_MOST_SHARES)
+    }
+    numbers = {what: np.array(mine, dtype=float) for what, mine in has.items()}
+    numbers |= {
+        name: ages
+        for name in ("age", "Age", "patient_age", "PatientAge")
+        if np.isfinite(ages := _numbers(case, name)).any()
+    }
+    patients = np.unique([row.somebody for row in case.rows], return_inverse=True)[1]
+    splits = np.array([row.split for row in case.rows])
+    for what, values in numbers.items():
+        known = np.isfinite(values)
+        feature = Feature(what, values[known, None], np.zeros(known.sum()), _FAR_SHARE, lambda _: "")
+        for one in sorted(differing(feature, splits[known], patients[known]), key=lambda one: one.mine.sum())[:1]:
+            both = (f"{values[known][part].mean():.2f}" for part in (one.mine, ~one.mine))
+            found = f"{one.group}: on average, {what} is {next(both)}, elsewhere {next(both)}."
+            if {"without-findings", "without-negatives", "label-not-in-train", "without-label"}.isdisjoint(case.found):
+                yield case.defect("lopsided-split", count=int(one.mine.sum()), of=len(case.rows), found=found)
+                return
+
+
+def _numbers(case: Case, column: str) -> np.ndarray:
+    text = [re.fullmatch(r"0*(\d+)(?:\.\d*)?[Yy]?", str(row.columns.get(column))) for row in case.rows]
+    return np.array([float(found[1]) if found else np.nan for found in text])
 
 
 def _untested(case: Case) -> Iterator[Defect]:

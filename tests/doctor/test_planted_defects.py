@@ -932,6 +932,33 @@ def facts(name: str, value: Callable[[Row], Any], other: Callable[[Row], Any]) -
     return plant
 
 
+def old_ones_for_the_test(rows: list[Row]) -> None:
+    for row in rows:
+        row["age"] = 20 + int(row["patient_id"][1:]) * 7 % 30 + (35 if row["split"] == "test" else 0)
+
+
+def nearly_all_normal_in_test(rows: list[Row]) -> None:
+    for row in rows:
+        if row["split"] == "test" and int(row["id"][-2:]) % 3:
+            row["boxes"], row["labels"] = [], []
+
+
+def ids_of_other_files(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["file"] = f"images/{k:04d}.png"
+    for row, other in zip(rows[:40], [*rows[1:40], rows[0]], strict=True):
+        row["file"], other["was"] = f"images/{int(other['id'][-3:]):04d}.png", ""
+    for row in rows:
+        row.pop("was", None)
+
+
+def study_of_two(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["study_id"] = f"S{k // 2}"
+        if k % 40 == 1:
+            row["patient_id"] = f"q{k}"
+
+
 def in_two_languages(rows: list[Row]) -> None:
     one = ("Pneumothorax", "Consolidation", "Cardiomegaly", "Calcification")
     other = ("Neumotórax", "Consolidación", "Cardiomegalia", "Calcificación")
@@ -1239,6 +1266,10 @@ DEFECTS = [
         "column-values",
         "is '1,5', elsewhere a number",
     ),
+    ("old patients in the test", old_ones_for_the_test, "lopsided-split", "test: on average, age is "),
+    ("nearly all normal in the test", nearly_all_normal_in_test, "lopsided-split", "no box is 0."),
+    ("files of other rows", ids_of_other_files, "patient-facts", "its file another"),
+    ("a study of two patients", study_of_two, "patient-facts", "of another patient before"),
     ("prompts cut at one length", cut_short, "prompt-marks", "the prompt breaks off"),
     ("a question twice", the_prompt(lambda row: "Where is any finding? " * 2), "prompt-marks", "says twice"),
     ("nothing asked", the_prompt(lambda row: "prompt"), "prompt-marks", "is 'prompt' alone"),
