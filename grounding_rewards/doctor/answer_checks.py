@@ -52,8 +52,7 @@ _LEFT_OVER = re.compile(
 _MOST_BEGUN = 2
 # So many prompts, and so large a part of them, name whose image it is, by names of so many letters.
 _FEWEST_NAMED, _LEAST_NAMED, _LEAST_LETTERS = 5, 0.5, 4
-# Columns that hold the answer in words; so large a part of prompts that break off, or tell, do so alike; a sentence
-# that stands there twice.
+# Columns that hold the answer in words; so large a part of prompts that break off, or tell, do so alike.
 _ANSWERS = (
     "completion",
     "solution",
@@ -68,7 +67,7 @@ _ANSWERS = (
 # A size, of three or four digits a side.
 _SIZE = re.compile(r"\b((\d{3,4}) ?(?:x|×|by) ?(\d{3,4})\b)")
 # The sign that stands for names.
-_NAME, _LEAST_CUT, _TWICE = chr(0), 0.9, re.compile(r"((?:\S+ ){3,}\S+[.?!])\s(?:.*\s)?\1")
+_NAME, _LEAST_CUT = chr(0), 0.9
 # Right answers that are scored at once.
 _ROWS_AT_ONCE = 1024
 
@@ -132,25 +131,30 @@ def _unfinished(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
     # Where all prompts say a size, it may be that of what the model sees.
     sized = sum(bool(_wrong_size(row)) for row in rows)
     most_words = np.median([len(prompt.split()) for prompt in prompts]) if prompts else 0
-    for row, prompt, images in zip(rows, prompts, places, strict=True):
-        size = "" if 2 * sized > len(rows) else _wrong_size(row)
+    said: dict[str, str] = {}
+    for prompt in distinct:
+        left, sentences = _LEFT_OVER.search(prompt), Counter(re.split(r"(?<=[.?!])\s+", prompt))
+        twice = next((one for one, n in sentences.items() if n > 1 and len(one.split()) > _MOST_BEGUN + 1), "")
         odd = next((name for one in frames if len(one) == 2 and (name := _odd_name(masked[prompt], *one))), "")
         for is_so, words in (
-            (left := _LEFT_OVER.search(prompt), f"holds {left and left[0]!r:.40}"),
+            (left, f"holds {left and left[0]!r:.40}"),
             (len(prompt.split()) < _MOST_BEGUN + 1 < most_words, f"is {prompt!r:.40} alone"),
             (prompt in cut, f"breaks off: {prompt[-40:]!r}"),
-            (twice := _TWICE.search(prompt), f"says twice {twice and twice[1]!r:.60}"),
-            (images > 1, f"has places for {images} images, the row one image"),
-            (
-                with_place and bool(images) != (2 * with_place > len(places)),
-                f"has {images or 'no'} place for the image, unlike most others",
-            ),
-            (size, f"says a size of {size}, the image has another"),
+            (twice, f"says twice {twice!r:.60}"),
             (odd, f"has {odd!r:.40} where others name a finding"),
         ):
             if is_so:
-                yield Problem("prompt-marks", row, f"the prompt {words}")
-                break
+                said.setdefault(prompt, words)
+    for row, prompt, images in zip(rows, prompts, places, strict=True):
+        if words := said.get(prompt, ""):
+            yield Problem("prompt-marks", row, f"the prompt {words}")
+        elif images > 1:
+            yield Problem("prompt-marks", row, f"the prompt has places for {images} images, the row one image")
+        elif with_place and bool(images) != (2 * with_place > len(places)):
+            has = f"has {images or 'no'} place for the image, unlike most others"
+            yield Problem("prompt-marks", row, f"the prompt {has}")
+        elif 2 * sized <= len(rows) and (size := _wrong_size(row)):
+            yield Problem("prompt-marks", row, f"the prompt says a size of {size}, the image has another")
 
 
 def _wrong_size(row: ImageRow) -> str:

@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,8 @@ _RARER = 0.2
 _LONGEST_NAME = 4
 # So many boxes of a class above others, and so large a part of all that are below it.
 _FEWEST_BELOW, _MOST_BELOW = 10, 0.9
+# A column that names none of so many is none of labels.
+_ENOUGH = 50
 # So many labels have the same words more.
 _FEWEST_WITH_WORDS = 3
 # Between several labels in one.
@@ -257,6 +260,8 @@ def _named_otherwise(case: Case) -> Iterator[Problem]:
                 keys = {spelling_key(label): label for label in sorted(labels)}
                 strange = [of for key, of in keys.items() if key not in whole and (_name_of(key) or key) not in names]
                 said.append((row, strange[0] if strange else ""))
+                if len(said) == _ENOUGH and all(label for _, label in said):
+                    break
         wrong = [(row, label) for row, label in said if label]
         if len(said) >= _FEWEST_OF_SIDE and len(wrong) <= _MOST_WRONG_SIDES * len(said):
             for row, label in wrong:
@@ -401,6 +406,7 @@ def _with_more_words(keys: Collection[str]) -> list[list[str]]:
     return [[name, *sorted(more)] for name, more in of.items()]
 
 
+@lru_cache(maxsize=4096)
 def _name_of(key: str) -> str | None:
     """The shared name of a label that is a name or synonym; None if it also states a place or a degree."""
     label = normalize_label(key)

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -287,6 +288,8 @@ _SAID = {
 }
 
 
+# Asked of every row.
+@lru_cache(maxsize=1024)
 def _is_study(column: str) -> bool:
     return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
 
