@@ -54,9 +54,9 @@ def check_splits(case: Case) -> Iterator[Defect]:
     for column in case.columns:
         if column != PART_OF_FILE:
             yield from _lacking(case, column)
-    yield from _other_shares(case)
     if "without-findings" not in case.found:
         yield from _boxless_end(case)
+    yield from _other_shares(case)
 
 
 def is_misspelt(split: str) -> bool:
