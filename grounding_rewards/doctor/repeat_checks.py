@@ -194,11 +194,13 @@ def _numbers_of_others(case: Case) -> Iterator[Problem]:
             for row, value, own in zip(case.rows, values, files, strict=True)
             if own and (digits := re.findall(r"\d+", str(value)))
         ]
-        right = sum(number in own for _, number, own in told)
-        if len(told) >= _FEWEST_IMAGES and right >= _MOST_OF_KIND * len(told):
-            for row, number, own in told:
-                if number not in own and number in known:
-                    yield Problem("patient-facts", row, f"{name} has the number {number}, its file another")
+        # Numbers may start anew in each split.
+        right = Counter(row.split for row, number, own in told if number in own)
+        of = Counter(row.split for row, *_ in told)
+        for row, number, own in told:
+            is_usual = right[row.split] >= max(_FEWEST_IMAGES, _MOST_OF_KIND * of[row.split])
+            if is_usual and number not in own and number in known:
+                yield Problem("patient-facts", row, f"{name} has the number {number}, its file another")
 
 
 def _other_kinds(case: Case) -> Iterator[Problem]:
