@@ -137,7 +137,7 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
         middle=middle_of(plain),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
-        blank=next((k for k, box in enumerate(boxes) if is_blank(single, box)), None),
+        blank=next((k for k, box in enumerate(boxes) if is_painted_over(single, box)), None),
         tilted=is_tilted(single),
     )
 
@@ -180,7 +180,7 @@ def making_of(greys: np.ndarray, counts: np.ndarray) -> tuple[float, ...]:
     return missing, *map(float, (np.log(near[1] / near[0]), cut, fineness, sharpness))
 
 
-def is_blank(greys: np.ndarray, box: Sequence[float]) -> bool:
+def is_painted_over(greys: np.ndarray, box: Sequence[float]) -> bool:
     """Whether the middle of a box holds one grey.
 
     Args:
@@ -190,7 +190,7 @@ def is_blank(greys: np.ndarray, box: Sequence[float]) -> bool:
     Example:
         >>> greys = np.random.default_rng(0).integers(0, 256, (80, 80), dtype=np.uint8)
         >>> greys[20:60, 20:60] = 3
-        >>> is_blank(greys, (0.25, 0.25, 0.75, 0.75)), is_blank(greys, (0.0, 0.0, 0.75, 0.75))
+        >>> is_painted_over(greys, (0.25, 0.25, 0.75, 0.75)), is_painted_over(greys, (0.0, 0.0, 0.75, 0.75))
         (True, False)
     """
     start, end = np.array(box[:2]), np.array(box[2:])
