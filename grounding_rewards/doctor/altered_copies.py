@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.ndimage import uniform_filter
+
+from grounding_rewards.doctor.registration import contrasts, fitted, taken, zoom
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,9 +25,8 @@ _MIDDLE, _SCALE = 64, 4
 _COPY, _WHOLE, _LACK = 0.84, 0.55, 0.5
 # Images that are laid over each; images at a time; at which sizes they are compared before.
 _CANDIDATES, _BLOCK, _ZOOMS = 3, 32, (0.92, 1.0, 1.08)
-# Slopes of a side of a cell; pixels around one that its grey is compared with; steps of a fit at each sharpness; how
-# far images are enlarged or turned, and moved by this part of half a side.
-_CELL, _AROUND, _STEPS, _FARTHEST = 4, 5, 4, 0.3
+# Slopes of a side of a cell; pixels around one that its grey is compared with; steps of a fit.
+_CELL, _AROUND, _STEPS = 4, 5, 4
 # What a copy is, by whether it is mirrored and whether its greys are inverted.
 _WHAT = (("an altered", "an inverted"), ("a mirrored", "a mirrored and inverted"))
 
@@ -72,13 +72,13 @@ def find_altered_copies(
     asked = np.flatnonzero(of != np.bincount(of).argmax())
     for block in np.split(asked, range(_BLOCK, len(asked), _BLOCK)):
         # At each size, as it is and mirrored.
-        zoomed = [_slopes(_taken(wholes[block], _zoom(len(block), zoom))[0]) for zoom in _ZOOMS]
+        zoomed = [_slopes(taken(wholes[block], zoom(len(block), by))[0]) for by in _ZOOMS]
         likeness = np.stack([one @ other.T for one in zoomed for other in slopes])
         likeness[:, of[block][:, None] == of] = 0
         most = np.argsort(-np.abs(likeness).max(axis=0), axis=1)[:, :_CANDIDATES]
         mine, its = np.repeat(np.arange(len(block)), most.shape[1]), most.ravel()
         way = np.abs(likeness[:, mine, its]).argmax(axis=0)
-        sign, maps = np.sign(likeness[way, mine, its]), np.concatenate([_zoom(1, zoom) for zoom in _ZOOMS])[way // 2]
+        sign, maps = np.sign(likeness[way, mine, its]), np.concatenate([zoom(1, by) for by in _ZOOMS])[way // 2]
         pairs = _Pairs(block[mine], its, way % 2 == 1, sign.astype(np.float32), maps)
         maps, fits = pairs.laid_over(wholes)
         maps[:, :, 2] *= _SCALE
@@ -110,34 +110,14 @@ class _Pairs(NamedTuple):
     maps: np.ndarray
 
     def laid_over(self, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The best maps near these, and how far the contrasts correlate there.
-
-        They are fitted as by Lucas and Kanade, in the inverse compositional way (Baker and Matthews, 2004).
-        """
+        """The best maps near these, and how far the contrasts correlate there."""
         others = images[self.its] * self.sign[:, None, None]
         others[self.mirrored] = others[self.mirrored, :, ::-1]
-        sharp = [_contrasts(one) for one in (images[self.mine], others)]
-        soft = [uniform_filter(uniform_filter(one, (0, 3, 3)), (0, 3, 3)) for one in sharp]
-        count, side = others.shape[:2]
-        line = np.arange(0, side, 2, dtype=np.float32) - (side - 1) / 2
-        x, y = np.meshgrid(line, line)
-        still = np.eye(3, dtype=np.float32)
-        far, maps = np.array([_FARTHEST, _FARTHEST, _FARTHEST * side / 2]), self.maps
-        for mine, its in (soft, sharp):
-            down, right = (one[:, ::2, ::2] for one in np.gradient(mine, axis=(1, 2)))
-            by = np.stack([right * x, right * y, right, down * x, down * y, down], axis=1).reshape(count, 6, x.size)
-            inverse = np.linalg.inv(by @ by.swapaxes(1, 2) + 0.01 * np.eye(6, dtype=np.float32))
-            for _ in range(_STEPS):
-                taken, within = _taken(its, maps, 2)
-                off = np.clip((taken - mine[:, ::2, ::2]) * within, -2, 2).reshape(count, x.size, 1)
-                change, whole = np.tile(still, (2, count, 1, 1))
-                change[:, :2] += (inverse @ (by @ off)).reshape(count, 2, 3)
-                whole[:, :2] = maps
-                moved = (whole @ np.linalg.inv(change))[:, :2] - still[:2]
-                maps = (still[:2] + np.clip(moved, -far, far)).astype(np.float32)
-        taken, within = _taken(sharp[1], maps)
+        mine, its = (contrasts(one, _AROUND) for one in (images[self.mine], others))
+        maps = fitted(mine, its, self.maps, _STEPS, step=2)
+        found, within = taken(its, maps)
         inside = within.sum(axis=(1, 2), keepdims=True) + 1e-6
-        both = [np.where(within, one, 0) for one in (sharp[0], taken)]
+        both = [np.where(within, one, 0) for one in (mine, found)]
         a, b = (np.where(within, one - one.sum(axis=(1, 2), keepdims=True) / inside, 0) for one in both)
         product, *squares = ((one * two).sum(axis=(1, 2)) for one, two in ((a, b), (a, a), (b, b)))
         return maps, product / np.sqrt(squares[0] * squares[1] + 1e-6)
@@ -152,31 +132,3 @@ def _slopes(greys: np.ndarray) -> np.ndarray:
     inner = both[:, :, edge, edge][:, :, : cells * _CELL, : cells * _CELL]
     means = inner.reshape(len(greys), 2, cells, _CELL, cells, _CELL).mean(axis=(3, 5)).reshape(len(greys), -1)
     return means / (np.linalg.norm(means, axis=1, keepdims=True) + 1e-6)
-
-
-def _zoom(count: int, by: float) -> np.ndarray:
-    return np.tile(np.array([[by, 0, 0], [0, by, 0]], dtype=np.float32), (count, 1, 1))
-
-
-def _taken(images: np.ndarray, maps: np.ndarray, step: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of images at the mapped places, each the mean of four pixels, and which lie within the image."""
-    side = images.shape[1]
-    middle = (side - 1) / 2
-    line = np.arange(0, side, step, dtype=np.float32) - middle
-    x, y = (maps[:, k, :1, None] * line + maps[:, k, 1:2, None] * line[:, None] + maps[:, k, 2:, None] for k in (0, 1))
-    within = np.maximum(np.abs(x), np.abs(y)) <= middle
-    x, y = (np.clip(one + middle, 0, side - 1.01) for one in (x, y))
-    left, above = x.astype(np.int32), y.astype(np.int32)
-    x, y = x - left, y - above
-    numbers = images.astype(np.float32).ravel()
-    first = above * side + left + (np.arange(len(images), dtype=np.int32) * side**2)[:, None, None]
-    upper, lower = (numbers.take(k) * (1 - x) + numbers.take(k + 1) * x for k in (first, first + side))
-    return upper * (1 - y) + lower * y, within
-
-
-def _contrasts(images: np.ndarray) -> np.ndarray:
-    """By how much each grey differs from those around it, in deviations of these."""
-    numbers = images.astype(np.float32)
-    numbers -= uniform_filter(numbers, (0, _AROUND, _AROUND))
-    spread = np.sqrt(np.maximum(uniform_filter(numbers**2, (0, 2 * _AROUND + 1, 2 * _AROUND + 1)), 0))
-    return numbers / (spread + spread.mean(axis=(1, 2), keepdims=True) / 4 + 1e-3)

@@ -13,6 +13,7 @@ from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, Example, ImagePicture, Problem, picture
+from grounding_rewards.doctor.changed_images import check_changed_images
 from grounding_rewards.doctor.fit_checks import check_fit
 from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
 from grounding_rewards.doctor.histograms import Metrics
@@ -38,6 +39,7 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_labels_of_rows,
         check_odd,
         check_limits,
+        check_changed_images,
         check_shortcuts,
         check_gold,
     ),

@@ -1,0 +1,87 @@
+"""Images that were changed while their boxes were not: mirrored, padded, rolled, put together of pieces."""
+
+import numpy as np
+import pytest
+
+from grounding_rewards.doctor.changed_images import edges_of, find_mirrored
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource
+
+Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
+COUNT = 120
+
+
+def scenes(seed, height=120, width=100):
+    """Uneven images with a bright place at the left, each a little elsewhere."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:height, :width] / [[[height]], [[width]]]
+    for _ in range(COUNT):
+        middles = np.array([[0.3, 0.6, 0.16], [0.7, 0.3, 0.08], [0.75, 0.75, 0.1]]) + rng.normal(0, 0.02, (3, 3))
+        light = sum(np.exp(-((x - a) ** 2 + (y - b) ** 2) / c**2) for a, b, c in middles)
+        yield np.uint8(np.clip(20 + 60 * y + 80 * x + 90 * light + rng.normal(0, 3, y.shape), 0, 255))
+
+
+def found(images, box=(20, 20, 35, 40)):
+    rows = []
+    for k, greys in enumerate(images):
+        height, width = greys.shape
+        image = Image.fromarray(greys)
+        small = image.resize((32, 32), Image.Resampling.BOX).tobytes()
+        facts = ImageFacts((width, height), digest=str(k).encode(), greys=(0, 255), small=small, edges=edges_of(image))
+        columns = {"id": f"f{k}", "boxes": [list(box)], "labels": ["mass"], "width": width, "height": height}
+        rows.append(ImageRow("train", k, columns, facts=facts))
+    names = ("mirrored-image", "padded-image", "pieced-image")
+    defects = examine(RowSource("images", lambda: iter(rows), len(rows))).defects
+    return {one.name: [example.id for example in one.rows] for one in defects if one.name in names}
+
+
+def some(change, *chosen):
+    return [change(one) if k in chosen else one for k, one in enumerate(scenes(0))]
+
+
+def squeezed(greys):
+    side = max(greys.shape)
+    square = np.zeros((side, side), dtype=np.uint8)
+    start = (side - greys.shape[1]) // 2
+    square[:, start : start + greys.shape[1]] = greys
+    return np.asarray(Image.fromarray(square).resize(greys.shape[::-1], Image.Resampling.LANCZOS))
+
+
+def of_two(greys):
+    return np.concatenate([greys[:80], greys[::-1, ::-1][:40]])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "count"),
+    [
+        ("mirrored-image", lambda greys: greys[:, ::-1], 9),
+        ("padded-image", squeezed, 3),
+        ("padded-image", lambda greys: np.pad(greys[:, 30:], ((0, 0), (30, 0))), 3),
+        ("pieced-image", lambda greys: np.roll(greys, 20, axis=1), 5),
+        ("pieced-image", lambda greys: np.roll(greys, 33, axis=0), 5),
+        ("pieced-image", of_two, 9),
+    ],
+)
+def test_images_that_were_changed_are_named(name, change, count):
+    chosen = range(0, 12 * count, 12)
+    assert found(some(change, *chosen)) == {name: [f"f{k}" for k in chosen]}
+
+
+@pytest.mark.parametrize(
+    "images",
+    [
+        some(lambda greys: greys),
+        some(lambda greys: greys[:, ::-1], 4, 9),
+        some(lambda greys: greys[:, ::-1], *range(0, COUNT, 2)),
+        some(lambda greys: 255 - greys, *range(0, COUNT, 12)),
+        # A border as of a collimator, which no box touches.
+        some(lambda greys: np.pad(greys[:, 5:-5], ((0, 0), (5, 5))), *range(0, COUNT, 3)),
+        some(lambda greys: np.roll(greys, 20, axis=1), 7),
+    ],
+)
+def test_sound_images_and_few_odd_ones_pass(images):
+    assert found(images) == {}
+
+
+def test_few_images_are_not_called_mirrored():
+    assert find_mirrored(np.stack(list(scenes(0, 32, 32)))[:60]) == []
