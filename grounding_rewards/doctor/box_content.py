@@ -31,6 +31,8 @@ _BETTER, _FACTOR, _BETTER_ALIKE = 5.0, 1.05, 2.5
 _BETTER_IN_GROUP = 4.0
 # Its boxes have more in common among themselves then, too: by 2.4 to 10 in planted groups, by -5 in sound ones.
 _BETTER_AMONG = 1.0
+# In another reading most boxes lose so many deviations, or what images show says nothing; no box says more than that.
+_LEAST_LOST, _MOST_EVIDENCE = 0.5, 2.5
 # Boxes fit the image of the next row by so many standard errors, and their own by at most so many.
 _FITS, _MISSES = 4.5, 3.0
 # Fewer boxes of a group are not compared, nor where the others do not clearly show what they have in common.
@@ -94,6 +96,18 @@ _ONE_SCALE = (
 )
 
 
+def _scaled(factor: float) -> BoxReading:
+    """Boxes on a copy that is so many times as large."""
+    fix = f"boxes = [[value / {factor:g} for value in box] for box in boxes], or by the very factor of the copy."
+    return BoxReading(
+        "wrong-frame", f"boxes on a copy about {factor:g} times as large", fix, lambda boxes, _: boxes / factor
+    )
+
+
+#: Those in which a part of the boxes may be, wherever the rows stand.
+READINGS_OF_SOME = (*_READINGS, *map(_scaled, (0.5, 0.78, 1.3, 2.0)))
+
+
 def _of_row(where: str) -> BoxReading:
     return BoxReading("shifted-rows", f"those of the row {where}", JOIN, lambda boxes, _: boxes)
 
@@ -143,7 +157,26 @@ class BoxContent:
 
     @cached_property
     def _own(self) -> np.ndarray:
-        return self.gains()
+        return self._gains_of(self._special_as_is)
+
+    @cached_property
+    def _special_as_is(self) -> np.ndarray:
+        return self._special()
+
+    def _gains_of(self, special: np.ndarray) -> np.ndarray:
+        return self._in_common(special, self._special_as_is, np.ones(len(special), dtype=bool))
+
+    def evidence(self, boxes: Boxes) -> np.ndarray:
+        """How much likelier boxes are in another reading by what images show, as logarithms; 0 where that tells little.
+
+        Where boxes are misread, the two readings change places: what is gained then is what is lost elsewhere.
+        """
+        gained = np.nan_to_num(self._gains_of(self._special(boxes)) - self._own)
+        middle = float(np.median(gained))
+        spread = 1.48 * float(np.median(np.abs(gained - middle))) + 1e-6
+        if middle > -_LEAST_LOST * spread:
+            return np.zeros(len(gained))
+        return np.clip(-2 * gained * middle / spread**2, -_MOST_EVIDENCE, _MOST_EVIDENCE)
 
     def gains(self, boxes: Boxes | None = None, *, shift: int = 0, alike: bool = False) -> np.ndarray:
         """What each box has in common with others of its label, beyond what its place has on other images.
@@ -266,7 +299,7 @@ class BoxContent:
         """The reading in which the boxes of a group have far more in common with all others, and how much; or None."""
         if min(group.sum(), (~group).sum()) < _FEWEST_OF_GROUP or errors(self._own[~group]) < _BETTER:
             return None
-        special = self._special()
+        special = self._special_as_is
         own = self._in_common(special, special, ~group)[group]
         best: tuple[float, BoxReading, float, float] | None = None
         for reading, moved in self._in_readings:

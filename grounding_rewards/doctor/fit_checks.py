@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from grounding_rewards.doctor.box_content import errors
+from grounding_rewards.boxes import Boxes
+from grounding_rewards.doctor.box_checks import box_words
+from grounding_rewards.doctor.box_content import READINGS_OF_SOME, errors
 from grounding_rewards.doctor.case import Case, Defect
 
 # Boxes are compared with so many others. By which part of the image two may lie apart to be near each other, and by
@@ -18,6 +20,17 @@ _FEWEST_OF_SEVERAL, _LIKELY, _EXCHANGED, _FEWEST_EXCHANGED, _ERRORS = 20, 5.0, -
 # The part of the boxes of a label that lie farthest from the others; they show less than this part of what the others
 # show, and those of a split, source or part of the file less than that.
 _UNUSUAL, _LESS, _FOREIGN = 0.15, 0.75, 0.35
+# Parts of the images that may be misread. All together they are likelier so by a factor of e to this, which clean sets
+# reach by 7 and planted ones by 18 to 100; no image tells more than that; most are less likely so by that, and so many
+# are misread. Boxes reach over the edge by this part of a side.
+_SHARES, _NO_CHANCE, _MOST, _LIKELIER, _FEWEST_MISREAD, _OVER = (
+    np.array([0.02, 0.05, 0.1, 0.2, 0.4]),
+    12.0,
+    10.0,
+    -1.0,
+    5,
+    0.05,
+)
 
 
 def check_fit(case: Case) -> Iterator[Defect]:
@@ -32,12 +45,12 @@ def check_fit(case: Case) -> Iterator[Defect]:
         chosen = case.content[1]
     if not len(chosen):
         return
-    parts = table.parts[chosen]
-    sides = np.log(parts[:, 2:] - parts[:, :2])
     labels = np.unique([str(table.places[k].label) for k in chosen], return_inverse=True)[1]
-    likely = likelihoods(np.concatenate([sides, parts[:, :2] + parts[:, 2:]], axis=1), labels, table.drawing[chosen])
+    likely = likelihoods(table.parts[chosen], labels, table.drawing[chosen])
+    own = likely[np.arange(len(chosen)), labels]
     yield from _exchanged(case, chosen, likely, labels)
-    yield from _foreign(case, chosen, likely[np.arange(len(chosen)), labels], labels)
+    misread = tuple(_group_misread(case, chosen)) or tuple(_some_misread(case, chosen, own, labels))
+    yield from misread or _foreign(case, chosen, own, labels)
     if case.content is not None and (moved := case.content[0].moved()):
         x, y = moved
         found = (
@@ -46,18 +59,22 @@ def check_fit(case: Case) -> Iterator[Defect]:
         yield case.defect("moved-boxes", count=len(chosen), of=len(chosen), found=found)
 
 
-def likelihoods(values: np.ndarray, labels: np.ndarray, images: np.ndarray) -> np.ndarray:
+def likelihoods(parts: Boxes, labels: np.ndarray, images: np.ndarray, read: Boxes | None = None) -> np.ndarray:
     """The logarithm of how usual each box is for each label, by the boxes of other images, (n, labels).
 
     Args:
-        values: (n, 4), the logarithms of both sides, and twice the centre, in parts of the image.
+        parts: (n, 4), in parts of the image.
         labels: (n,), the number of the label of each.
         images: (n,), the image of each.
+        read: (n, 4), the boxes in another reading, if these are looked at.
     """
-    scale = np.array([_AS_LARGE, _AS_LARGE, 2 * _NEAR, 2 * _NEAR], dtype=np.float32)
-    scaled = (values / scale).astype(np.float32)
-    squares = (scaled**2).sum(axis=1)
-    near = np.exp(-np.maximum(squares[:, None] + squares - 2 * scaled @ scaled.T, 0) / 2)
+    scale = np.array([_AS_LARGE, _AS_LARGE, 2 * _NEAR, 2 * _NEAR])
+    given, mine = (
+        (np.hstack([np.log(np.maximum(one[:, 2:] - one[:, :2], 1e-3)), one[:, :2] + one[:, 2:]]) / scale).astype("f4")
+        for one in (parts, parts if read is None else read)
+    )
+    near = (mine**2).sum(axis=1)[:, None] + (given**2).sum(axis=1) - 2 * mine @ given.T
+    near = np.exp(-np.maximum(near, 0) / 2)
     others = (images[:, None] != images).astype(np.float32)
     of_label = np.eye(labels.max() + 1, dtype=np.float32)[labels]
     return np.log((near * others) @ of_label / np.maximum(others @ of_label, 1) + _LEAST_DENSITY)
@@ -94,6 +111,72 @@ def _together(drawings: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
         start = end
 
 
+def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.ndarray) -> Iterator[Defect]:
+    """Images whose boxes are far likelier in another reading: by where their labels usually lie, and what they show."""
+    table, found = case.table, (_NO_CHANCE, None, np.zeros(0, dtype=bool))
+    drawing, corners = table.drawing[chosen], np.tile(table.sizes[chosen], 2)
+    images = np.unique(drawing, return_inverse=True)[1]
+    for reading in READINGS_OF_SOME:
+        boxes = reading.read(table.numbers[chosen], table.sizes[chosen])
+        parts = boxes / corners
+        fits = (
+            (parts.min(axis=1) >= -_OVER) & (parts.max(axis=1) <= 1 + _OVER) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        )
+        likely = likelihoods(table.parts[chosen], labels, drawing, parts)[np.arange(len(chosen)), labels]
+        gains = np.where(fits, likely, np.log(_LEAST_DENSITY)) - own
+        if case.content is not None:
+            gains += case.content[0].evidence(boxes)
+        by_image = np.bincount(images, gains)
+        clear, is_wrong = mistaken(by_image)
+        if clear >= found[0] and np.median(by_image) <= _LIKELIER and is_wrong.sum() >= _FEWEST_MISREAD:
+            found = clear, reading, is_wrong[images]
+    _, best, wrong = found
+    if best is not None:
+        shown = [(table.places[k].row, box_words(case, k)) for k in chosen[wrong].tolist()]
+        words = f"{wrong.sum()} of {len(chosen)} boxes are far likelier as {best.name}, the others as they are."
+        yield case.defect(best.check, shown, of=len(chosen), found=words, fix=best.fix)
+
+
+def mistaken(gains: np.ndarray) -> tuple[float, np.ndarray]:
+    """Whether a part of images is far likelier otherwise.
+
+    Args:
+        gains: (images,), the logarithm of how many times likelier each is.
+
+    Returns:
+        The logarithm of how many times likelier all are as a mixture, and which are more likely of the other kind.
+
+    Example:
+        >>> [round(mistaken(np.array([9.0] * few + [-3.0] * 90))[0]) for few in (0, 2, 10)]
+        [-2, 8, 58]
+    """
+    factors = np.exp(np.minimum(gains, _MOST))
+    sums = np.log(1 - _SHARES[:, None] + _SHARES[:, None] * factors).sum(axis=1)
+    share = _SHARES[sums.argmax()]
+    return float(sums.max()), share * factors > 1 - share
+
+
+def _groups(case: Case, chosen: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """All groups of rows by name, with which of these boxes are of each."""
+    number = case.table.rows[chosen]
+    for column, values in (case.columns | case.other_columns).items():
+        mine = values[number]
+        yield from ((f"{column} {group}", mine == group) for group in np.unique(mine) if group)
+
+
+def _group_misread(case: Case, chosen: np.ndarray) -> Iterator[Defect]:
+    """The first group of boxes that fit their images far better in another reading."""
+    for name, mine in _groups(case, chosen) if case.content is not None else ():
+        if better := case.content[0].better_reading(mine):
+            reading, gain, own = better
+            found = (
+                f"{name}: {gain:.2f} in common with others of their labels as {reading.name}, {own:.2f} as they are."
+            )
+            here = [(case.table.places[k].row, name) for k in chosen[mine]]
+            yield case.defect(reading.check, here, of=len(chosen), found=found, fix=reading.fix)
+            return
+
+
 def _foreign(case: Case, chosen: np.ndarray, usual: np.ndarray, labels: np.ndarray) -> Iterator[Defect]:
     """Groups of boxes that are no more at home on their images than on others, and those in unusual places."""
     if case.content is None:
@@ -105,23 +188,7 @@ def _foreign(case: Case, chosen: np.ndarray, usual: np.ndarray, labels: np.ndarr
         mine = np.flatnonzero(labels == label)
         is_unusual[mine[np.argsort(usual[mine])[: round(_UNUSUAL * len(mine))]]] = True
     groups = [("Boxes far from the others of their labels", is_unusual, _LESS)]
-    number = case.table.rows[chosen]
-    columns = {name: mine[number] for name, mine in (case.columns | case.other_columns).items()}
-    groups += [
-        (f"{column} {group}", mine == group, _FOREIGN)
-        for column, mine in columns.items()
-        for group in np.unique(mine)
-        if group
-    ]
-    for name, mine, _ in groups[1:]:
-        if better := content.better_reading(mine):
-            reading, gain, own = better
-            found = (
-                f"{name}: {gain:.2f} in common with others of their labels as {reading.name}, {own:.2f} as they are."
-            )
-            here = [(row, name) for row, is_mine in zip(rows, mine, strict=True) if is_mine]
-            yield case.defect(reading.check, here, of=len(rows), found=found, fix=reading.fix)
-            return
+    groups += [(name, mine, _FOREIGN) for name, mine in _groups(case, chosen)]
     for name, mine, limit in groups:
         if shown := content.is_foreign(mine, limit):
             found = f"{name}: {shown[0]:.2f} in common with boxes of their labels, elsewhere {shown[1]:.2f}."

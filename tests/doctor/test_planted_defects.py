@@ -786,6 +786,22 @@ def without_decimal_signs(rows: list[Row]) -> None:
         row["boxes"] = [[x1, y1, row["width"], row["height"]] for x1, y1, *_ in row["boxes"]]
 
 
+def exchanged_axes(rows: list[Row]) -> None:
+    squares(rows)
+    sided(lambda k: False)(rows)
+    for row in with_findings(rows):
+        row["labels"] = ["liver", "spleen"]
+    for row in every(8, with_findings(rows)):
+        row["boxes"] = [[y1, x1, y2, x2] for x1, y1, x2, y2 in row["boxes"]]
+
+
+def larger_in_one_view(rows: list[Row]) -> None:
+    for k, row in enumerate(rows):
+        row["view"] = ("PA", "AP")[k // 2 % 2]
+        if row["view"] == "AP":
+            larger(row)
+
+
 # Prompts.
 
 
@@ -1106,6 +1122,8 @@ DEFECTS = [
     ("without a lower edge", without_a_lower_edge, "odd-size", "27 boxes end at the lower edge of their images"),
     ("a tool's box in a corner", in_a_corner, "odd-size", "boxes 'Nodule/Mass' lie apart, about 0.98"),
     ("moved to the right and clipped", clipped_at_the_right, "cut-boxes", "at the right edge"),
+    ("x and y exchanged here and there", exchanged_axes, "box-order", "are far likelier as y1, x1, y2, x2"),
+    ("larger boxes in one view", larger_in_one_view, "box-shift", "view AP: boxes of the same labels are 1."),
     ("points with a frame", around_points, "pile-up", "are 240 pixels wide"),
     ("squares in the test", squares_in_test, "pile-up", "boxes are squares"),
     ("cut at a toolbar", cut_at_a_toolbar, "pile-up", "end 61 pixels before the lower edge"),
