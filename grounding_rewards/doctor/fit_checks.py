@@ -8,7 +8,7 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.doctor.box_checks import box_words
-from grounding_rewards.doctor.box_content import READINGS_OF_SOME, errors
+from grounding_rewards.doctor.box_content import READINGS_OF_SOME, BoxReading, errors
 from grounding_rewards.doctor.case import Case, Defect
 
 # Boxes are compared with so many others. By which part of the image two may lie apart to be near each other, and by
@@ -113,7 +113,8 @@ def _together(drawings: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.ndarray) -> Iterator[Defect]:
     """Images whose boxes are far likelier in another reading: by where their labels usually lie, and what they show."""
-    table, found = case.table, (_NO_CHANCE, None, np.zeros(0, dtype=bool))
+    table = case.table
+    best: tuple[float, BoxReading, np.ndarray] | None = None
     drawing, corners = table.drawing[chosen], np.tile(table.sizes[chosen], 2)
     images = np.unique(drawing, return_inverse=True)[1]
     for reading in READINGS_OF_SOME:
@@ -128,13 +129,17 @@ def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.nd
             gains += case.content[0].evidence(boxes)
         by_image = np.bincount(images, gains)
         clear, is_wrong = mistaken(by_image)
-        if clear >= found[0] and np.median(by_image) <= _LIKELIER and is_wrong.sum() >= _FEWEST_MISREAD:
-            found = clear, reading, is_wrong[images]
-    _, best, wrong = found
+        if (
+            clear >= (best[0] if best else _NO_CHANCE)
+            and np.median(by_image) <= _LIKELIER
+            and is_wrong.sum() >= _FEWEST_MISREAD
+        ):
+            best = clear, reading, is_wrong[images]
     if best is not None:
+        _, reading, wrong = best
         shown = [(table.places[k].row, box_words(case, k)) for k in chosen[wrong].tolist()]
-        words = f"{wrong.sum()} of {len(chosen)} boxes are far likelier as {best.name}, the others as they are."
-        yield case.defect(best.check, shown, of=len(chosen), found=words, fix=best.fix)
+        words = f"{wrong.sum()} of {len(chosen)} boxes are far likelier as {reading.name}, the others as they are."
+        yield case.defect(reading.check, shown, of=len(chosen), found=words, fix=reading.fix)
 
 
 def mistaken(gains: np.ndarray) -> tuple[float, np.ndarray]:
@@ -166,7 +171,9 @@ def _groups(case: Case, chosen: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 
 def _group_misread(case: Case, chosen: np.ndarray) -> Iterator[Defect]:
     """The first group of boxes that fit their images far better in another reading."""
-    for name, mine in _groups(case, chosen) if case.content is not None else ():
+    if case.content is None:
+        return
+    for name, mine in _groups(case, chosen):
         if better := case.content[0].better_reading(mine):
             reading, gain, own = better
             found = (
