@@ -49,7 +49,9 @@ def check_fit(case: Case) -> Iterator[Defect]:
     likely = likelihoods(table.parts[chosen], labels, table.drawing[chosen])
     own = likely[np.arange(len(chosen)), labels]
     yield from _exchanged(case, chosen, likely, labels)
-    misread = tuple(_group_misread(case, chosen)) or tuple(_some_misread(case, chosen, own, labels))
+    misread = tuple(_group_misread(case, chosen))
+    # In which part boxes keep to one corner is told already.
+    misread = misread or (() if case.diagnoses else tuple(_some_misread(case, chosen, own, labels)))
     yield from misread or _foreign(case, chosen, own, labels)
     if case.content is not None and (moved := case.content[0].moved()):
         x, y = moved
