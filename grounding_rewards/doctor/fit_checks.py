@@ -119,7 +119,8 @@ def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.nd
     best: tuple[float, BoxReading, np.ndarray] | None = None
     drawing, corners = table.drawing[chosen], np.tile(table.sizes[chosen], 2)
     images = np.unique(drawing, return_inverse=True)[1]
-    for reading in READINGS_OF_SOME:
+    # Without pixels, mirrored boxes may be exchanged labels.
+    for reading in [one for one in READINGS_OF_SOME if case.content is not None or one.check != "flipped-boxes"]:
         boxes = reading.read(table.numbers[chosen], table.sizes[chosen])
         parts = boxes / corners
         fits = (

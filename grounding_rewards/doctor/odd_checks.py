@@ -40,13 +40,14 @@ _SELDOM, _EDGE, _FEWEST_OF_GROUP, _MOST_GROUPS = -6.0, 0.3, 15, 12
 _FEWEST_ROWS, _FITS_OTHER, _TIMES_SECOND, _MOST_SHIFT = 10, 14.0, 2.0, 6
 # Findings that say already what numbers of one box, or of boxes in turn, show.
 _TOLD = {"constant-box", "coarse-boxes", "side-label"}
+_MISREAD = {"shifted-rows", "box-order", "flipped-boxes", "wrong-frame"}
 
 
 def check_odd(case: Case) -> Iterator[Defect]:
     """Boxes far from the others of their label in size or place, or longer towards an edge at which they end."""
     table = case.table
     chosen = np.flatnonzero(table.sound & table.first)
-    if case.misread or "shifted-rows" in case.found or not len(chosen):
+    if case.misread or case.found & _MISREAD or not len(chosen):
         return
     parts = table.parts[chosen]
     values = np.hstack([np.log(parts[:, 2:] - parts[:, :2]), (parts[:, :2] + parts[:, 2:]) / 2])
@@ -253,13 +254,12 @@ def check_labels_of_rows(case: Case) -> Iterator[Defect]:
     if case.misread or not len(chosen):
         return
     parts = table.parts[chosen]
-    values = np.hstack([np.log(parts[:, 2:] - parts[:, :2]), parts[:, :2] + parts[:, 2:]])
     labels = np.unique([str(table.places[k].label) for k in chosen], return_inverse=True)[1]
     for order in orders(case.rows):
         places = np.argsort(order)[table.rows[chosen]]
         in_order = np.argsort(places, kind="stable")
         for some in np.array_split(in_order, range(_MOST_COMPARED, len(in_order), _MOST_COMPARED)):
-            where, mine = _of_other_rows(values[some], labels[some], places[some])
+            where, mine = _of_other_rows(parts[some], labels[some], places[some])
             if len(mine):
                 shown = [(table.places[k].row, box_words(case, k)) for k in chosen[some[mine]].tolist()]
                 found = (
@@ -269,15 +269,15 @@ def check_labels_of_rows(case: Case) -> Iterator[Defect]:
                 return
 
 
-def _of_other_rows(values: np.ndarray, labels: np.ndarray, places: np.ndarray) -> tuple[str, np.ndarray]:
+def _of_other_rows(parts: np.ndarray, labels: np.ndarray, places: np.ndarray) -> tuple[str, np.ndarray]:
     """Which row has the labels that boxes in a part of the file fit, and the first box of each row of this part.
 
     Args:
-        values: (n, 4), as :func:`likelihoods` takes them.
+        parts: (n, 4), boxes in parts of the image.
         labels: (n,), the number of the label of each.
         places: (n,), the place of the row of each in the file.
     """
-    likely = likelihoods(values, labels, places)
+    likely = likelihoods(parts, labels, places)
     own = likely[np.arange(len(labels)), labels]
     _, first, row = np.unique(places, return_index=True, return_inverse=True)
     named = np.zeros((len(first), likely.shape[1]), dtype=bool)
