@@ -27,7 +27,7 @@ _UNLIKELY, _UNLIKELY_GREYS, _FEWEST, _MOST_GROUPS = 1e-7, 1e-4, 8, 50
 _FAR, _FAR_OF_LABEL, _FAR_OF_KIND, _MOST_LABELS, _FAR_GREY, _FAR_GREY_OF_SOURCE, _EVENER = (
     0.6,
     1.5,
-    1.3,
+    1.5,
     50,
     2.0,
     2.3,
@@ -38,7 +38,7 @@ _LEAST_SPREAD = 0.02
 # So many images with boxes, and so many without, are told apart by one number if it errs in so few of each, on average.
 _FEWEST_TOLD, _MOST_ERRORS = 20, 0.04
 # Values of a column whose images show another side of the body, or other planes.
-_ELSEWHERE = re.compile(r"lat|obl|cc|mlo|axi|cor|sag|^(l|r|left|right)$", re.IGNORECASE)
+_ELSEWHERE = re.compile(r"lat|obl|axi|cor|sag|^(l|r|left|right|[lr]?-?(cc|mlo))$", re.IGNORECASE)
 # Of more images some are looked at.
 _MOST_TOLD = 2000
 # Findings that say it already where prompts tell the images apart.
