@@ -59,6 +59,12 @@ def _of_order(order: OtherOrder) -> BoxReading:
     return BoxReading("box-order", order.name, order.fix, lambda boxes, _: order.to_xyxy(boxes), order)
 
 
+MIRRORED = BoxReading(
+    "flipped-boxes",
+    "x counted from the right edge",
+    "boxes = [[width - x2, y1, width - x1, y2] for x1, y1, x2, y2 in boxes], or mirror the images back.",
+    lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [1, 0, 1, 0] - boxes[:, [2, 1, 0, 3]]),
+)
 _READINGS = (
     *map(_of_order, OTHER_ORDERS),
     BoxReading(
@@ -73,12 +79,7 @@ _READINGS = (
         "boxes = [[x1, height - y2, x2, height - y1] for x1, y1, x2, y2 in boxes], or turn the images back.",
         lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [0, 1, 0, 1] - boxes[:, [0, 3, 2, 1]]),
     ),
-    BoxReading(
-        "flipped-boxes",
-        "x counted from the right edge",
-        "boxes = [[width - x2, y1, width - x1, y2] for x1, y1, x2, y2 in boxes], or mirror the images back.",
-        lambda boxes, sizes: np.abs(np.tile(sizes, 2) * [1, 0, 1, 0] - boxes[:, [2, 1, 0, 3]]),
-    ),
+    MIRRORED,
 )
 _ONE_SCALE = (
     BoxReading(
@@ -171,12 +172,16 @@ class BoxContent:
 
         Where boxes are misread, the two readings change places: what is gained then is what is lost elsewhere.
         """
-        gained = np.nan_to_num(self._gains_of(self._special(boxes)) - self._own)
+        gained = self.gained(boxes)
         middle = float(np.median(gained))
         spread = 1.48 * float(np.median(np.abs(gained - middle))) + 1e-6
         if middle > -_LEAST_LOST * spread:
             return np.zeros(len(gained))
         return np.clip(-2 * gained * middle / spread**2, -_MOST_EVIDENCE, _MOST_EVIDENCE)
+
+    def gained(self, boxes: Boxes) -> np.ndarray:
+        """How much more boxes have in common with others of their labels in another reading; 0 where nothing tells."""
+        return np.nan_to_num(self._gains_of(self._special(boxes)) - self._own)
 
     def gains(self, boxes: Boxes | None = None, *, shift: int = 0, alike: bool = False) -> np.ndarray:
         """What each box has in common with others of its label, beyond what its place has on other images.

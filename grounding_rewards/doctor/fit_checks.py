@@ -142,7 +142,8 @@ def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.nd
         _, reading, wrong = best
         shown = [(table.places[k].row, box_words(case, k)) for k in chosen[wrong].tolist()]
         words = f"{wrong.sum()} of {len(chosen)} boxes are far likelier as {reading.name}, the others as they are."
-        yield case.defect(reading.check, shown, of=len(chosen), found=words, fix=reading.fix)
+        fix = f"In these rows alone: {reading.fix}"
+        yield case.defect(reading.check, shown, of=len(chosen), found=words, fix=fix)
 
 
 def mistaken(gains: np.ndarray) -> tuple[float, np.ndarray]:

@@ -21,9 +21,9 @@ def scenes(seed, height=120, width=100):
         yield np.uint8(np.clip(20 + 60 * y + 80 * x + 90 * light + rng.normal(0, 3, y.shape), 0, 255))
 
 
-def found(images, box=(20, 20, 35, 40)):
+def found(images, boxes=((20, 20, 35, 40),) * COUNT):
     rows = []
-    for k, greys in enumerate(images):
+    for k, (greys, box) in enumerate(zip(images, boxes, strict=True)):
         height, width = greys.shape
         image = Image.fromarray(greys)
         small = image.resize((32, 32), Image.Resampling.BOX).tobytes()
@@ -81,6 +81,21 @@ def test_images_that_were_changed_are_named(name, change, count):
 )
 def test_sound_images_and_few_odd_ones_pass(images):
     assert found(images) == {}
+
+
+def test_images_whose_boxes_were_mirrored_along_pass():
+    mirrored = [f"f{k}" for k in range(0, COUNT, 12)]
+    images, boxes, along = [], [], []
+    moves = np.random.default_rng(1).integers(0, (40, 32), (COUNT, 2)).tolist()
+    for k, (greys, (down, right)) in enumerate(zip(scenes(0, 160, 132), moves, strict=True)):
+        here = greys[down : down + 120, right : right + 100]
+        box = (32 - right, 80 - down, 48 - right, 112 - down)
+        is_mirrored = f"f{k}" in mirrored
+        images.append(here[:, ::-1] if is_mirrored else here)
+        boxes.append(box)
+        along.append((100 - box[2], box[1], 100 - box[0], box[3]) if is_mirrored else box)
+    assert found(images, boxes) == {"mirrored-image": mirrored}
+    assert found(images, along) == {}
 
 
 def test_few_images_are_not_called_mirrored():
