@@ -3,6 +3,5 @@
 `case.py` holds what is looked at: all rows without their images, and all boxes side by side. A check is a function
 from the case to defects, in the module `*_checks` of its topic and in the list of `examine.py`; its words (severity,
 title, why it matters, what to do) are a section of `checks.ini`. `group_checks.py` compares groups of rows in any
-number; `fit_checks.py` boxes with what their images show (`box_content.py`) and with others of their label, and
-`odd_checks.py` finds boxes of another size or place.
+number, `fit_checks.py` boxes with what their images show (`box_content.py`) and with others of their label.
 """

@@ -488,19 +488,6 @@ def _example(row: ImageRow | None, detail: str) -> Example:
     return Example(row.split, row.number, row.id, detail)
 
 
-def natural(name: str) -> list[int | str]:
-    """What a name is sorted by, so that 9 stands before 10."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", name)]
-
-
-def orders(rows: Sequence[ImageRow]) -> list[list[int]]:
-    """The rows in the orders that their source may have had: as they stand, else by their ids."""
-    numbers, lines = range(len(rows)), [row.line for row in rows]
-    names = [natural(row.id) for row in rows]
-    by_line, by_name = (sorted(numbers, key=one.__getitem__) for one in (lines, names))
-    return [by_line] if any(lines) or by_line == by_name else [by_line, by_name]
-
-
 def _columns_of(rows: list[ImageRow]) -> dict[str, np.ndarray]:
     names = {"split", *(name for row in rows for name in row.columns if _ORIGIN.fullmatch(name))}
     values = {name: [str(_stated(row, name)) for row in rows] for name in sorted(names)}

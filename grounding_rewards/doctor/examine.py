@@ -13,14 +13,13 @@ from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
 from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, Example, ImagePicture, Problem, picture
-from grounding_rewards.doctor.changed_images import check_changed_images
 from grounding_rewards.doctor.fit_checks import check_fit
 from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
 from grounding_rewards.doctor.histograms import Metrics
 from grounding_rewards.doctor.image_checks import check_greys, check_image_files, check_unreadable_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
+from grounding_rewards.doctor.mirrored_images import check_mirrored_images
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
-from grounding_rewards.doctor.odd_checks import check_labels_of_rows, check_limits, check_odd
 from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.repeat_checks import check_repeats
 from grounding_rewards.doctor.split_checks import check_splits
@@ -36,10 +35,7 @@ ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
         check_splits,
         check_differences,
         check_fit,
-        check_labels_of_rows,
-        check_odd,
-        check_limits,
-        check_changed_images,
+        check_mirrored_images,
         check_shortcuts,
         check_gold,
     ),

@@ -20,6 +20,8 @@ _FEWEST_OF_SEVERAL, _LIKELY, _EXCHANGED, _FEWEST_EXCHANGED, _ERRORS = 20, 5.0, -
 # The part of the boxes of a label that lie farthest from the others; they show less than this part of what the others
 # show, and those of a split, source or part of the file less than that.
 _UNUSUAL, _LESS, _FOREIGN = 0.15, 0.75, 0.35
+# Between the sides of the boxes of a label and of the few others is a factor of e to this.
+_FEWEST_OF_LABEL, _FEWEST_ODD, _MOST_ODD, _GAP = 30, 5, 0.25, 0.65
 # Parts of the images that may be misread. All together they are likelier so by a factor of e to this, which clean sets
 # reach by 7 and planted ones by 18 to 100; no image tells more than that; most are less likely so by that, and so many
 # are misread. Boxes reach over the edge by this part of a side.
@@ -34,7 +36,7 @@ _SHARES, _NO_CHANCE, _MOST, _LIKELIER, _FEWEST_MISREAD, _OVER = (
 
 
 def check_fit(case: Case) -> Iterator[Defect]:
-    """Boxes that are not at home on their images, and labels exchanged within an image."""
+    """Boxes that are not at home on their images, labels exchanged within an image, and boxes of another size."""
     if case.misread:
         return
     table = case.table
@@ -59,6 +61,8 @@ def check_fit(case: Case) -> Iterator[Defect]:
             f"Moved by {x:+.0%} of the width and {y:+.0%} of the height, they differ far more from what is around them."
         )
         yield case.defect("moved-boxes", count=len(chosen), of=len(chosen), found=found)
+    if not misread:
+        yield from _of_odd_size(case)
 
 
 def likelihoods(parts: Boxes, labels: np.ndarray, images: np.ndarray, read: Boxes | None = None) -> np.ndarray:
@@ -119,8 +123,9 @@ def _some_misread(case: Case, chosen: np.ndarray, own: np.ndarray, labels: np.nd
     best: tuple[float, BoxReading, np.ndarray] | None = None
     drawing, corners = table.drawing[chosen], np.tile(table.sizes[chosen], 2)
     images = np.unique(drawing, return_inverse=True)[1]
-    # Without pixels, mirrored boxes may be exchanged labels.
-    for reading in [one for one in READINGS_OF_SOME if case.content is not None or one.check != "flipped-boxes"]:
+    # Mirrored boxes may be exchanged labels, if pixels do not tell or labels name the other side.
+    is_side = case.content is None or "side-label" in case.found
+    for reading in [one for one in READINGS_OF_SOME if not is_side or one.check != "flipped-boxes"]:
         boxes = reading.read(table.numbers[chosen], table.sizes[chosen])
         parts = boxes / corners
         fits = (
@@ -206,3 +211,24 @@ def _foreign(case: Case, chosen: np.ndarray, usual: np.ndarray, labels: np.ndarr
             here = [(row, name) for row, is_mine in zip(rows, mine, strict=True) if is_mine]
             yield case.defect("foreign-boxes", here, of=len(rows), found=found)
             return
+
+
+def _of_odd_size(case: Case) -> Iterator[Defect]:
+    """Some boxes of a label that are much larger or smaller than all its others, with a gap between."""
+    table = case.table
+    chosen = np.flatnonzero(table.sound & table.first)
+    sides = np.log(table.parts[chosen, 2:] - table.parts[chosen, :2]).mean(axis=1)
+    labels = np.array([str(table.places[k].label) for k in chosen], dtype=np.str_)
+    odd: list[int] = []
+    for label, count in zip(*np.unique(labels, return_counts=True), strict=True):
+        most = int(_MOST_ODD * count)
+        if count < _FEWEST_OF_LABEL or most < _FEWEST_ODD:
+            continue
+        mine = np.flatnonzero(labels == label)
+        for order in (mine[np.argsort(sides[mine])], mine[np.argsort(-sides[mine])]):
+            gaps = np.abs(np.diff(sides[order]))[_FEWEST_ODD - 1 : most]
+            if gaps.max() >= _GAP:
+                odd += order[: _FEWEST_ODD + int(gaps.argmax())].tolist()
+    if odd:
+        shown = [(table.places[k].row, box_words(case, k)) for k in chosen[odd].tolist()]
+        yield case.defect("odd-size", shown, of=len(chosen))

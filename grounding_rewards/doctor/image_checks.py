@@ -21,7 +21,6 @@ from grounding_rewards.data.copies import image_signature
 from grounding_rewards.doctor.altered_copies import middle_of
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Defect, Problem
-from grounding_rewards.doctor.changed_images import edges_of
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow
 from grounding_rewards.images.decoding import has_shape, image_size, load_image, open_image, shown_image
 from grounding_rewards.images.dicom import is_burned_in, is_dicom
@@ -136,7 +135,6 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts, boxes: Sequence[
         making=making_of(single, np.array(plain.histogram())),
         small=small.convert("L").tobytes(),
         middle=middle_of(plain),
-        edges=edges_of(plain),
         colourful=bool(colours > _COLOURFUL),
         drawn=next((k for k, box in enumerate(boxes) if is_outlined(pixels, box)), None),
         blank=next((k for k, box in enumerate(boxes) if is_painted_over(single, box)), None),

@@ -80,7 +80,6 @@ class ImageFacts(NamedTuple):
     making: from :func:`grounding_rewards.doctor.image_checks.making_of`.
     small: the greys of a copy of 32 x 32 pixels.
     middle: from :func:`grounding_rewards.doctor.altered_copies.middle_of`.
-    edges: from :func:`grounding_rewards.doctor.changed_images.edges_of`.
     colourful: whether it has colours.
     drawn: a box whose outline the pixels show; None without one.
     blank: a box in which all pixels have one grey; None without one.
@@ -98,7 +97,6 @@ class ImageFacts(NamedTuple):
     making: tuple[float, ...] = ()
     small: bytes = b""
     middle: bytes = b""
-    edges: tuple[float, ...] = ()
     colourful: bool = False
     drawn: int | None = None
     blank: int | None = None

@@ -68,9 +68,7 @@ def check_repeats(case: Case) -> Iterator[Defect]:
     if patients and len(nobody) >= _FEWEST_IMAGES and not of_source:
         yield case.defect("no-patient", [(row, "no patient") for row in nobody])
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
-    yield from case.collect(
-        (*_unlikely_facts(case), *_numbers_of_others(case), *_other_kinds(case), *_other_units(case))
-    )
+    yield from case.collect((*_unlikely_facts(case), *_other_kinds(case), *_other_units(case)))
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -179,28 +177,6 @@ def _unlikely_facts(case: Case) -> Iterator[Problem]:
             text = str(row.columns.get(name)).strip()
             if (years := _YEARS.fullmatch(text)) and not 0 <= float(years[1]) <= _OLDEST:
                 yield Problem("patient-facts", row, f"{name} is {text}")
-
-
-def _numbers_of_others(case: Case) -> Iterator[Problem]:
-    """Ids and patients with the number of another row's file, where most have that of their own."""
-    files = [{int(one) for one in re.findall(r"\d+", PurePath(row.file).stem)} for row in case.rows]
-    known = set[int]().union(*files)
-    for name, values in (
-        ("id", [row.columns.get("id") for row in case.rows]),
-        ("patient", [row.patient_id for row in case.rows]),
-    ):
-        told = [
-            (row, int(digits[-1]), own)
-            for row, value, own in zip(case.rows, values, files, strict=True)
-            if own and (digits := re.findall(r"\d+", str(value)))
-        ]
-        # Numbers may start anew in each split.
-        right = Counter(row.split for row, number, own in told if number in own)
-        of = Counter(row.split for row, *_ in told)
-        for row, number, own in told:
-            is_usual = right[row.split] >= max(_FEWEST_IMAGES, _MOST_OF_KIND * of[row.split])
-            if is_usual and number not in own and number in known:
-                yield Problem("patient-facts", row, f"{name} has the number {number}, its file another")
 
 
 def _other_kinds(case: Case) -> Iterator[Problem]:

@@ -7,11 +7,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-import numpy as np
-
 from grounding_rewards.data.held_out import patient_in_name
-from grounding_rewards.doctor.case import NAME_OF_FILE, PART_OF_FILE, Case, Defect, natural, orders
-from grounding_rewards.doctor.group_checks import Feature, differing, labels_of
+from grounding_rewards.doctor.case import NAME_OF_FILE, PART_OF_FILE, Case, Defect
+from grounding_rewards.doctor.group_checks import labels_of
 from grounding_rewards.doctor.raw_rows import ImageRow
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
@@ -19,14 +17,10 @@ _TRAIN = "train"
 # How seldom chance alone leaves images with boxes, or without, out of a split or source; a label; and all the labels,
 # of so many patients. Of so many groups of a column, the largest.
 _CHANCE, _SELDOM, _UNLIKELY, _FEWEST, _FEWEST_PATIENTS, _MOST_GROUPS = 1e-3, 0.05, 1e-7, 3, 8, 50
-# In standard deviations, how far a share of images, or an age, differs; of so many labels.
-_FAR_SHARE, _MOST_SHARES = 1.0, 20
 # How seldom chance keeps labels of so many patients in training, over all choices of labels.
 _UNLIKELY_UNTESTED = 1e-5
 # So large a part of other images have what a split lacks. In a file that is not sorted so many images have no boxes.
 _USUAL, _MIXED = 0.5, 0.05
-# Numbers of patients that a hospital gave reach over so many times as many.
-_TIMES_AS_MANY = 4
 # What words of prompts and values of other columns are called; words have so many letters.
 _WORD, _COLUMN, _LETTERS = "prompt has the word ", "image has ", re.compile(r"[^\W\d_]{3,}")
 # With fewer boxes per label these are free phrases, each of which occurs once.
@@ -56,7 +50,6 @@ def check_splits(case: Case) -> Iterator[Defect]:
             yield from _lacking(case, column)
     if "without-findings" not in case.found:
         yield from _boxless_end(case)
-    yield from _other_shares(case)
 
 
 def is_misspelt(split: str) -> bool:
@@ -158,56 +151,16 @@ def _told(case: Case) -> list[set[str]]:
 
 def _boxless_end(case: Case) -> Iterator[Defect]:
     """A file whose last images all have no boxes, although images with and without are mixed before."""
-    by_patient = sorted(range(len(case.rows)), key=lambda k: natural(case.rows[k].patient_id or ""))
-    numbers = [int(number) for row in case.rows if (number := row.patient_id or "").isdecimal()]
-    # A dataset that numbers images with findings before all others leaves no gaps.
-    are_given = (
-        numbers and len(numbers) == len(case.rows) and max(numbers) - min(numbers) >= _TIMES_AS_MANY * len(set(numbers))
-    )
-    for in_file in (*orders(case.rows), *([by_patient] if are_given else [])):
-        has_boxes = [bool(case.counts[k]) for k in in_file]
-        end = len(has_boxes) - has_boxes[::-1].index(True) if any(has_boxes) else 0
-        before, after = has_boxes[:end], in_file[end:]
-        share = before.count(False) / max(1, end)
-        longest = max((len(run) for run in "".join("-+"[has] for has in before).split("+")), default=0)
-        is_mixed = end >= len(after) > 2 * longest and share >= _MIXED and share ** len(after) < _UNLIKELY
-        patients = {case.rows[k].patient_id for k in after}
-        if is_mixed or (in_file is by_patient and not share and _FEWEST_PATIENTS <= len(patients) <= end):
-            shown = [(case.rows[k], "in the end of the file, where no image has a box") for k in after]
-            found = f"None of the last {len(after)} images of the file has a box; before, {1 - share:.0%} have."
-            yield case.defect("without-findings", shown, of=len(case.rows), found=found)
-            return
-
-
-def _other_shares(case: Case) -> Iterator[Defect]:
-    """Splits in which far more or fewer images have no box, or have a label, or whose patients are of another age."""
-    has = {_WITHOUT: [not count for count in case.counts]}
-    has |= {
-        repr(label): [label in labels_of(row) for row in case.rows]
-        for label, _ in case.labels.most_common(_MOST_SHARES)
-    }
-    numbers = {what: np.array(mine, dtype=float) for what, mine in has.items()}
-    numbers |= {
-        name: ages
-        for name in ("age", "Age", "patient_age", "PatientAge")
-        if np.isfinite(ages := _numbers(case, name)).any()
-    }
-    patients = np.unique([row.somebody for row in case.rows], return_inverse=True)[1]
-    splits = np.array([row.split for row in case.rows])
-    for what, values in numbers.items():
-        known = np.isfinite(values)
-        feature = Feature(what, values[known, None], np.zeros(known.sum()), _FAR_SHARE, lambda _: "")
-        for one in sorted(differing(feature, splits[known], patients[known]), key=lambda one: one.mine.sum())[:1]:
-            both = (f"{values[known][part].mean():.2f}" for part in (one.mine, ~one.mine))
-            found = f"{one.group}: on average, {what} is {next(both)}, elsewhere {next(both)}."
-            if {"without-findings", "without-negatives", "label-not-in-train", "without-label"}.isdisjoint(case.found):
-                yield case.defect("lopsided-split", count=int(one.mine.sum()), of=len(case.rows), found=found)
-                return
-
-
-def _numbers(case: Case, column: str) -> np.ndarray:
-    text = [re.fullmatch(r"0*(\d+)(?:\.\d*)?[Yy]?", str(row.columns.get(column))) for row in case.rows]
-    return np.array([float(found[1]) if found else np.nan for found in text])
+    in_file = sorted(range(len(case.rows)), key=lambda k: case.rows[k].line)
+    has_boxes = [bool(case.counts[k]) for k in in_file]
+    end = len(has_boxes) - has_boxes[::-1].index(True) if any(has_boxes) else 0
+    before, after = has_boxes[:end], in_file[end:]
+    share = before.count(False) / max(1, end)
+    longest = max((len(run) for run in "".join("-+"[has] for has in before).split("+")), default=0)
+    if end >= len(after) > 2 * longest and share >= _MIXED and share ** len(after) < _UNLIKELY:
+        shown = [(case.rows[k], "in the end of the file, where no image has a box") for k in after]
+        found = f"None of the last {len(after)} images of the file has a box; before, {1 - share:.0%} have."
+        yield case.defect("without-findings", shown, of=len(case.rows), found=found)
 
 
 def _untested(case: Case) -> Iterator[Defect]:

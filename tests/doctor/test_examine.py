@@ -987,8 +987,6 @@ def test_every_check_says_what_to_do():
         "blank-box",
         "odd-quality",
         "mirrored-image",
-        "padded-image",
-        "pieced-image",
         "grey-shift",
         "image-copy",
         "copy-leak",

@@ -21,7 +21,7 @@ from PIL import Image, ImageDraw, ImageOps
 PIXEL_CHECKS = {
     *("broken-image", "one-grey", "image-copy", "copy-leak"),
     *("drawn-boxes", "inverted-image", "turned-image", "odd-image", "colour-image", "grey-shift", "clipped-image"),
-    *("odd-quality", "blank-box", "mirrored-image", "padded-image", "pieced-image"),
+    *("odd-quality", "blank-box", "mirrored-image"),
 }
 
 

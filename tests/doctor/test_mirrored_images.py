@@ -1,10 +1,10 @@
-"""Images that were changed while their boxes were not: mirrored, padded, rolled, put together of pieces."""
+"""Images that were mirrored while their boxes were not."""
 
 import numpy as np
 import pytest
 
-from grounding_rewards.doctor.changed_images import edges_of, find_mirrored
 from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.mirrored_images import find_mirrored
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource
 
 Image = pytest.importorskip("PIL.Image", reason="needs the images extra")
@@ -27,44 +27,20 @@ def found(images, boxes=((20, 20, 35, 40),) * COUNT):
         height, width = greys.shape
         image = Image.fromarray(greys)
         small = image.resize((32, 32), Image.Resampling.BOX).tobytes()
-        facts = ImageFacts((width, height), digest=str(k).encode(), greys=(0, 255), small=small, edges=edges_of(image))
+        facts = ImageFacts((width, height), digest=str(k).encode(), greys=(0, 255), small=small)
         columns = {"id": f"f{k}", "boxes": [list(box)], "labels": ["mass"], "width": width, "height": height}
         rows.append(ImageRow("train", k, columns, facts=facts))
-    names = ("mirrored-image", "padded-image", "pieced-image")
     defects = examine(RowSource("images", lambda: iter(rows), len(rows))).defects
-    return {one.name: [example.id for example in one.rows] for one in defects if one.name in names}
+    return [example.id for one in defects if one.name == "mirrored-image" for example in one.rows]
 
 
 def some(change, *chosen):
     return [change(one) if k in chosen else one for k, one in enumerate(scenes(0))]
 
 
-def squeezed(greys):
-    side = max(greys.shape)
-    square = np.zeros((side, side), dtype=np.uint8)
-    start = (side - greys.shape[1]) // 2
-    square[:, start : start + greys.shape[1]] = greys
-    return np.asarray(Image.fromarray(square).resize(greys.shape[::-1], Image.Resampling.LANCZOS))
-
-
-def of_two(greys):
-    return np.concatenate([greys[:80], greys[::-1, ::-1][:40]])
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "count"),
-    [
-        ("mirrored-image", lambda greys: greys[:, ::-1], 9),
-        ("padded-image", squeezed, 3),
-        ("padded-image", lambda greys: np.pad(greys[:, 30:], ((0, 0), (30, 0))), 3),
-        ("pieced-image", lambda greys: np.roll(greys, 20, axis=1), 5),
-        ("pieced-image", lambda greys: np.roll(greys, 33, axis=0), 5),
-        ("pieced-image", of_two, 9),
-    ],
-)
-def test_images_that_were_changed_are_named(name, change, count):
-    chosen = range(0, 12 * count, 12)
-    assert found(some(change, *chosen)) == {name: [f"f{k}" for k in chosen]}
+def test_mirrored_images_are_named():
+    mirrored = range(0, 108, 12)
+    assert found(some(lambda greys: greys[:, ::-1], *mirrored)) == [f"f{k}" for k in mirrored]
 
 
 @pytest.mark.parametrize(
@@ -74,13 +50,10 @@ def test_images_that_were_changed_are_named(name, change, count):
         some(lambda greys: greys[:, ::-1], 4, 9),
         some(lambda greys: greys[:, ::-1], *range(0, COUNT, 2)),
         some(lambda greys: 255 - greys, *range(0, COUNT, 12)),
-        # A border as of a collimator, which no box touches.
-        some(lambda greys: np.pad(greys[:, 5:-5], ((0, 0), (5, 5))), *range(0, COUNT, 3)),
-        some(lambda greys: np.roll(greys, 20, axis=1), 7),
     ],
 )
 def test_sound_images_and_few_odd_ones_pass(images):
-    assert found(images) == {}
+    assert found(images) == []
 
 
 def test_images_whose_boxes_were_mirrored_along_pass():
@@ -94,8 +67,12 @@ def test_images_whose_boxes_were_mirrored_along_pass():
         images.append(here[:, ::-1] if is_mirrored else here)
         boxes.append(box)
         along.append((100 - box[2], box[1], 100 - box[0], box[3]) if is_mirrored else box)
-    assert found(images, boxes) == {"mirrored-image": mirrored}
-    assert found(images, along) == {}
+    assert found(images, boxes) == mirrored
+    assert found(images, along) == []
+
+
+def test_images_that_show_nothing_are_not_called_mirrored():
+    assert find_mirrored(np.zeros((100, 32, 32), dtype=np.uint8)) == []
 
 
 def test_few_images_are_not_called_mirrored():
