@@ -120,14 +120,17 @@ def is_box(box: object) -> bool:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether this is a finite number; True and False are none.
+    """Whether this is a finite number that a float can hold; True and False are none.
 
-    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number("1")
-    (True, False, False, False)
+    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number(10**400), is_number("1")
+    (True, False, False, False, False)
     """
     # Asking whether a value is Real takes ten times as long, and a log has millions.
     known = type(value) in _PLAIN or (isinstance(value, Real) and not isinstance(value, bool))
-    return known and math.isfinite(cast("float", value))
+    try:
+        return known and math.isfinite(cast("float", value))
+    except OverflowError:
+        return False
 
 
 def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:

@@ -203,7 +203,8 @@ def _other_answers(case: Case) -> Iterator[Problem]:
                 numbers, readings = told_readings(text, boxes := sound[row.key], row.size, row.resized_size)
                 said = {name for name, told in readings.items() if told.any(axis=0).all()}
                 read.append((row, said, len(numbers) == 4 * len(boxes)))
-        usual, count = Counter(name for _, said, _ in read for name in said).most_common(1)[0] if read else ("", 0)
+        readings_of_all = Counter(name for _, said, _ in read for name in said)
+        usual, count = max(readings_of_all.items(), key=lambda one: one[1], default=("", 0))
         if count < max(_FEWEST_IMAGES, _LEAST_NAMED * sum(bool(sound[row.key]) for row, *_ in read)):
             continue
         # Numbers that are of no box may be in all of them.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, as_box_array
+from grounding_rewards.boxes import Boxes, as_box_array, is_number
 from grounding_rewards.doctor.box_defects import Diagnosis, box_defect
 from grounding_rewards.doctor.case import Case, Defect, Problem, group
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
@@ -416,6 +416,10 @@ def shown(box: Any) -> str:
     >>> shown([1, 2.0, 3.25, 4]), shown("none")
     ('[1, 2, 3.25, 4]', "'none'")
     """
-    if isinstance(box, list | tuple) and len(box) == 4 and all(isinstance(value, int | float) for value in box):
+    if (
+        isinstance(box, list | tuple)
+        and len(box) == 4
+        and all(isinstance(value, float) or is_number(value) for value in box)
+    ):
         return f"[{', '.join(f'{value:.6g}' for value in box)}]"
     return f"{box!r:.60}"

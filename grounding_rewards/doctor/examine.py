@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from io import BytesIO
 from typing import Any
 
+import numpy as np
+
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
@@ -152,10 +154,12 @@ def examine(
             row = replace(row, columns={**row.columns, "prompt": prompts.setdefault(repr(prompt), prompt)})
         case.rows.append(row)
     order = list(CHECKS)
-    defects = sorted(
-        (defect for check in ALL_CHECKS for defect in check(case)),
-        key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
-    )
+    # Numbers near the largest are wrong, and named.
+    with np.errstate(all="ignore"):
+        defects = sorted(
+            (defect for check in ALL_CHECKS for defect in check(case)),
+            key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
+        )
     metrics = Metrics.of(case)
     sample: list[ImagePicture] = []
     if thumbnails:

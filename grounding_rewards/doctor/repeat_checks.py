@@ -34,8 +34,10 @@ _MOST_VISITS, _VISITS_A_PATIENT = 0.9, 3
 _SEX = re.compile(r"(patient[_ ]?)?(sex|gender)", re.IGNORECASE)
 _AGE = re.compile(r"(patient[_ ]?)?age([_ ]years)?", re.IGNORECASE)
 _YEARS, _OLDEST = re.compile(r"(-?\d{1,4}(?:\.\d*)?)[yY]?"), 120
-# So large a part of a column is of one kind; numbers of two units, so far apart, and so many of them at least.
+# So large a part of a column is of one kind; numbers of two units, so far apart, and so many of them at least; greater
+# ones measure nothing.
 _MOST_OF_KIND, _UNITS, _NEAR_UNIT, _LEAST_STEP, _FEWEST_OF_UNIT = 0.6, (2.54, 10, 25.4, 100, 1000), 0.12, 2, 5
+_LARGEST = 1e100
 # A long number as a spreadsheet writes it.
 _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 # Columns that name a study, whose images are of one patient.
@@ -219,7 +221,7 @@ def _other_units(case: Case) -> Iterator[Problem]:
             if (row.size or not is_spacing)
             and isinstance(value := row.columns.get(name), int | float)
             and not isinstance(value, bool)
-            and value > 0
+            and 0 < value < _LARGEST
         ]
         given.sort(key=lambda one: one[1])
         values = np.array([value for _, value in given], dtype=np.float64)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -1409,6 +1410,11 @@ def slips_at_the_edge(rows):
         ]
 
 
+def captions(rows):
+    for row in rows:
+        row["completion"] = "A shadow in the left lung."
+
+
 def phrases(rows):
     for k, row in enumerate(rows):
         row["labels"] = [f"a shadow of {k} mm in zone {j}" for j in range(len(row["boxes"]))]
@@ -1486,6 +1492,7 @@ def asked_for_another(rows: list[Row]) -> None:
         one_side,
         slips_at_the_edge,
         phrases,
+        captions,
         placeholders_in_the_prompt,
         sizes_in_the_prompt,
         squares,
@@ -1510,3 +1517,22 @@ def test_sound_boxes_of_any_draw_share_no_mistake(seed):
         starts = rng.uniform(0, 1, (n, 2)) * (size - sides)
         images.append((np.concatenate([starts, starts + sides], axis=1).tolist(), tuple(size)))
     assert fit_of(images).diagnose() is None
+
+
+HOSTILE = (
+    *(None, "", "nan", math.nan, math.inf, 10**400, 1e308, True, [], [None], {"a": [1]}, b"x", "²", "(((", "{labels}"),
+    *([[1, 2, 3, 4]], [[10**400, 1, 2, 3]], [[math.nan] * 4], [[-1, -1, 1e308, 1e308]], ["Mass", 3], "left lung"),
+)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_in_a_row_raises(seed):
+    rng, rows = random.Random(seed), clean_rows()[:80]
+    columns = [
+        *rows[0].keys() - {"split"},
+        *("age", "sex", "study", "spacing", "report", "completion", "messages", "phrases", "view"),
+    ]
+    for row in rows:
+        for name in rng.sample(sorted(columns), 1 + seed):
+            row[name] = rng.choice(HOSTILE)
+    assert examined(rows).defects
