@@ -204,7 +204,7 @@ def is_painted_over(greys: np.ndarray, box: Sequence[float]) -> bool:
 
 
 def is_tilted(greys: np.ndarray) -> bool:
-    """Whether the corners of an image are filled with one grey each, as of an image that is turned by some degrees.
+    """Whether the corners of an image are filled with one grey, as of an image that is turned by some degrees.
 
     Example:
         >>> y, x = np.mgrid[:80, :80] - 40
@@ -214,6 +214,9 @@ def is_tilted(greys: np.ndarray) -> bool:
     """
     # Clockwise.
     sides = (greys[0], greys[:, -1], greys[-1, ::-1], greys[::-1, 0])
+    # Above the shoulders is nothing, below is the body.
+    if np.ptp([int(side[0]) for side in sides]) > _FILL:
+        return False
     farther = np.array([_filled(side) - _filled(side[::-1]) for side in sides])
     farther *= np.sign(farther.sum())
     is_so = farther >= _ASKEW

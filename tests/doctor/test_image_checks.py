@@ -11,8 +11,9 @@ from grounding_rewards.cli import main
 from grounding_rewards.doctor import image_checks
 from grounding_rewards.doctor.altered_copies import find_altered_copies, middle_of
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.image_checks import find_odd
+from grounding_rewards.doctor.image_checks import find_odd, is_tilted
 from grounding_rewards.doctor.raw_rows import ImageFacts, ImageRow, RowSource, open_rows
+from grounding_rewards.synthetic import draw_radiograph, image_indices
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -228,6 +229,10 @@ def test_images_that_were_turned_by_some_degrees(folder, step, count, fill):
 
     found = alike(folder, turned)
     assert found == ({"turned-image": ("warning", count, [f"f{k * step}" for k in range(3)])} if count else {})
+
+
+def test_dark_places_beside_the_shoulders_are_no_turned_image():
+    assert not is_tilted(np.asarray(draw_radiograph(image_indices("train", 20)[19], "pa-256").image.convert("L")))
 
 
 def noisy(greys, deviation):
