@@ -105,7 +105,7 @@ def check_labels(case: Case) -> Iterator[Defect]:
         if mine := [group for group in groups if (group.why == "words") == (name == "label-words")]:
             found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
             listed = [(None, ", ".join(f"{label!r} × {labels[label]}" for label in group.labels)) for group in mine]
-            count = sum(len(group.labels) for group in mine)
+            count = len({label for group in mine for label in group.labels})
             yield case.defect(name, listed, count=count, of=len(labels), found=found)
     alone = {spelling_key(label) for label in labels}
     odd_ones: tuple[tuple[str, Callable[[str], bool]], ...] = (
@@ -372,7 +372,7 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
         groups.setdefault(spelling_key(label), []).append(label)
     totals = {key: sum(counts[label] for label in labels) for key, labels in groups.items()}
     found = [_variants(labels, counts, "case, spacing or plural") for labels in groups.values() if len(labels) > 1]
-    pairs = list(_near_spellings(totals))
+    pairs = list(dict.fromkeys(_near_spellings(totals)))
     for common, rare in pairs:
         found.append(_variants([groups[common][0], groups[rare][0]], counts, "spelling"))
     misspelt = {rare for _, rare in pairs}

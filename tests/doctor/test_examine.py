@@ -935,6 +935,11 @@ def test_sound_boxes_over_the_whole_image_share_no_mistake(values):
         ),
         ({"atelectasis": 50, "atelectais": 2}, [{"atelectasis", "atelectais"}]),
         ({"emphysema": 50, "emphysema ": 2}, [{"emphysema", "emphysema "}]),
+        # three that a column of ten letters cut
+        (
+            {name[:end]: end for name in ("cardiomegaly", "infiltration", "pneumothorax") for end in (40, 10)},
+            [{name, name[:10]} for name in ("cardiomegaly", "infiltration", "pneumothorax")],
+        ),
         # as frequent as the other: no slip
         ({"zone alpha1": 50, "zone alpha2": 1}, []),
         ({"left lung": 10, "right lung": 1}, []),
