@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +42,8 @@ IGNORED = "ignore_boxes"
 _BATCH = 64
 # The number of a shard; where the name says how many there are too (-of-00002), `parquet_shards` refuses a gap.
 _NUMBERED = re.compile(r"(?<!-of)-(\d{5})\.parquet$")
+# Columns that name a study, without marks.
+_STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
 
 class Drawing(NamedTuple):
@@ -283,17 +285,14 @@ def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool =
 
 
 def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
-    """The rows with numbers in the place of ids, patients and names of files, the same for the same name.
+    """The rows with numbers in the place of ids, patients, studies and names of files, the same for the same name.
 
     Example:
         >>> rows = [ImageRow("train", n, {"id": f"DOE^JANE {n}", "patient_id": "DOE^JANE"}) for n in (0, 1)]
         >>> [(row.id, row.patient_id) for row in numbered(rows)]
         [('image 1', '1'), ('image 2', '1')]
     """
-    patients, ids, files = count(1), count(1), count(1)
-    of_patient: defaultdict[str, int] = defaultdict(partial(next, patients))
-    of_id: defaultdict[str, int] = defaultdict(partial(next, ids))
-    of_file: defaultdict[str, int] = defaultdict(partial(next, files))
+    of_patient, of_id, of_file, of_study = (defaultdict[str, int](partial(next, count(1))) for _ in range(4))
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
@@ -304,6 +303,10 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
             columns["id"] = f"image {of_id[row.id]}"
         if row.patient_id is not None:
             columns[column] = str(of_patient[row.patient_id])
+        for name in filter(is_study, row.columns):
+            if (study := row.columns[name]) not in (None, ""):
+                hidden.add(str(study))
+                columns[name] = str(of_study[str(study)])
         if row.file:
             # A name that tells the patient still does.
             whose = f"patient{of_patient[by_name]}_" if by_name is not None else ""
@@ -311,6 +314,17 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
         # Numbers of boxes are no names.
         names = sorted((name for name in hidden if len(name) > (5 if name.isdigit() else 3)), key=len, reverse=True)
         yield replace(row, columns=columns, hidden=tuple(names))
+
+
+# Asked of every row.
+@lru_cache(maxsize=1024)
+def is_study(column: str) -> bool:
+    """Whether a column names the study, whose images are of one patient.
+
+    >>> [is_study(column) for column in ("StudyInstanceUID", "accession_number", "study_type")]
+    [True, True, False]
+    """
+    return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
 
 
 def texts(given: Any) -> Iterator[str]:

@@ -6,7 +6,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -17,7 +16,7 @@ from grounding_rewards.data.copies import find_copies
 from grounding_rewards.data.held_out import patient_column, patient_in_name
 from grounding_rewards.doctor.altered_copies import find_altered_copies
 from grounding_rewards.doctor.case import Case, Defect, Problem
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.doctor.raw_rows import ImageRow, is_study
 
 # So many images of one patient, when there is no other, and so many patients with one image each.
 _FEWEST_IMAGES = 30
@@ -35,13 +34,11 @@ _SEX = re.compile(r"(patient[_ ]?)?(sex|gender)", re.IGNORECASE)
 _AGE = re.compile(r"(patient[_ ]?)?age([_ ]years)?", re.IGNORECASE)
 _YEARS, _OLDEST = re.compile(r"(-?\d{1,4}(?:\.\d*)?)[yY]?"), 120
 # So large a part of a column is of one kind; numbers of two units, so far apart, and so many of them at least; greater
-# ones measure nothing.
+# ones measure nothing. A value in so few signs may be shown.
 _MOST_OF_KIND, _UNITS, _NEAR_UNIT, _LEAST_STEP, _FEWEST_OF_UNIT = 0.6, (2.54, 10, 25.4, 100, 1000), 0.12, 2, 5
-_LARGEST = 1e100
+_LARGEST, _SHORT = 1e100, 6
 # A long number as a spreadsheet writes it.
 _ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
-# Columns that name a study, whose images are of one patient.
-_STUDIES = {"study", "studyid", "studyinstanceuid", "exam", "examid", "accession", "accessionnumber"}
 
 
 def check_repeats(case: Case) -> Iterator[Defect]:
@@ -70,7 +67,8 @@ def check_repeats(case: Case) -> Iterator[Defect]:
     if patients and len(nobody) >= _FEWEST_IMAGES and not of_source:
         yield case.defect("no-patient", [(row, "no patient") for row in nobody])
     yield from _patient_leaks(case, {one.row.key for one in repeats if one.name == "image-leak"})
-    yield from case.collect((*_unlikely_facts(case), *_other_kinds(case), *_other_units(case)))
+    columns = _columns_of_facts(case)
+    yield from case.collect((*_unlikely_facts(case), *_other_kinds(case, columns), *_other_units(case, columns)))
 
 
 def _image_repeats(case: Case) -> Iterator[Problem]:
@@ -164,7 +162,7 @@ def _unlikely_facts(case: Case) -> Iterator[Problem]:
     sexes: dict[tuple[str, str], str] = {}
     studied: dict[str, str] = {}
     for row in case.rows:
-        study = next((str(row.columns[name]) for name in _stated(row) if _is_study(name)), "")
+        study = next((str(row.columns[name]) for name in _stated(row) if is_study(name)), "")
         if study and row.patient_id and studied.setdefault(study, row.patient_id) != row.patient_id:
             yield Problem("patient-facts", row, f"study {study} is of {row.patient_id} here, of another patient before")
         for name in of_sex:
@@ -181,16 +179,19 @@ def _unlikely_facts(case: Case) -> Iterator[Problem]:
                 yield Problem("patient-facts", row, f"{name} is {text}")
 
 
-def _other_kinds(case: Case) -> Iterator[Problem]:
+def _other_kinds(case: Case, columns: list[str]) -> Iterator[Problem]:
     """Values in text, or no numbers, in a column of numbers."""
-    for name in _columns_of_facts(case):
+    for name in columns:
         given = [(row, value) for row in case.rows if (value := row.columns.get(name)) not in (None, "")]
         kinds = Counter(_kind(value) for _, value in given)
         usual, count = kinds.most_common(1)[0] if kinds else ("", 0)
         if usual != "text" and _MOST_OF_KIND * len(given) <= count < len(given):
             for row, value in given:
-                if _kind(value) != usual:
-                    yield Problem("column-values", row, f"{name} is {value!r:.40}, elsewhere {usual}")
+                if (kind := _kind(value)) != usual:
+                    # Letters, or a long number, may name somebody.
+                    is_short = len(str(value)) <= _SHORT and not any(map(str.isalpha, str(value)))
+                    said = repr(value) if is_short else kind
+                    yield Problem("column-values", row, f"{name} is {said}, elsewhere {usual}")
 
 
 def _columns_of_facts(case: Case) -> list[str]:
@@ -210,9 +211,9 @@ def _kind(value: object) -> str:
     return "a number in text" if re.fullmatch(r"\s*[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?\s*", str(value)) else "text"
 
 
-def _other_units(case: Case) -> Iterator[Problem]:
+def _other_units(case: Case, columns: list[str]) -> Iterator[Problem]:
     """Numbers of a column that are all so many times larger or smaller than the rest, as in another unit."""
-    for name in _columns_of_facts(case):
+    for name in columns:
         # A pixel is of another size where images are resized.
         is_spacing = "spacing" in name.casefold()
         given = [
@@ -235,7 +236,9 @@ def _other_units(case: Case) -> Iterator[Problem]:
         spread = max(low[-1] / low[0], high[-1] / high[0])
         if is_unit and min(len(low), len(high)) >= _FEWEST_OF_UNIT and steps[at - 1] > max(_LEAST_STEP, spread):
             for row, _ in given[:at] if at <= len(values) / 2 else given[at:]:
-                yield Problem("column-values", row, f"{name} is {row.columns[name]}, {times:.3g} times off the others")
+                yield Problem(
+                    "column-values", row, f"{name} is {row.columns[name]:.4g}, {times:.3g} times off the others"
+                )
 
 
 def _patients_of_visits(rows: list[ImageRow]) -> dict[str, str]:
@@ -268,12 +271,6 @@ _SAID = {
 }
 
 
-# Asked of every row.
-@lru_cache(maxsize=1024)
-def _is_study(column: str) -> bool:
-    return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
-
-
 def _stated(row: ImageRow) -> list[str]:
     return [name for name, value in row.columns.items() if value is not None]
 
@@ -301,5 +298,5 @@ def _whose(row: ImageRow, by_name: str | None, of_visit: Mapping[str, str]) -> I
         yield _Whose("patient-spelling", alike, patient)
     elif named is not None:
         yield _Whose("patient-name-leak", named, row.file)
-    elif study := next(filter(_is_study, stated), None):
+    elif study := next(filter(is_study, stated), None):
         yield _Whose("study-leak", str(row.columns[study]), f"{study} {row.columns[study]}")

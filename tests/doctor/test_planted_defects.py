@@ -1519,6 +1519,22 @@ def test_sound_boxes_of_any_draw_share_no_mistake(seed):
     assert fit_of(images).diagnose() is None
 
 
+def test_a_report_to_pass_on_names_nobody():
+    rows = clean_rows()
+    for k, row in enumerate(rows):
+        row |= {"id": f"DOE_{k}", "patient_id": f"DOE^P{k // 3}", "study_id": f"DOE.{k // 4}", "reader_code": k}
+        row["accession"] = f"DOE-{k % 30}"
+    for row in rows[:9]:
+        row |= {"patient_id": "DOE^JANE", "reader_code": "DOE", "prompt": f"Where, {row['id']}, {row['accession']}?"}
+    source = RowSource(
+        "images", lambda: iter([ImageRow(row["split"], k, row) for k, row in enumerate(rows)]), len(rows)
+    )
+    checkup = examine(source, names=False)
+    assert {"patient-facts", "column-values", "patient-leak"} <= set(found(checkup))
+    assert "DOE" not in str(checkup.to_dict())
+    assert "DOE" not in str([defect.rows for defect in checkup.defects])
+
+
 HOSTILE = (
     *(None, "", "nan", math.nan, math.inf, 10**400, 1e308, True, [], [None], {"a": [1]}, b"x", "²", "(((", "{labels}"),
     *([[1, 2, 3, 4]], [[10**400, 1, 2, 3]], [[math.nan] * 4], [[-1, -1, 1e308, 1e308]], ["Mass", 3], "left lung"),
