@@ -95,7 +95,10 @@ def _small_boxes(case: Case) -> Iterator[Problem]:
 
 def check_prompts(case: Case) -> Iterator[Defect]:
     """Prompts that ask for something else than the boxes, or tell them."""
-    problems = [*_prompt_problems(case), *_other_answers(case)]
+    sound: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
+    for k in np.flatnonzero(case.table.sound & case.table.answers):
+        sound[case.table.places[k].row.key].append(case.table.places[k].box)
+    problems = [*_prompt_problems(case, sound), *_other_answers(case, sound)]
     if 0 < len(case.labels) <= _MOST_NAMED:
         name = "|".join(map(re.escape, sorted(map(str.casefold, case.labels), key=len, reverse=True)))
         name = rf"\b(?:{name})\b"
@@ -129,7 +132,8 @@ def _unfinished(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
     places = [_images_in(row.columns["prompt"]) for row in rows]
     with_place = sum(map(bool, places))
     # Where all prompts say a size, it may be that of what the model sees.
-    sized = sum(bool(_wrong_size(row)) for row in rows)
+    sizes = [_wrong_size(row) for row in rows]
+    sizes = sizes if 2 * sum(map(bool, sizes)) <= len(rows) else [""] * len(rows)
     most_words = np.median([len(prompt.split()) for prompt in prompts]) if prompts else 0
     said: dict[str, str] = {}
     for prompt in distinct:
@@ -145,7 +149,7 @@ def _unfinished(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
         ):
             if is_so:
                 said.setdefault(prompt, words)
-    for row, prompt, images in zip(rows, prompts, places, strict=True):
+    for row, prompt, images, size in zip(rows, prompts, places, sizes, strict=True):
         if words := said.get(prompt, ""):
             yield Problem("prompt-marks", row, f"the prompt {words}")
         elif images > 1:
@@ -153,7 +157,7 @@ def _unfinished(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
         elif with_place and bool(images) != (2 * with_place > len(places)):
             has = f"has {images or 'no'} place for the image, unlike most others"
             yield Problem("prompt-marks", row, f"the prompt {has}")
-        elif 2 * sized <= len(rows) and (size := _wrong_size(row)):
+        elif size:
             yield Problem("prompt-marks", row, f"the prompt says a size of {size}, the image has another")
 
 
@@ -192,9 +196,8 @@ def _told_labels(case: Case, names: re.Pattern[str]) -> Iterator[Problem]:
         yield Problem("answer-in-prompt", row, f"the prompt names what is there: {', '.join(there) or 'nothing'}")
 
 
-def _other_answers(case: Case) -> Iterator[Problem]:
+def _other_answers(case: Case, sound: Mapping[tuple[str, int], list[Any]]) -> Iterator[Problem]:
     """Columns with the answer in words that say other boxes, or say them otherwise than most rows do."""
-    sound = _sound_boxes(case)
     for column in _ANSWERS:
         read: list[tuple[ImageRow, set[str], bool]] = []
         for row in case.rows:
@@ -249,8 +252,7 @@ def _named_person(row: ImageRow) -> Problem | None:
     return None
 
 
-def _prompt_problems(case: Case) -> Iterator[Problem]:
-    sound = _sound_boxes(case)
+def _prompt_problems(case: Case, sound: Mapping[tuple[str, int], list[Any]]) -> Iterator[Problem]:
     for row, count in zip(case.rows, case.counts, strict=True):
         box_format, named = case.model.format_of(row), row.columns.get("box_format")
         if box_format is None and named is not None:
@@ -268,14 +270,6 @@ def _prompt_problems(case: Case) -> Iterator[Problem]:
             yield Problem("answer-in-prompt", row, f"the prompt ends with an answer of the assistant: {begun!r:.80}")
         if count and (told := told_nothing(row.prompt)):
             yield Problem("prompt-contradiction", row, f"the prompt says {told!r:.80}, {count} boxes are drawn")
-
-
-def _sound_boxes(case: Case) -> Mapping[tuple[str, int], list[Any]]:
-    """The sound boxes of right answers, by the key of their row."""
-    sound: defaultdict[tuple[str, int], list[Any]] = defaultdict(list)
-    for k in np.flatnonzero(case.table.sound & case.table.answers):
-        sound[case.table.places[k].row.key].append(case.table.places[k].box)
-    return sound
 
 
 def _images_in(prompt: Any) -> int:

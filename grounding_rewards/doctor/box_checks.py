@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, as_box_array, is_number
+from grounding_rewards.boxes import Boxes, as_box_array, box_area, is_number
 from grounding_rewards.doctor.box_defects import Diagnosis, box_defect
 from grounding_rewards.doctor.case import Case, Defect, Problem, group
 from grounding_rewards.doctor.raw_rows import Drawing, ImageRow
@@ -357,7 +357,7 @@ def box_pairs(drawing: Drawing) -> tuple[list[Pair], bool]:
     """
     if len(drawing.boxes) < 2:
         return [], False
-    sound = [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
+    sound = _sound(drawing)
     labels = [label for index in sound if isinstance(label := drawing.label(index), str)]
     boxes = as_box_array([drawing.boxes[index] for index in sound])
     iou = np.triu(pairwise_iou(boxes, boxes), k=1)
@@ -367,11 +367,17 @@ def box_pairs(drawing: Drawing) -> tuple[list[Pair], bool]:
     )
 
 
+def _sound(drawing: Drawing) -> list[int]:
+    """The places of the sound boxes of a drawing."""
+    return [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
+
+
 def _relations(row: ImageRow, drawing: Drawing) -> dict[str, Any]:
     """How two boxes of one label lie to each other as two findings seldom do, with the label."""
     found: dict[str, Any] = {}
     width = row.trusted_size[0] if row.trusted_size else math.inf
-    sound = [index for index, box in enumerate(drawing.boxes) if box_defect(box, None) is None]
+    sound = _sound(drawing)
+    area = dict(zip(sound, box_area(as_box_array([drawing.boxes[index] for index in sound])).tolist(), strict=True))
     for first, second in combinations(sound, 2):
         if (label := drawing.label(first)) != drawing.label(second):
             continue
@@ -380,15 +386,11 @@ def _relations(row: ImageRow, drawing: Drawing) -> dict[str, Any]:
         parts = [common[k] / min(one[k + 2] - one[k], other[k + 2] - other[k]) for k in (0, 1)]
         if any(abs(common[k]) <= 1 and parts[1 - k] >= _BESIDE for k in (0, 1)):
             found["abut"] = label
-        if min(parts) >= _WITHIN and math.prod(common) < _NEAR_DUPLICATE * max(map(_area, (one, other))):
+        if min(parts) >= _WITHIN and math.prod(common) < _NEAR_DUPLICATE * max(area[first], area[second]):
             found["lie one within the other"] = label
         if abs(one[0] + other[2] - width) + abs(one[2] + other[0] - width) + abs(one[1] - other[1]) <= 1:
             found["mirror each other"] = label
     return found
-
-
-def _area(box: Sequence[float]) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1])
 
 
 def _doubles(row: ImageRow, drawing: Drawing, pairs: list[Pair]) -> Iterator[Problem]:

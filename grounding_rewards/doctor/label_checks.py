@@ -232,7 +232,8 @@ def _parents(case: Case) -> Iterator[Defect]:
     """Labels that nearly always share the box of another label, one of several, which mostly stand without them."""
     at: defaultdict[tuple[object, ...], list[tuple[ImageRow, str]]] = defaultdict(list)
     for place in case.labelled():
-        at[place.row.key, place.drawing.name, str(place.box)].append((place.row, place.label))
+        if len(place.drawing.boxes) > 1:
+            at[place.row.key, place.drawing.name, str(place.box)].append((place.row, place.label))
     shared: defaultdict[str, list[tuple[ImageRow, str]]] = defaultdict(list)
     for here in at.values():
         for row, label in here:
