@@ -1,8 +1,8 @@
-"""Does the trainer see what the model saw? The log-probability of an answer alone, among others, and in training.
+"""Does the trainer see what the model saw? Log-probabilities of the same tokens, while generating and while training.
 
-Padding that zeroed image tokens (TRL#5785) and images that the rollout resized in another way (ms-swift#9668) let runs
-learn from noise in silence. TRL itself builds all inputs here; in place of what the model would generate stands the
-right answer.
+Padding that zeroed image tokens (TRL#5785), images that the rollout resized in another way (ms-swift#9668) and image
+tokens that were written out twice (TRL#6294) let runs learn from noise in silence. TRL itself builds all inputs here.
+With transformers the model is made to generate the right answers; vLLM answers as it will in the training.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import random
 import tempfile
+import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,17 +21,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.utils.rnn import pad_sequence
+from transformers import GenerationConfig
 from trl import GRPOConfig, GRPOTrainer
 
 from grounding_rewards.data.checks import rows_with_sizes
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.rewards.grounding import RolloutWarning
 
-# Mean differences of the tokens of an answer. Measured on the shipped model and on two layers of each family of
-# scripts/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper models round more often. With
-# the image of one row blackened, or taken for text, the shipped model is off by 0.5 to 2.6 in each of them. The largest
-# difference of a token tells less: in bfloat16 one unlikely token is off by ten times the mean.
+# Mean differences of the tokens of an answer, with transformers. Measured on the shipped model and on two layers of
+# each family of scripts/model_families.py: 3e-6 in float32, 9e-4 in float16, 3e-3 in bfloat16; deeper models round more
+# often. With the image of one row blackened, or taken for text, the shipped model is off by 0.5 to 2.6 in each of them.
+# The largest difference of a token tells less: in bfloat16 one unlikely token is off by ten times the mean.
 _TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.03, torch.bfloat16: 0.1}
+#: Mean differences of the tokens of a step that vLLM has sampled, above which there is a warning. Measured by
+#: scripts/check_vllm.py on the shipped model: up to 0.002 in float32 (vLLM in float16), up to 0.007 in bfloat16.
+VLLM_TOLERANCE = {torch.float32: 0.02, torch.float16: 0.05, torch.bfloat16: 0.05}
+#: The same, above which the first step is refused: with the tokens of images written out twice it is 3.6 there.
+MAX_VLLM_DIFFERENCE = 0.5
 # What TRL hands from a collated batch to the model beside the tokens.
 FORWARDED = (
     *("pixel_values", "image_grid_thw", "num_images", "pixel_attention_mask", "spatial_shapes", "num_tiles"),
@@ -40,7 +48,7 @@ FORWARDED = (
 _LOOKED_AT = 500
 
 # The log-probabilities of the tokens of an answer, by all tokens from the prompt to its end.
-_Read = dict[tuple[int, ...], NDArray[np.float64]]
+_LogpsByTokens = dict[tuple[int, ...], NDArray[np.float64]]
 
 
 class Parity(NamedTuple):
@@ -48,80 +56,124 @@ class Parity(NamedTuple):
 
     Attributes:
         sizes: width and height of each image.
-        in_batch: between an answer alone and among the others, as it is generated: mean of its tokens, the largest.
-        in_training: the same between an answer alone as it is generated, and as the trainer collates it.
+        difference: the greatest mean over the tokens of an answer.
     """
 
     sizes: tuple[tuple[int, int], ...]
-    in_batch: float
-    in_training: float
+    difference: float
 
     def sentence(self) -> str:
-        """What was found.
+        """The result in words.
 
         Example:
-            >>> print(Parity(((112, 168), (64, 64)), 2e-6, 3e-6).sentence())
+            >>> print(Parity(((112, 168), (64, 64)), 3e-6).sentence())
             The trainer sees what the model sees: with images of 112 x 168 and 64 x 64 the log-probabilities of \
-answers alone, in a batch and in training differ by 3e-06 a token at most.
+answers while generating and while training differ by 3e-06 a token at most.
         """
         return (
-            f"The trainer sees what the model sees: with images of {_listed(self.sizes)} the log-probabilities of "
-            "answers alone, in a batch and in training differ by "
-            f"{max(self.in_batch, self.in_training):.1g} a token at most."
+            f"The trainer sees what the model sees: with images of {_size_list(self.sizes)} the log-probabilities of "
+            f"answers while generating and while training differ by {self.difference:.1g} a token at most."
         )
 
 
 def check_parity(trainer: Any, dataset: Any, box_format: str | Mapping[str, Any] | BoxFormat | None = None) -> Parity:
-    """Refuse a training whose inputs are not those of its rollout: by the right answers to three images.
+    """Refuse a training whose inputs are not those of its rollout: by answers to three images.
 
-    They are the smallest, a middle and the largest one. Random state, modes and logs stay as they are. What vLLM or a
-    rollout of one's own makes of an image is not seen: the rollout is TRL's with transformers.
+    They are the smallest, a middle and the largest one. Random state, modes and logs stay as they are. A rollout of
+    one's own (`rollout_func`) is not seen.
 
     Args:
-        trainer: TRL's `GRPOTrainer`.
+        trainer: TRL's `GRPOTrainer`, with transformers or vLLM.
         dataset: rows with the package's columns, as the trainer takes them.
         box_format: how the model writes boxes; None takes the column `box_format`; without it the
             answer is the size of the image.
 
     Returns:
-        The largest differences.
+        The largest difference.
 
     Raises:
-        ValueError: log-probabilities differ by more than rounding; names the sizes of the images.
+        ValueError: log-probabilities differ by more than rounding, with vLLM by more than
+            :data:`MAX_VLLM_DIFFERENCE`; names the sizes of the images.
+
+    Warns:
+        RolloutWarning: those of vLLM differ by more than rounding.
     """
-    rows, answers = _few_rows(dataset, box_format)
+    rows, answers = _select_rows(dataset, box_format)
     sizes = tuple(_image(row).size for row in rows)
-    tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
-    ids = [[*one, trainer.eos_token_ids[0]] for one in tokenizer(answers, add_special_tokens=False)["input_ids"]]
-    with _left_alone(trainer.model), torch.no_grad():
+    with _state_kept(trainer.model), torch.no_grad():
+        if trainer.use_vllm:
+            return _check_vllm_parity(trainer, rows, sizes)
+        tokenizer = getattr(trainer.processing_class, "tokenizer", trainer.processing_class)
+        ids = [
+            [*tokens, trainer.eos_token_ids[0]] for tokens in tokenizer(answers, add_special_tokens=False)["input_ids"]
+        ]
         alone: list[NDArray[np.float64]] = []
-        for row, one in zip(rows, ids, strict=True):
-            (read,) = _rollout(trainer, _inputs(trainer, [row], [one])[0], [one]).values()
-            alone.append(read)
+        for row, tokens in zip(rows, ids, strict=True):
+            alone += _generate_forced(trainer, [row], [tokens])[0].values()
         try:
-            seen, collated = _inputs(trainer, rows, ids)
-            batch = _rollout(trainer, seen, ids)
-            trained = _trained(trainer, collated)
+            in_batch, collated = _generate_forced(trainer, rows, ids)
+            in_training = _by_tokens(*_training_logps(trainer, collated), collated["completion_mask"])
         except torch.OutOfMemoryError:
             raise
         except (IndexError, RuntimeError, ValueError) as error:
-            raise _differs(sizes, f"{type(error).__name__}: {' '.join(str(error).split()):.200}") from error
-    if batch.keys() != trained.keys():
-        raise _differs(sizes, "other tokens in training than in the rollout")
-    tolerance = _TOLERANCE[_precision(trainer)]
-    found = []
-    for where, way in (("in a batch", batch), ("in training", trained)):
-        apart = [np.abs(one - way[tokens]) for one, tokens in zip(alone, batch, strict=True)]
-        means = [one.mean() for one in apart]
+            raise _parity_error(sizes, f"{type(error).__name__}: {' '.join(str(error).split()):.200}") from error
+    if in_batch.keys() != in_training.keys():
+        raise _parity_error(sizes, "other tokens in training than in the rollout")
+    tolerance = _TOLERANCE[compute_dtype(trainer)]
+    greatest = 0.0
+    for place, logps in (("in a batch", in_batch), ("in training", in_training)):
+        differences = [np.abs(answer - logps[tokens]) for answer, tokens in zip(alone, in_batch, strict=True)]
+        means = [difference.mean() for difference in differences]
         worst = int(np.argmax(means))
         if not means[worst] <= tolerance:
-            raise _differs(
+            raise _parity_error(
                 sizes,
-                f"a difference of {means[worst]:.2g} a token and {apart[worst].max():.2g} at most {where} for the "
-                f"image of {_listed([sizes[worst]])}, where rounding explains {tolerance:g}",
+                f"a difference of {means[worst]:.2g} a token and {differences[worst].max():.2g} at most {place} for "
+                f"the image of {_size_list([sizes[worst]])}, where rounding explains {tolerance:g}",
             )
-        found.append(float(means[worst]))
-    return Parity(sizes, *found)
+        greatest = max(greatest, float(means[worst]))
+    return Parity(sizes, greatest)
+
+
+def check_rollout(trainer: Any, difference: float, *, refuse: bool) -> str | None:
+    """Judge how far the probabilities of sampled tokens lie apart, in vLLM and while training.
+
+    Args:
+        trainer: TRL's `GRPOTrainer` with vLLM.
+        difference: mean over tokens of |log p while training - log p while sampling|.
+        refuse: whether noise is an error, as it is before a weight has moved.
+
+    Returns:
+        A warning with likely causes; None where rounding explains the difference.
+
+    Raises:
+        ValueError: the difference is above :data:`MAX_VLLM_DIFFERENCE`.
+    """
+    tolerance = VLLM_TOLERANCE[compute_dtype(trainer)]
+    if difference <= tolerance:
+        return None
+    message = (
+        f"log-probabilities of sampled tokens that differ by {difference:.2g} a token between vLLM and training, where "
+        f"rounding explains {tolerance:g}"
+    )
+    causes = _causes(trainer)
+    if refuse and not difference <= MAX_VLLM_DIFFERENCE:
+        raise ValueError(
+            f"Expected the rollout to be what is trained on, got {message}. The training would learn from noise. "
+            f"Likely: {causes}. Or set use_vllm: false."
+        )
+    return f"Of this rollout vLLM has {message}: part of the training is noise. Likely: {causes}."
+
+
+def _causes(trainer: Any) -> str:
+    """Why probabilities of vLLM and of the training differ, the likeliest first, as the options tell."""
+    dropout = {part.p for part in trainer.model.modules() if isinstance(part, torch.nn.Dropout) and part.p > 0}
+    neutral = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    changed = [name for name, value in neutral.items() if getattr(trainer, name) not in (value, 0.0)]
+    causes = [f"dropout of {max(dropout):g}, which vLLM does not have (lora_dropout: 0)"] if dropout else []
+    if changed:
+        causes.append(f"{', '.join(changed)}, which change what is sampled and not what is trained")
+    return "; ".join([*causes, "a pair of vllm and transformers that was not tested, see `grounding-rewards env`"])
 
 
 def parity_of_model(
@@ -141,7 +193,7 @@ def parity_of_model(
     # As TRL loads it.
     processor = copy.deepcopy(processor)
     getattr(processor, "tokenizer", processor).padding_side = "left"
-    with tempfile.TemporaryDirectory() as folder, _left_alone(model):
+    with tempfile.TemporaryDirectory() as folder, _state_kept(model):
         config = GRPOConfig(
             folder,
             per_device_train_batch_size=2,
@@ -157,7 +209,7 @@ def parity_of_model(
         return check_parity(trainer, dataset, box_format)
 
 
-def _few_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
+def _select_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """Rows with small, middle and large images, and different answers, by which they are known again in a batch."""
     by_answer: dict[str, tuple[int, int]] = {}
     first = dataset.select(range(min(_LOOKED_AT, dataset.num_rows)))
@@ -176,97 +228,124 @@ def _few_rows(dataset: Any, box_format: Any) -> tuple[list[dict[str, Any]], list
     return [dataset[by_answer[answer][1]] for answer in answers], answers
 
 
-def _inputs(
+def _check_vllm_parity(trainer: Any, rows: Sequence[Mapping[str, Any]], sizes: tuple[tuple[int, int], ...]) -> Parity:
+    """Let vLLM answer, and compare the probabilities that it gave with those of the training."""
+    collated = _collate(trainer, rows)
+    sampled = collated["sampling_per_token_logps"].double()
+    _, _, trained = _training_logps(trainer, collated)
+    mask = collated["completion_mask"].bool() & ~sampled.isnan()
+    differences = [answer[kept].abs().mean() for answer, kept in zip(trained - sampled, mask, strict=True)]
+    greatest = float(torch.stack(differences).nan_to_num().max())
+    warning = check_rollout(trainer, greatest, refuse=True)
+    if warning and trainer.accelerator.is_main_process:
+        warnings.warn(warning, RolloutWarning, stacklevel=3)
+    return Parity(sizes, greatest)
+
+
+def _generate_forced(
     trainer: Any, rows: Sequence[Mapping[str, Any]], ids: Sequence[Sequence[int]]
-) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """What TRL gives the model to answer these rows, and what it trains on if the model answers with these tokens."""
-    seen: dict[str, torch.Tensor] = {}
-
-    def answer(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
-        seen.update(inputs)
-        return torch.cat([inputs["input_ids"], _padded(ids, one.processing_class, inputs["input_ids"].device)], dim=1)
-
-    # A copy, so that nothing is logged, counted or kept.
-    one = copy.copy(trainer)
-    one.args, one.state = copy.copy(trainer.args), copy.copy(trainer.state)
-    one.args.steps_per_generation = one.args.gradient_accumulation_steps = one.num_iterations = one.num_generations = 1
-    one.args.report_to = []
-    one._step, one._buffered_inputs, one.beta, one.mask_truncated_completions = 0, None, 0.0, False
-    one.use_vllm = one.use_transformers_continuous_batching = False
-    one.generation_config, one.generation_kwargs = None, {}
-    # Without a rollout of one's own, which may write answers by itself.
-    one.rollout_func, one._generate_single_turn = None, partial(GRPOTrainer._generate_single_turn, one)
-    one._metrics, one._logs = {mode: defaultdict(list) for mode in ("train", "eval")}, copy.deepcopy(trainer._logs)
-    one._pending_extra_logs, one._pending_metrics = defaultdict(list), defaultdict(list)
-    count = len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs)
-    one._calculate_rewards = lambda *_: torch.zeros(count, device=trainer.accelerator.device)
-    trainer.model.train()
+) -> tuple[_LogpsByTokens, dict[str, Any]]:
+    """Make the model generate these tokens, as TRL lets it; their log-probabilities, and what TRL trains on then."""
     model = trainer.accelerator.unwrap_model(trainer.model)
-    model.generate = answer
+    generate = model.generate
+    logps: _LogpsByTokens = {}
+
+    def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
+        prompts = inputs["input_ids"]
+        answers = _pad(ids, pad_token_id, prompts.device)
+        mask = _pad([[1] * len(tokens) for tokens in ids], 0, prompts.device)
+
+        def force(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            step = input_ids.shape[1] - prompts.shape[1]
+            return torch.full_like(scores, -torch.inf).scatter(1, answers[:, step : step + 1], 0.0)
+
+        config = GenerationConfig(
+            max_new_tokens=answers.shape[1],
+            do_sample=False,
+            eos_token_id=trainer.eos_token_ids,
+            pad_token_id=pad_token_id,
+            output_logits=True,
+            return_dict_in_generate=True,
+            disable_compile=True,
+        )
+        # Dropout is noise, and no matter of inputs.
+        trainer.model.eval()
+        output = generate(**inputs, generation_config=config, logits_processor=[force])
+        trainer.model.train()
+        steps = (torch.stack(output.logits, dim=1).float() / trainer.temperature).log_softmax(-1)
+        answer_logps = steps.gather(-1, answers[..., None])[..., 0]
+        whole_mask = torch.cat([inputs["attention_mask"], mask], dim=1)
+        logps.update(_by_tokens(torch.cat([prompts, answers], dim=1), whole_mask, answer_logps, mask))
+        return output.sequences
+
+    pad_token_id = getattr(trainer.processing_class, "tokenizer", trainer.processing_class).pad_token_id
+    model.generate = generate_answers
     try:
-        collated = one._prepare_inputs([dict(row) for row in rows])
+        collated = _collate(trainer, rows)
     finally:
         del model.generate
+    return logps, collated
+
+
+def _collate(trainer: Any, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What TRL trains on, once the answers to these rows are generated; the model is in evaluation mode afterwards."""
+    # A copy, so that nothing is logged, counted or kept.
+    probe = copy.copy(trainer)
+    probe.args, probe.state = copy.copy(trainer.args), copy.copy(trainer.state)
+    probe.args.steps_per_generation = probe.args.gradient_accumulation_steps = 1
+    probe.num_iterations = probe.num_generations = 1
+    probe.args.report_to = []
+    probe._step, probe._buffered_inputs, probe.beta, probe.mask_truncated_completions = 0, None, 0.0, False
+    probe._generate_and_score_completions = partial(GRPOTrainer._generate_and_score_completions, probe)
+    if not trainer.use_vllm:
+        # Without a rollout of one's own, which may write answers by itself.
+        probe.rollout_func, probe._generate_single_turn = None, partial(GRPOTrainer._generate_single_turn, probe)
+        probe.generation_config, probe.generation_kwargs = None, {}
+    probe._metrics, probe._logs = {mode: defaultdict(list) for mode in ("train", "eval")}, copy.deepcopy(trainer._logs)
+    probe._pending_extra_logs, probe._pending_metrics = defaultdict(list), defaultdict(list)
+    count = len(rows) * trainer.accelerator.num_processes, len(trainer.reward_funcs)
+    probe._calculate_rewards = lambda *_: torch.zeros(count, device=trainer.accelerator.device)
+    trainer.model.train()
+    collated = probe._prepare_inputs([dict(row) for row in rows])
     trainer.model.eval()
-    return seen, collated
+    return collated
 
 
-def _rollout(trainer: Any, seen: Mapping[str, torch.Tensor], ids: Sequence[Sequence[int]]) -> _Read:
-    """Answers after the prompts that the model was given."""
-    prompts = seen["input_ids"]
-    answers = _padded(ids, trainer.processing_class, prompts.device)
-    mask = _padded([[1] * len(one) for one in ids], None, prompts.device)
-    inputs = {
-        # Fields of one value per token go on over the answer, where there are no images.
-        name: torch.cat([value, torch.zeros_like(answers)], dim=1) if value.shape == prompts.shape else value
-        for name, value in seen.items()
-    }
-    inputs["input_ids"] = torch.cat([prompts, answers], dim=1)
-    inputs["attention_mask"] = torch.cat([seen["attention_mask"], mask], dim=1)
-    with trainer.accelerator.autocast():
-        logits = trainer.model(**inputs, logits_to_keep=answers.shape[1] + 1).logits
-    logps = (logits[:, -answers.shape[1] - 1 : -1].float() / trainer.temperature).log_softmax(-1)
-    return _by_tokens(inputs, mask, logps.gather(-1, answers[..., None])[..., 0])
-
-
-def _trained(trainer: Any, collated: Mapping[str, Any]) -> _Read:
-    """The same by TRL's own method, on what it has collated."""
-    inputs = {
-        "input_ids": torch.cat([collated["prompt_ids"], collated["completion_ids"]], dim=1),
-        "attention_mask": torch.cat([collated["prompt_mask"], collated["completion_mask"]], dim=1),
-    }
+def _training_logps(trainer: Any, collated: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Prompts with answers, their mask, and the log-probabilities of answers by TRL's own method."""
+    tokens = torch.cat([collated["prompt_ids"], collated["completion_ids"]], dim=1)
+    mask = torch.cat([collated["prompt_mask"], collated["completion_mask"]], dim=1)
     images = {name: collated[name] for name in FORWARDED if name in collated}
-    mask = collated["completion_mask"]
-    found = trainer._get_per_token_logps_and_entropies(trainer.model, **inputs, logits_to_keep=mask.shape[1], **images)
-    return _by_tokens(inputs, mask, found[0])
+    length = collated["completion_ids"].shape[1]
+    logps, *_ = trainer._get_per_token_logps_and_entropies(trainer.model, tokens, mask, logits_to_keep=length, **images)
+    return tokens, mask, logps
 
 
-def _by_tokens(inputs: Mapping[str, torch.Tensor], mask: torch.Tensor, logps: torch.Tensor) -> _Read:
+def _by_tokens(
+    tokens: torch.Tensor, whole_mask: torch.Tensor, logps: torch.Tensor, answer_mask: torch.Tensor
+) -> _LogpsByTokens:
     return {
-        tuple(tokens[told.bool()].tolist()): values[answered.bool()].double().cpu().numpy()
-        for tokens, told, values, answered in zip(
-            inputs["input_ids"], inputs["attention_mask"], logps, mask, strict=True
-        )
+        tuple(row[kept.bool()].tolist()): values[answered.bool()].double().cpu().numpy()
+        for row, kept, values, answered in zip(tokens, whole_mask, logps, answer_mask, strict=True)
     }
 
 
-def _padded(ids: Sequence[Sequence[int]], processor: Any, device: torch.device) -> torch.Tensor:
-    """One row for each; filled up with the padding of a processor, or with 0."""
-    padding = 0 if processor is None else getattr(processor, "tokenizer", processor).pad_token_id
-    return pad_sequence([torch.tensor(one) for one in ids], batch_first=True, padding_value=padding).to(device)
+def _pad(ids: Sequence[Sequence[int]], padding: int, device: torch.device) -> torch.Tensor:
+    rows = [torch.tensor(tokens) for tokens in ids]
+    return pad_sequence(rows, batch_first=True, padding_value=padding).to(device)
 
 
-def _precision(trainer: Any) -> torch.dtype:
-    """In what the model computes."""
+def compute_dtype(trainer: Any) -> torch.dtype:
+    """The type in which the model computes while training, of as many digits as it has in effect."""
     mixed = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    found = mixed.get(trainer.accelerator.mixed_precision, trainer.model.dtype)
+    dtype = mixed.get(trainer.accelerator.mixed_precision, trainer.model.dtype)
     # TF32 has as many digits as float16.
     fast = trainer.accelerator.device.type == "cuda" and torch.get_float32_matmul_precision() != "highest"
-    return torch.float16 if found == torch.float32 and fast else found
+    return torch.float16 if dtype == torch.float32 and fast else dtype
 
 
 @contextmanager
-def _left_alone(model: Any) -> Iterator[None]:
+def _state_kept(model: Any) -> Iterator[None]:
     """Random states and modes afterwards as they were before."""
     modes = [(part, part.training) for part in model.modules()]
     own, numpys = random.getstate(), np.random.get_state()
@@ -284,14 +363,14 @@ def _image(row: Mapping[str, Any]) -> Any:
     return row["image"] if row.get("image") is not None else row["images"][0]
 
 
-def _listed(sizes: Sequence[tuple[int, int]]) -> str:
+def _size_list(sizes: Sequence[tuple[int, int]]) -> str:
     *most, last = [f"{width} x {height}" for width, height in dict.fromkeys(sizes)]
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _differs(sizes: Sequence[tuple[int, int]], got: str) -> ValueError:
+def _parity_error(sizes: Sequence[tuple[int, int]], got: str) -> ValueError:
     return ValueError(
         f"Expected the same log-probabilities of an answer alone, in a batch and in training for images of "
-        f'{_listed(sizes)}, got {got}. The training would learn from noise: give the processor padding_side="left", '
+        f'{_size_list(sizes)}, got {got}. The training would learn from noise: give the processor padding_side="left", '
         "update trl and transformers, or give all images one size. `parity_check: false` trains all the same."
     )

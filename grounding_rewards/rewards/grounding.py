@@ -7,9 +7,12 @@ model writes gets a finite number. A wrong dataset or configuration raises at on
 from __future__ import annotations
 
 import copy
+import inspect
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -50,6 +53,10 @@ from grounding_rewards.rewards.schedules import (
     training_progress,
     with_values,
 )
+
+
+class RolloutWarning(UserWarning):
+    """Completions may be answers to another prompt, or of another model, than the one that is trained."""
 
 
 @dataclass(frozen=True)
@@ -277,6 +284,7 @@ class GroundingReward:
                 says what to declare, see :mod:`grounding_rewards.parsing.space_check`. Also once, where marks of
                 thinking in many completions contradict ``prompt_opens_thinking``, see
                 :mod:`grounding_rewards.parsing.scope`.
+            RolloutWarning: once, where TRL itself may hand vLLM the tokens of images twice (huggingface/trl#6294).
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -298,6 +306,9 @@ class GroundingReward:
             pace.note(batch.outcomes.tp, batch.outcomes.m)
         if on_scored is not None:
             on_scored(batch)
+        elif "vllm" in sys.modules and not columns.keys().isdisjoint(("image", "images")):
+            # Our own trainer, which mends it, is the one that takes what was scored.
+            _warn_of_doubled_images()
         if log_metric is not None:
             for key, value in (metrics_of(batch) | values).items():
                 log_metric(f"{self.name}/{key}", value)
@@ -432,6 +443,22 @@ class GroundingReward:
                     f'get_reward("{self.name}", ..., tokenizer=processor), or train with GroundingGRPOTrainer, which '
                     "does so by itself. If you decode with skip_special_tokens=False, leave out `completion_ids`."
                 )
+
+
+@cache
+def _warn_of_doubled_images() -> None:
+    """Warn, once in a process, of a TRL that may let vLLM answer other prompts than the trainer's."""
+    trainer = getattr(sys.modules.get("trl.trainer.grpo_trainer"), "GRPOTrainer", None)
+    # With huggingface/trl#6718 it has prompts for vLLM alone.
+    if trainer is None or "vllm_prompt_ids" in inspect.signature(trainer._generate_single_turn).parameters:
+        return
+    warnings.warn(
+        "With use_vllm and vllm_mode='colocate' this TRL writes out the tokens of each image, and vLLM writes them out "
+        "again (huggingface/trl#6294): the model answers other prompts than it is trained on. Train with "
+        "grounding_rewards.training.GroundingGRPOTrainer, which mends it, or with vllm_mode='server' or without vLLM.",
+        RolloutWarning,
+        stacklevel=4,
+    )
 
 
 def _each_one_image(*parts: Any) -> list[Any]:

@@ -33,6 +33,7 @@ from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import EpochSampler, ExactResume
 from grounding_rewards.training.rewards import Reward, StepReward, build_rewards, reward_with_parameters
+from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
 from grounding_rewards.training.training_images import (
     format_name,
     prepare_examples,
@@ -51,7 +52,7 @@ _UPLOADS = (
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 
 
-class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
+class GroundingGRPOTrainer(RunCard, ExactResume, VllmRollout, GRPOTrainer):
     """`GRPOTrainer` that takes a grounding reward by name and makes the dataset fit model and reward.
 
     Before the model is loaded it
@@ -153,6 +154,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         setup = Setup(args, functions, processing_class, train_dataset, kwargs)
         for extra in extras:
             extra.begin(setup)
+        refuse_other_rollouts(setup.args, setup.options)
         self._drawn = setup.drawn
         super().__init__(
             model=model,

@@ -16,6 +16,7 @@ from transformers import AutoConfig, PretrainedConfig, Trainer
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from trl.chat_template_utils import supports_tool_calling
 from trl.data_utils import prepare_multimodal_messages
+from trl.generation.vllm_generation import VLLMGeneration
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
@@ -35,9 +36,14 @@ OVERRIDDEN_OR_CALLED = [
     (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
     (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
     (GRPOTrainer.log, ["self", "logs", "start_time"]),
+    # and in training/rollout.py
+    (GRPOTrainer._tokenize_prompts, ["self", "prompts"]),
+    (GRPOTrainer._generate_single_turn, ["self", "prompt_ids"]),
+    (GRPOTrainer._generate_and_score_completions, ["self", "inputs"]),
+    (VLLMGeneration.generate, ["self", "prompts", "images", "num_generations"]),
+    (VLLMGeneration.sync_weights, ["self"]),
     # called in models/parity.py
     (GRPOTrainer._prepare_inputs, ["self", "generation_batch"]),
-    (GRPOTrainer._generate_single_turn, ["self"]),
     (GRPOTrainer._get_per_token_logps_and_entropies, ["self", "model"]),
     # and in training/resume.py
     (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),

@@ -1,0 +1,168 @@
+"""What vLLM is shown is what the trainer computes its gradient on.
+
+Two faults of TRL (seen in 1.16) let it learn from noise in silence, and are mended here:
+
+  * Where vLLM runs in the process of the training, it gets prompts whose image tokens are already written out, and
+    writes them out again (huggingface/trl#6294): it answers another prompt than the one that is trained on.
+  * vLLM remembers what the vision tower made of an image. Once the tower is trained, and the image comes again, it
+    answers from features of old weights (huggingface/trl#7198).
+
+Whatever the cause, a rollout of other tokens than the gradient's is refused, and of other probabilities there is a
+warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from accelerate.utils import is_peft_model
+from torch import nn
+from trl import GRPOConfig
+from trl.data_utils import prepare_multimodal_messages
+from trl.generation.vllm_generation import VLLMGeneration
+
+from grounding_rewards.models.parity import check_rollout
+from grounding_rewards.rewards.grounding import RolloutWarning
+
+# At run time the trainer, which comes after the mix-in in the list of bases.
+_Trainer: Any = object
+
+#: TRL's metric of a step: the mean over tokens of |log p while training - log p while sampling|.
+LOGP_DIFFERENCE = "sampling/sampling_logp_difference/mean"
+
+
+class VllmRollout(_Trainer):
+    """Mix-in for TRL's `GRPOTrainer`, before it in the list of bases."""
+
+    # The prompts of this rollout with one token for each image; None where vLLM takes them as the trainer does.
+    _compact_prompt_ids: list[list[int]] | None = None
+    is_first_rollout = True
+    has_warned = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.use_vllm:
+            # TRL builds the engine itself, so that its class can only be exchanged afterwards.
+            self.vllm_generation.__class__ = WatchedGeneration
+            self.vllm_generation.forgets_images = trains_images(self.model)
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        """As TRL does; refuse a first rollout that is noise, before a weight has moved; warn once of a later one."""
+        collated = super()._generate_and_score_completions(inputs)
+        differences = self._metrics["train"].get(LOGP_DIFFERENCE) if self.model.training else None
+        if differences:
+            warning = check_rollout(self, differences[-1], refuse=self.is_first_rollout)
+            self.is_first_rollout = False
+            if warning and not self.has_warned and self.accelerator.is_main_process:
+                self.has_warned = True
+                warnings.warn(warning, RolloutWarning, stacklevel=2)
+        return collated
+
+    def _tokenize_prompts(self, prompts: list[Any]) -> Any:
+        tokenized = super()._tokenize_prompts(prompts)
+        # With huggingface/trl#6718 TRL makes such prompts itself, and returns them as a fourth value.
+        if self.use_vllm and self.vllm_mode == "colocate" and len(tokenized) == 3 and tokenized[1] is not None:
+            texts = self.processing_class.apply_chat_template(
+                [prepare_multimodal_messages(prompt) for prompt in prompts],
+                tools=self.tools or None,
+                chat_template=self.chat_template,
+                add_generation_prompt=True,
+                tokenize=False,
+                **self.chat_template_kwargs,
+            )
+            self._compact_prompt_ids = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
+        return tokenized
+
+    def _generate_single_turn(self, prompt_ids: list[list[int]], *args: Any, **kwargs: Any) -> Any:
+        compact, self._compact_prompt_ids = self._compact_prompt_ids, None
+        generated = super()._generate_single_turn(compact or prompt_ids, *args, **kwargs)
+        if self.use_vllm:
+            check_prompt_lengths(prompt_ids, self.vllm_generation.prompt_ids)
+        return generated
+
+
+class WatchedGeneration(VLLMGeneration):
+    """TRL's engine, which keeps the prompts that vLLM has answered, and forgets images when their tower has changed.
+
+    Attributes:
+        forgets_images: whether weights that images pass through are trained.
+        prompt_ids: the prompts of the last call, as vLLM saw them.
+    """
+
+    forgets_images: bool
+    prompt_ids: list[list[int]]
+
+    def generate(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """As TRL does."""
+        generated = super().generate(*args, **kwargs)
+        self.prompt_ids = generated[0]
+        return generated
+
+    def sync_weights(self) -> None:
+        """As TRL does; and vLLM forgets what older weights made of images."""
+        super().sync_weights()
+        if not self.forgets_images:
+            return
+        if self.mode == "colocate":
+            self.llm.llm_engine.reset_encoder_cache()
+        elif self.accelerator.is_main_process:
+            self.vllm_client.session.post(f"{self.vllm_client.base_url}/reset_encoder_cache").raise_for_status()
+
+
+def refuse_other_rollouts(args: GRPOConfig, options: Mapping[str, Any]) -> None:
+    """Refuse rollouts that TRL makes of other inputs than the gradient, and that nothing here mends.
+
+    Args:
+        args: TRL's configuration.
+        options: further arguments of TRL's trainer.
+
+    Raises:
+        ValueError: images would be missing, or their tokens written out twice; names the option.
+    """
+    if getattr(args, "use_transformers_continuous_batching", False):
+        raise ValueError(
+            "Expected use_transformers_continuous_batching: false, got true. TRL gives no image to its continuous "
+            "batches: leave it out, or set use_vllm: true."
+        )
+    tools = [name for name in ("tools", "environment_factory") if options.get(name)]
+    if args.use_vllm and args.vllm_mode == "colocate" and tools:
+        raise ValueError(
+            f"Expected no {tools[0]}, such as look_closer, beside vllm_mode: colocate, got one. After the first turn "
+            "TRL hands vLLM the tokens of images twice (huggingface/trl#6719): set use_vllm: false."
+        )
+
+
+def trains_images(model: Any) -> bool:
+    """Whether any weight is trained that an image passes through before it is a token of the language model.
+
+    Args:
+        model: a transformers vision-language model, or a PEFT model of one.
+    """
+    whole = model.get_base_model() if is_peft_model(model) else model
+    parts: list[nn.Module] = [whole.get_decoder(), whole.get_input_embeddings(), whole.get_output_embeddings()]
+    language = {id(weight) for part in parts for weight in part.parameters()}
+    return any(weight.requires_grad and id(weight) not in language for weight in whole.parameters())
+
+
+def check_prompt_lengths(trained: Sequence[Sequence[int]], sampled: Sequence[Sequence[int]]) -> None:
+    """Refuse prompts that are longer or shorter in vLLM than in the trainer.
+
+    Args:
+        trained: token ids of the prompts that the trainer computes its gradient on.
+        sampled: those that vLLM answered.
+
+    Raises:
+        ValueError: two lengths differ; names both.
+
+    Example:
+        >>> check_prompt_lengths([[1, 5, 5, 2]], [[1, 5, 5, 2]])
+    """
+    for row, (expected, seen) in enumerate(zip(trained, sampled, strict=True)):
+        if len(expected) != len(seen):
+            raise ValueError(
+                f"Expected the {len(expected)} tokens that are trained on for prompt {row} in vLLM, got {len(seen)}. "
+                "The images have other numbers of tokens there: TRL and vLLM both wrote them out (huggingface/trl#6294)"
+                ", or vLLM resizes them in another way. Set use_vllm: false, or update trl and vllm."
+            )
