@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from grounding_rewards.commands.console import say, write_json
 from grounding_rewards.commands.options import Json
-from grounding_rewards.common.environment import environment
+from grounding_rewards.common.environment import environment, untested_vllm
 
 
 def run(*, json: Json = None) -> int:
@@ -24,4 +24,6 @@ def run(*, json: Json = None) -> int:
         width = max((len(name) for name in part), default=0)
         for name, value in part.items():
             say(f"  {name:<{width}}  {value}")
+    if note := untested_vllm():
+        say(note)
     return 0

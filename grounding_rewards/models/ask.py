@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.models.load import UnloadedModel
+    from grounding_rewards.models.vllm import VllmOptions
     from grounding_rewards.rewards.grounding import GroundingReward
 
 
@@ -101,6 +102,7 @@ def prepare_asking(
     *,
     source: str,
     backend: str = "auto",
+    vllm_options: VllmOptions | None = None,
     bad_rows: str = "refuse",
     label_matching: str = "ignore",
     max_image_pixels: int | None = None,
@@ -113,6 +115,7 @@ def prepare_asking(
         reward: reads the answers.
         source: what errors call the dataset.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`, or `auto`.
+        vllm_options: how vLLM holds the model.
         bad_rows: `refuse` images that cannot be right, or `drop` them.
         label_matching: as the answers will be judged.
         max_image_pixels: largest image that the model sees; None for what its processor was saved with.
@@ -137,7 +140,7 @@ def prepare_asking(
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(model_path))
     state, backend = process_state(), choose_backend(backend)
-    model, processor = load_later(model_path, backend=backend)
+    model, processor = load_later(model_path, backend=backend, vllm_options=vllm_options)
     notes = [*set_image_size(processor, max_image_pixels), *tool_notes(model_path)]
     dataset = add_prompts(add_columns(dataset, processor, box_format, bad_rows=bad_rows), reward.box_format)
     places, image_size = dataset_places(dataset), largest_image(dataset, processor)

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers import AutoConfig, GenerationConfig
+from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.models.vllm import VllmModel
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.scope import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -125,40 +126,13 @@ def generate_batch(
         return _answer_batch(model, processor, rows, sampling)
 
 
-@dataclass(frozen=True)
-class VllmModel:
-    """A model in vLLM, with the same configurations as a transformers model.
-
-    Attributes:
-        llm: the ``vllm.LLM``.
-        config: the model's configuration.
-        generation_config: which tokens end an answer.
-    """
-
-    llm: Any
-    config: Any
-    generation_config: Any
-
-
-def load_vllm(path: str) -> VllmModel:
-    """Start vLLM with a checkpoint."""
-    from vllm import LLM
-
-    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
-    try:
-        generation = GenerationConfig.from_pretrained(path)
-    except OSError:
-        generation = GenerationConfig.from_model_config(config)
-    return VllmModel(LLM(model=path, limit_mm_per_prompt={"image": 1}), config, generation)
-
-
 def generate_with_vllm(
     model: VllmModel, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
 ) -> Generated:
     """As :func:`generate_batch`, from the same prompts and with the same settings.
 
     Args:
-        model: what :func:`load_vllm` gave.
+        model: what :func:`grounding_rewards.models.vllm.load_vllm` gave.
         processor: the model's processor, which writes the prompt and decodes the answer.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.

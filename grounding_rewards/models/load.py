@@ -19,6 +19,7 @@ from typing import Any
 
 from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.models.vllm import VllmOptions, load_vllm
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -46,10 +47,12 @@ class UnloadedModel:
     Attributes:
         path: folder or name on the hub.
         backend: that runs it, `transformers` or `vllm`.
+        vllm_options: how vLLM holds it.
     """
 
     path: str
     backend: str = "transformers"
+    vllm_options: VllmOptions = field(default_factory=VllmOptions)
     _loaded: Any = field(default=None, init=False, repr=False, compare=False)
 
     def load(self) -> Any:
@@ -58,9 +61,7 @@ class UnloadedModel:
             adapter = adapter_config(self.path)
             with _in_plain_words(self.path, adapter):
                 if self.backend == "vllm":
-                    from grounding_rewards.models.generate import load_vllm
-
-                    self._loaded = load_vllm(self.path)
+                    self._loaded = load_vllm(self.path, self.vllm_options)
                 else:
                     self._loaded = _load_with_transformers(self.path, adapter)
         return self._loaded
@@ -178,7 +179,9 @@ def choose_backend(backend: str) -> str:
     return backend
 
 
-def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any, Any]:
+def load_model(
+    path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
+) -> tuple[Any, Any]:
     """A model and its processor: bfloat16 on a GPU where there is one, else float32 on the CPU.
 
     Each of several processes on one machine takes its own GPU. For a small model on the CPU the whole process is
@@ -186,23 +189,28 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
 
     Args:
         path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
-        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``generate.py``.
+        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm.py``.
+        vllm_options: how vLLM holds the model.
 
     Raises:
         ValueError: there is no such folder or no model in it, the base model of an adapter is not where the adapter
-            says, vLLM is to load an adapter or to run in several processes, or it is not installed.
+            says, vLLM is to load an adapter or to run in several processes, or it is not installed, or there are
+            options of vLLM for another backend.
         OSError: there is no model of this name on the hub.
     """
-    model, processor = load_later(path, backend=backend)
+    model, processor = load_later(path, backend=backend, vllm_options=vllm_options)
     return model.load(), processor
 
 
-def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[UnloadedModel, Any]:
+def load_later(
+    path: str | Path, *, backend: str = "transformers", vllm_options: VllmOptions | None = None
+) -> tuple[UnloadedModel, Any]:
     """A model that is not loaded before it is asked, and its processor, which is.
 
     Args:
         path: as for :func:`load_model`.
         backend: likewise.
+        vllm_options: likewise.
 
     Raises:
         ValueError: as :func:`load_model`.
@@ -212,6 +220,8 @@ def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[Unlo
     check_place(path)
     adapter = adapter_config(path)
     backend = choose_backend(backend)
+    if vllm_options is not None and backend != "vllm":
+        raise ValueError(f"Expected vllm for `backend` beside `vllm_options`, got {backend}. Leave one of them out.")
     if backend == "vllm" and adapter is not None:
         raise ValueError(
             f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
@@ -234,7 +244,7 @@ def load_later(path: str | Path, *, backend: str = "transformers") -> tuple[Unlo
         place = str(path)
     with _in_plain_words(path, adapter):
         processor = AutoProcessor.from_pretrained(place, trust_remote_code=False)
-    return UnloadedModel(str(path), backend), processor
+    return UnloadedModel(str(path), backend, vllm_options or VllmOptions()), processor
 
 
 def model_type_of(path: str | Path) -> str:

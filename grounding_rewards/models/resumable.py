@@ -83,6 +83,8 @@ def generate_to_file(
         "backend": model.backend,
         **asdict(sampling),
     }
+    if model.backend == "vllm":
+        settings |= {"max_model_len": model.vllm_options.max_model_len, "dtype": model.vllm_options.dtype}
     if sampling.temperature > 0:
         # Greedy answers do not depend on these.
         settings |= {"seed": seed, "batch_size": batch_size}

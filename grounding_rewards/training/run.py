@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
+from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.held_out import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
@@ -175,6 +176,8 @@ def _prepare(
             most = shown if config.eval_strategy == "no" else arguments.eval_images
             eval_dataset = load(arguments.eval_split, max_images=most)
             check_patients_apart(train_dataset, eval_dataset)
+    if getattr(config, "use_vllm", False) and (note := untested_vllm()):
+        notes.append(note)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     given = {

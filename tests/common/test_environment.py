@@ -31,6 +31,22 @@ def test_an_extra_is_whole_or_says_what_it_lacks(missing, said, monkeypatch: pyt
     assert environment.environment()["extras"] == {"dicom": said}
 
 
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        ({"vllm": None, "transformers": "5.24.0"}, None),
+        (environment.TESTED_WITH_VLLM, None),
+        # Each of the two may be another.
+        ({**environment.TESTED_WITH_VLLM, "transformers": "5.17.0"}, "here are vllm 0.30.0 and transformers 5.17.0"),
+        ({**environment.TESTED_WITH_VLLM, "vllm": "0.31.0"}, "vLLM was tested as vllm 0.30.0 and transformers 5.24.0"),
+    ],
+)
+def test_an_untested_pair_with_vllm_is_named(versions, message, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "package_version", versions.get)
+    assert (sentence := environment.untested_vllm()) is None or message in sentence
+    assert (sentence is None) == (message is None)
+
+
 def test_a_torch_that_cannot_be_loaded_is_said_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
         raise OSError("libcudart.so: cannot open shared object file in /home/somebody")

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from grounding_rewards.models import load
-from grounding_rewards.models.generate import Sampling, VllmModel, generate, generate_with_vllm
+from grounding_rewards.models.generate import Sampling, generate, generate_with_vllm
 from grounding_rewards.models.load import load_later, load_model
 from grounding_rewards.models.resumable import generate_to_file
+from grounding_rewards.models.vllm import VllmModel, VllmOptions
 from grounding_rewards.synthetic import synthetic_dataset
 
 SHORT = Sampling(max_new_tokens=6)
@@ -95,8 +96,8 @@ def test_wrong_settings_are_refused(settings, message):
 class LLM:
     """In the place of vLLM's: answers every prompt with `n` answers of tokens of its own choice."""
 
-    def __init__(self, model, limit_mm_per_prompt):
-        self.model, self.limit, self.calls = model, limit_mm_per_prompt, []
+    def __init__(self, model, limit_mm_per_prompt, **options):
+        self.model, self.limit, self.options, self.calls = model, limit_mm_per_prompt, options, []
 
     def generate(self, prompts, parameters, use_tqdm):
         self.calls.append((prompts, parameters))
@@ -148,6 +149,30 @@ class TestVllm:
         assert prompts[0]["prompt_token_ids"].count(image) == 1
         assert prompts[0]["multi_modal_data"]["image"].size == images[0]["image"].size
         assert processor.tokenizer.decode(prompts[0]["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
+
+    def test_is_held_as_the_options_say(self, vllm, tiny_model, tmp_path):
+        for part in tiny_model:
+            part.save_pretrained(tmp_path)
+        options = {"max_model_len": 512, "dtype": "float32", "gpu_memory_utilization": 0.5, "tensor_parallel_size": 2}
+        model, _ = load_model(tmp_path, backend="vllm", vllm_options=VllmOptions.of(options))
+        assert model.llm.options == options
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"max_len": 512}, "Expected some of max_model_len, .* in vllm_options, got 'max_len'"),
+            ({"dtype": "int4"}, "Expected a known word for `dtype`, got 'int4'"),
+            ({"gpu_memory_utilization": 1.5}, r"Expected a number in \(0, 1\] for `gpu_memory_utilization`"),
+            ({"max_model_len": "many"}, "Expected a number from 1 up for `max_model_len`, got 'many'"),
+        ],
+    )
+    def test_options_that_it_does_not_have_are_refused(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            VllmOptions.of(options)
+
+    def test_options_for_another_backend_are_refused(self):
+        with pytest.raises(ValueError, match="Expected vllm for `backend` beside `vllm_options`, got transformers"):
+            load_model("assets/tiny_vlm", vllm_options=VllmOptions())
 
     def test_what_it_cannot_do_is_refused(self, vllm, tmp_path, monkeypatch):
         (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "base"}', encoding="utf-8")

@@ -108,7 +108,8 @@ def robustness(
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
-    from grounding_rewards.models.generate import Sampling, VllmModel, generate, reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
+    from grounding_rewards.models.vllm import VllmModel
 
     if isinstance(model, VllmModel):
         raise ValueError(
