@@ -11,6 +11,7 @@ CORE := .venv-core
 INSTALLED := .venv-wheel
 LOWEST := .venv-lowest
 RELEASE := .venv-release
+VLLM := .venv-vllm
 # Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
 WORKERS ?= logical
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
@@ -25,13 +26,14 @@ CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py t
 LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/training/test_contract.py \
 	tests/training/test_resume.py tests/training/test_run.py
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-pythons test-all coverage docs bench lock audit sbom dist clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-vllm test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-lowest-torch              what training overrides, with the lowest torch too (5 GB more)"
+	@echo "make test-vllm                      GRPO with vLLM itself, on the processor (4 GB more)"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
@@ -128,6 +130,10 @@ test-lowest: test-core $(LOWEST)/.installed
 test-lowest-torch: $(LOWEST)/.installed
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
+
+# vLLM needs other versions of torch than the rest: an environment of its own. Once a week and before a release.
+test-vllm: $(VENV)/.installed
+	$(BIN)/python scripts/check_vllm.py --environment $(VLLM)
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:

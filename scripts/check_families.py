@@ -220,7 +220,7 @@ def _reckoned(trainer: _Measured, model: Any, family: str, narrow: bool) -> dict
     memory = memory_of(shape, training)
     return {
         **{name: getattr(memory, name) for name in ("weights", "gradients", "optimiser")},
-        "activations": kept(shape, training, mask_bytes=4),
+        "activations": kept(shape, training),
     }
 
 

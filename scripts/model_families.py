@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 from transformers import (
     AutoConfig,
@@ -280,6 +281,12 @@ def save_family(
     model.generation_config.pad_token_id = processor.tokenizer.pad_token_id
     processor.save_pretrained(folder)
     model.save_pretrained(folder)
+    if config.model_type == "gemma3":
+        # As its checkpoints have them, and vLLM reads them: transformers 5 has a level less in memory.
+        file = Path(folder, "model.safetensors")
+        weights = load_file(file)
+        published = {name.replace("vision_tower.", "vision_tower.vision_model."): weights[name] for name in weights}
+        save_file(published, file, metadata={"format": "pt"})
 
 
 def _image_ids(family: Family, tokenizer: Any) -> dict[str, int]:
@@ -303,6 +310,9 @@ def _byte_tokenizer(family: Family) -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(one, special=True, normalized=False) for one in family.special])
+    if family.model_type == "gemma3":
+        # vLLM looks for these in Gemma's vocabulary, where line breaks meet those around an image.
+        tokenizer.add_tokens([AddedToken("\n" * count, normalized=False) for count in (1, 2, 3, 4)])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token=family.special[0],

@@ -21,6 +21,9 @@ NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 # The number of a repeated layer, in the name of what lies in it.
 _LAYER = re.compile(r"\.(?:layers?|blocks)\.(\d+)\.")
 
+# Linear layers that read what another one reads.
+_SAME_INPUT = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
+
 
 @dataclass(frozen=True)
 class Layers:
@@ -32,7 +35,7 @@ class Layers:
         frozen: of one layer, where its own weights stay as they are.
         trained: of one layer, where they are trained.
         adapters: layers within it that get an adapter.
-        adapter_inputs: their inputs, in numbers.
+        adapter_inputs: their inputs, in numbers; what several read is one.
         ends: what stands before the first and behind the last layer, frozen and trained.
     """
 
@@ -176,14 +179,8 @@ def memory_of(shape: Shape, training: Training) -> Memory:
     )
 
 
-def kept(shape: Shape, training: Training, mask_bytes: int = 1) -> float:
-    """Bytes of activations that the forward pass keeps for the way back.
-
-    Args:
-        shape: of the model.
-        training: its configuration.
-        mask_bytes: of what dropout notes of a number: 1 on a GPU, 4 on a processor.
-    """
+def kept(shape: Shape, training: Training) -> float:
+    """Bytes of activations that the forward pass keeps for the way back, without dropout."""
     text, vision = _tokens(training)
     full = training.adapter_rank == 0
     held = text * shape.text.ends[full]
@@ -192,7 +189,7 @@ def kept(shape: Shape, training: Training, mask_bytes: int = 1) -> float:
         held += training.weight_bytes * text * shape.text.number * shape.text.width
         held += training.weight_bytes * vision * shape.vision.number * shape.vision.width
     else:
-        held += text * shape.text.number * _layer(shape.text, training, mask_bytes)
+        held += text * shape.text.number * _layer(shape.text, training)
         held += vision * shape.vision.number * shape.vision.trained * full
     held += vision * shape.vision.ends[full] * (full or training.checkpointing)
     if full and training.weight_bytes > 2:
@@ -230,18 +227,18 @@ def _recomputed(shape: Shape, training: Training) -> float:
     if not training.checkpointing:
         return 0.0
     text, vision = _tokens(training)
-    return max(text * _layer(shape.text, training, 1), vision * _layer(shape.vision, training, 1))
+    return max(text * _layer(shape.text, training), vision * _layer(shape.vision, training))
 
 
 def _tokens(training: Training) -> tuple[int, int]:
     return training.sequences * training.tokens, training.sequences * training.patches
 
 
-def _layer(layers: Layers, training: Training, mask_bytes: int) -> int:
+def _layer(layers: Layers, training: Training) -> int:
     if training.adapter_rank == 0:
         return layers.trained
-    # An adapter keeps its input in 16 bits, the mask of its dropout and what lies between its halves.
-    return layers.frozen + (2 + mask_bytes) * layers.adapter_inputs + 2 * training.adapter_rank * layers.adapters
+    # An adapter keeps its input in 16 bits, and what lies between its halves.
+    return layers.frozen + 2 * layers.adapter_inputs + 2 * training.adapter_rank * layers.adapters
 
 
 def _layers(
@@ -269,14 +266,15 @@ def _layers(
     # In 16 bits queries, keys, values and what attention makes of them; then what goes into the activation of the
     # network, and where it has a gate what comes out and the other factor.
     frozen = 2 * (2 * queries + 2 * keys) + 2 * (3 if gated else 1) * config.intermediate_size
-    mine = [one for name, one in first.items() if name in adapted]
+    adapters = {name.rpartition(".")[2]: layer for name, layer in first.items() if name in adapted}
+    inputs = {_SAME_INPUT.get(name, name): layer.in_features for name, layer in adapters.items()}
     return Layers(
         number=config.num_hidden_layers,
         width=config.hidden_size,
         # Norms compute in 32 bits.
         frozen=frozen + 4 * norms,
         trained=frozen + 8 * norms + 2 * sum(one.in_features for one in linear.values()),
-        adapters=len(mine),
-        adapter_inputs=sum(one.in_features for one in mine),
+        adapters=len(adapters),
+        adapter_inputs=sum(inputs.values()),
         ends=ends,
     )

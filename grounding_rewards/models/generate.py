@@ -57,8 +57,8 @@ class Sampling:
 #: One greedy answer per image.
 GREEDY = Sampling()
 
-# Added by vLLM to the logit of a token that must not be generated; the lowest value that it takes.
-_NEVER = -100.0
+#: Added by vLLM to the logit of a token that must not be generated; the lowest value that it takes.
+NEVER = -100.0
 
 
 class Generated(NamedTuple):
@@ -156,7 +156,7 @@ def generate_with_vllm(
             top_k=-1,
             max_tokens=sampling.max_new_tokens,
             stop_token_ids=ends,
-            logit_bias=dict.fromkeys(forbidden, _NEVER) or None,
+            logit_bias=dict.fromkeys(forbidden, NEVER) or None,
             detokenize=False,
             seed=int(own),
         )

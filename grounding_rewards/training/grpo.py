@@ -22,7 +22,7 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
-from grounding_rewards.models.generate import completion_begins_in_thinking
+from grounding_rewards.models.generate import NEVER, completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 from grounding_rewards.rewards.completion_text import completion_text
@@ -200,9 +200,14 @@ class GroundingGRPOTrainer(RunCard, ExactResume, VllmRollout, GRPOTrainer):
     def _forbid_image_tokens(self) -> None:
         """Let no answer hold the token of an image: there is no image for it, and the step would fail.
 
-        TRL's newer versions do so themselves. It is set for transformers; vLLM has another configuration.
+        With transformers TRL's newer versions do so themselves.
         """
         token = getattr(self.model.config, "image_token_id", None)
+        if self.use_vllm and token is not None:
+            # Its server reads JSON, whose keys are texts.
+            key = token if self.vllm_mode == "colocate" else str(token)
+            options = self.vllm_generation.generation_kwargs
+            options["logit_bias"] = {key: NEVER, **options.get("logit_bias", {})}
         generation = getattr(self, "generation_config", None)
         if token is not None and generation is not None and generation.suppress_tokens is None:
             generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]

@@ -100,6 +100,14 @@ class WatchedGeneration(VLLMGeneration):
         self.prompt_ids = generated[0]
         return generated
 
+    def _fix_param_name_to_vllm(self, name: str, *args: Any, **kwargs: Any) -> str:
+        name = super()._fix_param_name_to_vllm(name, *args, **kwargs)
+        vision = getattr(self.model.config, "vision_config", None)
+        if getattr(vision, "model_type", None) == "siglip_vision_model" and ".vision_model." not in name:
+            # SigLIP, the tower of Gemma 3, has a level less in transformers 5 than in vLLM 0.30 and in checkpoints.
+            name = name.replace("vision_tower.", "vision_tower.vision_model.")
+        return name
+
     def sync_weights(self) -> None:
         """As TRL does; and vLLM forgets what older weights made of images."""
         super().sync_weights()

@@ -133,6 +133,7 @@ class TestColocate:
         trainer = trainer_with_vllm(tmp_path, max_steps=3)
         trainer.train()
         image = trainer.processing_class.image_token_id
+        assert trainer.vllm_generation.generation_kwargs["logit_bias"] == {image: -100.0}
         assert {prompt.count(image) for prompt in trainer.vllm_generation.llm.prompts} == {16}
         assert len(differences(trainer)) == 3
         assert max(differences(trainer)) < 1e-4
