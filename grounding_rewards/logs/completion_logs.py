@@ -16,7 +16,8 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -222,7 +223,8 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
 
     Returns:
         The rows of all files, as :func:`image_rows` makes them, with sizes as numbers. A table that repeats the one
-        before it is left out: TRL writes it again at a step that generates nothing new.
+        before it is left out: TRL and ms-swift write it again at a step that generates nothing new, and ms-swift at
+        the end of a training. A table is a file, or a line where a line holds several rows.
 
     Raises:
         ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
@@ -239,8 +241,7 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
     placed: list[tuple[str, dict[str, Any]]] = []
     before: list[dict[str, Any]] = []
     repeats = 0
-    for path in log_files(paths):
-        table = [(block.place(number), row) for block in read_blocks(path) for number, row in block.rows()]
+    for table in chain.from_iterable(map(_tables, log_files(paths))):
         answered = [{name: value for name, value in row.items() if name not in _STEPS} for _, row in table]
         if answered == before and any(name in row for _, row in table for name in _STEPS):
             repeats += 1
@@ -255,6 +256,13 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
     )
     rows = [with_numbers(row) for _, row in placed]
     return Log([row[column] for row in rows], rows, [place for place, _ in placed], (note,) if repeats else ())
+
+
+def _tables(path: Path) -> list[list[tuple[str, dict[str, Any]]]]:
+    """The tables of a file, each row with its place; rows of one line have the same."""
+    rows = [(block.place(number), row) for block in read_blocks(path) for number, row in block.rows()]
+    lines = [list(line) for _, line in groupby(rows, key=itemgetter(0))]
+    return lines if any(len(line) > 1 for line in lines) else [rows]
 
 
 def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:

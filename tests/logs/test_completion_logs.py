@@ -229,12 +229,27 @@ def test_a_line_of_ms_swift_is_a_table(tmp_path, step):
         "solution": [json.dumps(IMAGE), json.dumps({**IMAGE, "boxes": []})],
     }
     line = json.dumps(table)
-    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{line.replace('7', '8')}\n")])
-    assert log.completions == ["[]", "None"] * 2
+    later = line.replace("7", "8").replace("None", "none")
+    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{line}\n{later}\n")])
+    assert log.completions == ["[]", "None", "[]", "none"]
     assert [row["boxes"] for row in log.rows] == [IMAGE["boxes"], []] * 2
     assert [row["step"] for row in log.rows] == ["7", "7", "8", "8"]
     assert [row["MyReward"] for row in log.rows] == [0.0, 0.2] * 2
     assert log.places[1].startswith("line 1 of")
+
+
+def test_a_line_that_ms_swift_writes_again_is_read_once(tmp_path):
+    """It appends the last table once more at the end of a training, and at a step that generates nothing new."""
+    first, second = (json.dumps({"step": [step] * 2, "completion": ["[]", "[]"]}) for step in ("1", "2"))
+    other = json.dumps({"step": ["3"] * 2, "completion": ["[]", "None"]})
+    log = read_completions([write_text(tmp_path, "completions.jsonl", f"{first}\n{second}\n{other}\n{other}\n")])
+    assert log.completions == ["[]", "[]", "[]", "None"]
+    assert log.notes[0].startswith("Tables of the log that repeat the one before them are left out: 2.")
+
+
+def test_rows_of_a_line_each_may_be_equal(tmp_path):
+    path = write_text(tmp_path, "log.jsonl", '{"completion": "[]", "step": 1}\n' * 2)
+    assert read_completions([path]).completions == ["[]", "[]"]
 
 
 def test_a_table_of_unequal_columns_is_refused(tmp_path):
