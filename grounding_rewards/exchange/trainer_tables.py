@@ -489,7 +489,10 @@ TABLES: Mapping[str, TableLayout] = {
     ),
     "ms-swift": TableLayout(
         "jsonl",
-        lambda row: {"messages": row.messages, "images": [row.image], "ground_truth": row.truth},
+        # Of the columns ms-swift logs `solution` alone, without which `inspect` could not score its log.
+        lambda row: {
+            "messages": row.messages, "images": [row.image], "ground_truth": row.truth, "solution": row.truth,
+        },
         ("export MIN_PIXELS={least}", "export MAX_PIXELS={most}", "--dataset {path}"),
     ),
     "openrlhf": TableLayout(

@@ -199,7 +199,9 @@ def test_the_layouts(tmp_path):
     }
     assert rows["easyr1"].keys() == {"problem", "answer", "images"}
     assert rows["easyr1"]["problem"] == "Be brief.\n\n<image>Where?"
-    assert rows["ms-swift"].keys() == {"messages", "images", "ground_truth"}
+    assert rows["ms-swift"].keys() == {"messages", "images", "ground_truth", "solution"}
+    # the reward reads the first, the log keeps the second
+    assert rows["ms-swift"]["ground_truth"] == rows["ms-swift"]["solution"]
     assert rows["ms-swift"]["messages"] == turns
     assert rows["openrlhf"].keys() == {"prompt", "label", "images", "datasource"}
     assert (rows["openrlhf"]["prompt"], rows["openrlhf"]["datasource"]) == (turns, "two")
