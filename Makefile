@@ -12,6 +12,7 @@ INSTALLED := .venv-wheel
 LOWEST := .venv-lowest
 RELEASE := .venv-release
 VLLM := .venv-vllm
+TRAINERS := .venv-trainers
 # Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
 WORKERS ?= logical
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
@@ -26,7 +27,7 @@ CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py t
 LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/training/test_contract.py \
 	tests/training/test_resume.py tests/training/test_run.py
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-vllm test-pythons test-all coverage docs bench lock audit sbom dist clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
@@ -34,6 +35,7 @@ help:
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-lowest-torch              what training overrides, with the lowest torch too (5 GB more)"
 	@echo "make test-vllm                      GRPO with vLLM itself, on the processor (4 GB more)"
+	@echo "make test-trainers                  two steps of GRPO by ms-swift and verl, on the processor (6 GB more)"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
@@ -135,6 +137,10 @@ test-lowest-torch: $(LOWEST)/.installed
 test-vllm: $(VENV)/.installed
 	$(BIN)/python scripts/check_vllm.py --environment $(VLLM)
 
+# Other trainers with versions of their own: environments of their own. Once a week and before a release.
+test-trainers: $(VENV)/.train
+	$(BIN)/python scripts/check_integrations.py --run --environments $(TRAINERS)
+
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:
 	@for version in 3.11 3.12 3.13 3.14; do \
@@ -194,4 +200,4 @@ dist: $(RELEASE)/.installed
 	$(RELEASE)/bin/python -m build --outdir dist .
 
 clean:
-	rm -rf $(VENV) $(CORE) $(CORE)-3.* $(INSTALLED) $(LOWEST) $(LOWEST)-train $(RELEASE) build dist runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CORE) $(CORE)-3.* $(INSTALLED) $(LOWEST) $(LOWEST)-train $(RELEASE) $(TRAINERS) build dist runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

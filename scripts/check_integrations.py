@@ -2,10 +2,12 @@
 
 python scripts/check_integrations.py                       check all, and write the table of docs/trainers.md
 python scripts/check_integrations.py verl openrlhf         check these; the rows of others stay as they are
+python scripts/check_integrations.py --run                 verl and ms-swift also train, on the processor
 python scripts/check_integrations.py --environments DIR    keep the environments there, and use what is there already
 
 It installs from the package registry, several gigabytes in all, by pip, whose own variables apply: PIP_CONSTRAINT with
-`torch==…+cpu`, for example, spares the libraries of graphics cards. Nothing is trained, and no model is downloaded.
+`torch==…+cpu`, for example, spares the libraries of graphics cards. No model is downloaded. The exit status is 1 if
+anything failed.
 """
 
 from __future__ import annotations
@@ -17,23 +19,25 @@ import json
 import math
 import os
 import subprocess
+import sys
 import tempfile
 import traceback
-import venv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from environments import REPOSITORY, TORCH, TORCHVISION, create, install, install_vllm, let_torchvision_load, packages
 from page_parts import between, marks_of, replace_part
+from trainer_runs import PARAMETERS, REWARD, RUNS, train
 
-REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "trainers.md"
 MARKS = marks_of("check_integrations")
-HEAD = ("trainer", "version", "with", "date", "ran", "failed, and why")
-REWARD, PARAMETERS = "R4", {"beta": 1.5}
+HEAD = ("engine", "mode", "what ran", "on what", "mean of abs(Δp)", "failed, and why")
+LOADED = "loaded, not trained"
 MODEL = REPOSITORY / "assets" / "tiny_vlm"
-#: Once for all environments, as they are large; a trainer that wants other versions installs its own.
-SHARED = ("numpy", "scipy", "torch", "torchvision", "transformers", "datasets", "pillow", "aiohttp", "tqdm")
+#: Once for all environments, as they are large; a trainer that wants other versions installs its own. The torch is that
+#: of vLLM's build for processors.
+SHARED = ("numpy", "scipy", TORCH, TORCHVISION, "transformers", "datasets", "pillow", "aiohttp", "tqdm")
 
 
 class Trainer(NamedTuple):
@@ -43,16 +47,19 @@ class Trainer(NamedTuple):
         package: its name in the registry, None where it has none.
         beside: packages to install with it.
         alone: whether it is installed without what it depends on, which needs a graphics card or a compiler.
+        vllm: whether its training takes answers from vLLM.
     """
 
     package: str | None
     beside: tuple[str, ...] = ()
     alone: bool = False
+    vllm: bool = False
 
 
 TRAINERS: Mapping[str, Trainer] = {
-    "verl": Trainer("verl", ("qwen-vl-utils", "cachetools")),
-    "ms-swift": Trainer("ms-swift", ("qwen-vl-utils",)),
+    "verl": Trainer("verl", ("qwen-vl-utils", "cachetools"), vllm=True),
+    # It imports msgspec, and does not ask for it.
+    "ms-swift": Trainer("ms-swift", ("qwen-vl-utils", "msgspec")),
     "openrlhf": Trainer("openrlhf", ("sympy", "pylatexenc"), alone=True),
     "easyr1": Trainer(None),
 }
@@ -300,25 +307,22 @@ STEPS: Mapping[str, Callable[[Path], Iterator[Step]]] = {
 
 
 def inside(trainer: str, folder: Path) -> None:
-    """Try every step, and write to `folder/found.json` which ran and why others did not."""
-    from importlib.metadata import version
-
-    package = TRAINERS[trainer].package or trainer
-    beside = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "datasets"))
-    found: dict[str, Any] = {"version": version(package), "with": beside, "ran": [], "failed": []}
+    """Try every step, and write to `folder/report.json` which ran and why others did not."""
+    ran: list[str] = []
+    failed: list[str] = []
     try:
         for name, step in STEPS[trainer](folder):
             try:
                 step()
-                found["ran"].append(name)
+                ran.append(name)
             # Whatever goes wrong belongs into the table.
             except BaseException as error:
                 traceback.print_exc()
-                found["failed"].append(f"{name}: {_short(error)}")
+                failed.append(f"{name}: {_short(error)}")
     except Exception as error:
         traceback.print_exc()
-        found["failed"].append(_short(error))
-    (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
+        failed.append(_short(error))
+    (folder / "report.json").write_text(json.dumps({"ran": ran, "failed": failed}), encoding="utf-8")
 
 
 def _short(error: BaseException) -> str:
@@ -329,115 +333,164 @@ def _short(error: BaseException) -> str:
 # Outside: environments, tables, and the page.
 
 
-def installed(trainer: str, environments: Path) -> Path:
-    """The Python of an environment with a trainer.
+def installed(trainer: str, environments: Path, *, run: bool = False) -> Path:
+    """The Python of an environment with a trainer, and for `run` with what its training needs.
 
     Raises:
         subprocess.CalledProcessError: it could not be installed.
     """
-    shared = _environment(environments / "shared")
-    _pip(shared, *SHARED)
-    own = _environment(environments / trainer)
-    (_packages(own) / "shared.pth").write_text(str(_packages(shared)) + "\n")
+    shared = create(environments / "shared")
+    install(shared, *SHARED)
+    let_torchvision_load(shared)
+    python = create(environments / trainer)
+    (packages(python) / "shared.pth").write_text(f"{packages(shared)}\n", encoding="utf-8")
     how = TRAINERS[trainer]
-    _pip(own, *(["--no-deps"] if how.alone else []), "--upgrade", str(how.package))
+    install(python, *(["--no-deps"] if how.alone else []), "--upgrade", str(how.package))
     if how.beside:
-        _pip(own, *how.beside)
-    return own
+        install(python, *how.beside)
+    if run and how.vllm:
+        # What vLLM needs has to leave the trainer the versions that it needs.
+        install_vllm(python, str(how.package))
+    return python
 
 
-def _environment(folder: Path) -> Path:
-    if not (folder / "bin" / "python").exists():
-        venv.create(folder, with_pip=True)
-    return folder / "bin" / "python"
+def versions(python: Path, names: Sequence[str]) -> dict[str, str]:
+    """The versions of packages in an environment."""
+    code = "import sys; from importlib.metadata import version; print(*map(version, sys.argv[1:]))"
+    done = subprocess.run([python, "-c", code, *names], capture_output=True, text=True, check=True)
+    return dict(zip(names, done.stdout.split(), strict=True))
 
 
-def _packages(python: Path) -> Path:
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    return Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
-
-
-def _pip(python: Path, *words: str) -> None:
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-input", *words], check=True)
-
-
-def write_table(trainer: str, folder: Path) -> None:
-    """Twelve drawn images in the table of a trainer, boxes in resized pixels."""
+def write_table(trainer: str, folder: Path, model: Path = MODEL) -> list[str]:
+    """Twelve drawn images in the table of a trainer, boxes in resized pixels; gives the lines of its configuration."""
     from grounding_rewards.exchange.trainer_tables import write_trainer_table
     from grounding_rewards.images.resize import load_processor
     from grounding_rewards.prepare.load import load_split
 
     images = load_split("synthetic", "train", max_images=12)
     names = {"split": "train", "source": "synthetic", "box_format": "qwen2.5-vl"}
-    write_trainer_table(images, trainer, folder, **names, processor=load_processor(str(MODEL)))
+    return list(write_trainer_table(images, trainer, folder, **names, processor=load_processor(str(model)))["lines"])
 
 
-def check(trainer: str, environments: Path) -> dict[str, str]:
-    """The row of a trainer."""
-    today = datetime.date.today().isoformat()
-    if TRAINERS[trainer].package is None:
-        return _row(trainer, "–", "–", today, [], ["not in the package registry"])
-    try:
-        python = installed(trainer, environments)
-    except subprocess.CalledProcessError as error:
-        return _row(trainer, "–", "–", today, [], [f"pip could not install it (exit status {error.returncode})"])
+def check(trainer: str, python: Path) -> list[str]:
+    """The row of a trainer that loads and calls, and does not train."""
     with tempfile.TemporaryDirectory() as folder:
         write_table(trainer, Path(folder))
         variables = os.environ | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
         words = [python, __file__, "--inside", trainer, folder]
         done = subprocess.run(words, env=variables, cwd=REPOSITORY, check=False)
-        report = Path(folder, "found.json")
-        if not report.exists():
-            return _row(trainer, "–", "–", today, [], [f"the process ended with {done.returncode}"])
-        found = json.loads(report.read_text(encoding="utf-8"))
-    return _row(trainer, found["version"], found["with"], today, found["ran"], found["failed"])
+        report = {"ran": [], "failed": [f"the process ended with {done.returncode}"]}
+        if (file := Path(folder, "report.json")).exists():
+            report = json.loads(file.read_text(encoding="utf-8"))
+    beside = ("torch", "transformers", "datasets")
+    return row(trainer, LOADED, report["ran"], report["failed"], versions(python, (trainer, *beside)))
 
 
-def _row(
-    trainer: str, version: str, beside: str, date: str, ran: Sequence[str], failed: Sequence[str]
-) -> dict[str, str]:
-    cells = [trainer, version, beside, date, "; ".join(ran) or "–", "; ".join(failed) or "–"]
-    return dict(zip(HEAD, (cell.replace("|", "\\|").replace("\n", " ") for cell in cells), strict=True))
+def check_training(trainer: str, python: Path) -> list[str]:
+    """The row of a trainer that trains."""
+    from qwen_numbers import save_with_qwen_numbers
+
+    with tempfile.TemporaryDirectory() as temporary:
+        model, table, folder = (Path(temporary, name) for name in ("model", "table", "run"))
+        folder.mkdir()
+        save_with_qwen_numbers(MODEL, model)
+        run = RUNS[trainer](model, write_table(trainer, table, model), folder)
+        ran, failed, difference = [], [], "–"
+        try:
+            sentence, difference = train(run, python.parent, model, folder)
+            ran.append(sentence)
+        except Exception as error:
+            traceback.print_exc()
+            failed.append(_short(error))
+        return row(trainer, run.mode, ran, failed, versions(python, (trainer, *run.packages)), difference)
 
 
-def read_rows(page: str) -> dict[str, list[str]]:
-    """The rows of the table between the marks, by trainer."""
+def row(
+    trainer: str,
+    mode: str,
+    ran: Sequence[str],
+    failed: Sequence[str],
+    version: Mapping[str, str],
+    difference: str = "–",
+) -> list[str]:
+    """The cells of a row.
+
+    Args:
+        trainer: in :data:`TRAINERS`.
+        mode: what it did.
+        ran: what passed.
+        failed: what did not, and why.
+        version: by package, that of the trainer among them.
+        difference: between rollout and training.
+    """
+    others = ", ".join(f"{name} {number}" for name, number in version.items() if name != trainer)
+    where = f"processor; {others}; {datetime.date.today().isoformat()}" if version else "–"
+    engine = f"{trainer} {version.get(trainer, '')}".strip()
+    cells = [engine, mode, "; ".join(ran) or "–", where, difference, "; ".join(failed) or "–"]
+    return [cell.replace("|", "\\|").replace("\n", " ") for cell in cells]
+
+
+def read_rows(page: str) -> dict[tuple[str, str], list[str]]:
+    """The rows of the table between the marks, by trainer and mode."""
     lines = between(page, MARKS).splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-    return {row[0]: row for row in rows if row[0] in TRAINERS}
+    return {_key(cells): cells for cells in rows if _key(cells)[0] in TRAINERS}
 
 
-def with_rows(page: str, rows: Mapping[str, Sequence[str]]) -> str:
+def _key(cells: Sequence[str]) -> tuple[str, str]:
+    return cells[0].split()[0], cells[1]
+
+
+def with_rows(page: str, rows: Mapping[tuple[str, str], Sequence[str]]) -> str:
     """The page with the table of these rows between the marks.
 
     Raises:
         ValueError: the page has no marks.
     """
-    ordered = [rows[trainer] for trainer in TRAINERS if trainer in rows]
+    ordered = [cells for trainer in TRAINERS for (name, _), cells in rows.items() if name == trainer]
     lines = [HEAD, ["---"] * len(HEAD), *ordered]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return replace_part(page, MARKS, f"\n{table}\n")
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def rows_of(trainer: str, environments: Path, *, run: bool) -> Iterator[list[str]]:
+    """The rows of a trainer, each when it has been tried."""
+    if TRAINERS[trainer].package is None:
+        yield row(trainer, "not tried: not in the package registry", [], [], {})
+        return
+    try:
+        python = installed(trainer, environments, run=run)
+    except subprocess.CalledProcessError as error:
+        yield row(trainer, LOADED, [], [f"pip could not install it (exit status {error.returncode})"], {})
+        return
+    yield check(trainer, python)
+    if run and trainer in RUNS:
+        yield check_training(trainer, python)
+
+
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("trainers", nargs="*", metavar="TRAINER", help=f"of {', '.join(TRAINERS)} (default: all)")
+    parser.add_argument("--run", action="store_true", help="two steps of GRPO by those that train on a processor")
     parser.add_argument("--environments", type=Path, metavar="DIR", help="default: temporary, and removed at the end")
     parser.add_argument("--inside", nargs=2, metavar=("TRAINER", "DIR"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(words)
     if arguments.inside:
         inside(arguments.inside[0], Path(arguments.inside[1]))
-        return
+        return 0
     if unknown := set(arguments.trainers) - set(TRAINERS):
         parser.error(f"Expected names of {', '.join(TRAINERS)} for TRAINER, got {', '.join(sorted(unknown))}.")
+    failures = 0
     with tempfile.TemporaryDirectory() as temporary:
         environments = arguments.environments or Path(temporary)
         for trainer in arguments.trainers or TRAINERS:
-            row = check(trainer, environments.absolute())
-            print(*(f"{name}: {cell}" for name, cell in row.items()), sep="\n")
-            page = PAGE.read_text(encoding="utf-8")
-            PAGE.write_text(with_rows(page, read_rows(page) | {trainer: list(row.values())}), encoding="utf-8")
+            for cells in rows_of(trainer, environments.absolute(), run=arguments.run):
+                print(*(f"{name}: {cell}" for name, cell in zip(HEAD, cells, strict=True)), sep="\n")
+                page = PAGE.read_text(encoding="utf-8")
+                PAGE.write_text(with_rows(page, read_rows(page) | {_key(cells): cells}), encoding="utf-8")
+                failures += cells[-1] != "–"
+    return int(failures > 0)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -37,7 +37,7 @@ def script(name: str) -> ModuleType:
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
         *("write_published_rewards.py", "place_images.py", "ask_findings.py", "draw_before_after.py"),
-        *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
+        *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py", "check_integrations.py"),
         *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
         # Scripts for launchers are the commands.
         *("train_grpo.py --reward_kwargs", "train_sft.py --box_noise"),
@@ -238,17 +238,31 @@ def test_a_page_is_written_or_compared(tmp_path: Path) -> None:
 def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
     module = script("check_integrations")
     page = "# A\n\n" + "\n".join(module.MARKS) + "\nafter\n"
-    rows = {
-        one: list(module._row(one, "1.0", "torch 2", "2026-11-22", [f"load {one} | call"], failed).values())
-        for one, failed in (("openrlhf", []), ("verl", ["a loop: none"]))
-    }
+    cells = [
+        module.row("openrlhf", "loaded", ["load openrlhf | call"], [], {"openrlhf": "0.11.2", "torch": "2.13.0"}),
+        module.row("verl", "loaded", ["call"], ["a loop: none"], {"verl": "0.9.1"}),
+        module.row("verl", "GRPO", ["2 steps"], [], {"verl": "0.9.1", "ray": "2.60.0"}, "3e-07"),
+        module.row("easyr1", "not in the registry", [], [], {}),
+    ]
+    rows = {(row[0].split()[0], row[1]): row for row in cells}
     written = module.with_rows(page, rows)
     assert module.read_rows(written) == rows
-    # in the order of the script, a bar in a cell escaped
-    assert written.index("| verl | 1.0 |") < written.index("| openrlhf | 1.0 |")
-    assert "load verl \\| call" in written
-    assert module.with_rows(written, module.read_rows(written)) == written
-    assert written.endswith("\nafter\n")
+    # in the order of the script, what a trainer did in the order of its rows, a bar in a cell escaped
+    first_cells = [line.split(" | ")[:2] for line in written.splitlines() if line.startswith("| ")][2:]
+    assert first_cells == [
+        ["| verl 0.9.1", "loaded"],
+        ["| verl 0.9.1", "GRPO"],
+        ["| openrlhf 0.11.2", "loaded"],
+        ["| easyr1", "not in the registry"],
+    ]
+    assert "load openrlhf \\| call" in written
+    assert "| processor; ray 2.60.0; 20" in written
+    # a row that was tried again takes the place of the old one
+    again = module.row("verl", "GRPO", [], ["no weight moved"], {"verl": "0.9.2"})
+    later = module.with_rows(written, module.read_rows(written) | {("verl", "GRPO"): again})
+    assert "2 steps" not in later
+    assert module.read_rows(later)["verl", "GRPO"] == again
+    assert later.endswith("\nafter\n")
     assert between(module.PAGE.read_text(encoding="utf-8"), module.MARKS)
 
 

@@ -1,0 +1,137 @@
+"""scripts/trainer_runs.py and scripts/qwen_numbers.py: what other trainers are started with, and what has to come out.
+
+The trainings themselves are run by `make test-trainers`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from trainer_runs import RUNS, STEPS, LoggedStep, check_report, check_steps, moved_weights
+
+from grounding_rewards.exchange.trainer_tables import TABLES
+from grounding_rewards.parsing import STATUSES
+from tests.conftest import REPOSITORY
+
+GOOD = [LoggedStep(0.25, 3e-7), LoggedStep(0.35, 2e-7)]
+ANSWERS = 32
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    """What `inspect` says of a good run."""
+    statuses = dict.fromkeys(STATUSES, 0) | {"boxes": 20, "empty": 12}
+    return {"completions": ANSWERS, "scored": ANSWERS, "statuses": statuses, "metrics": {"R4": 0.3}} | changes
+
+
+@pytest.mark.parametrize(
+    ("steps", "message"),
+    [
+        (GOOD, None),
+        # nothing else generates
+        ([LoggedStep(0.0), LoggedStep(1.0)], None),
+        (GOOD[:1], "1 steps were logged"),
+        ([LoggedStep(float("nan")), GOOD[1]], "reward of a step is nan"),
+        ([LoggedStep(float("inf")), GOOD[1]], "reward of a step is inf"),
+        ([GOOD[0], LoggedStep(0.3, 0.05)], "differ by 0.05"),
+        ([GOOD[0], LoggedStep(0.3, float("nan"))], "differ by nan"),
+    ],
+)
+def test_steps_that_are_wrong_are_named(steps: list[LoggedStep], message: str | None) -> None:
+    if message is None:
+        check_steps(steps)
+        return
+    with pytest.raises(AssertionError, match=message):
+        check_steps(steps)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        # single precision
+        ({"metrics": {"R4": 0.3000000119}}, None),
+        # the last table twice, as ms-swift writes it
+        ({"completions": 48, "scored": 48}, "read 48 answers"),
+        # no reference boxes in the log
+        ({"scored": 0}, "scored 0"),
+        ({"metrics": {"R4": 0.31}}, "logged 0.3, `inspect` computes 0.31"),
+        ({"statuses": dict.fromkeys(STATUSES, 0) | {"unparseable": 32}}, "could read 0 of 32"),
+    ],
+)
+def test_reports_that_are_wrong_are_named(changes: dict[str, Any], message: str | None) -> None:
+    if message is None:
+        check_report(report(**changes), GOOD)
+        return
+    with pytest.raises(AssertionError, match=message):
+        check_report(report(**changes), GOOD)
+
+
+def test_moved_weights_are_counted(tmp_path: Path) -> None:
+    numpy = pytest.importorskip("safetensors.numpy")
+    before = {"a": np.zeros(2, np.float32), "b": np.zeros(2, np.float32)}
+    files = [tmp_path / f"{k}.safetensors" for k in range(4)]
+    changed = [
+        before,
+        {**before, "b": np.float32([0, 1])},
+        {"a": before["a"]},
+        {**before, "b": np.float32([0, np.nan])},
+    ]
+    for file, weights in zip(files, changed, strict=True):
+        numpy.save_file(weights, file)
+    assert moved_weights(files[0], files[0]) == (0, 2)
+    assert moved_weights(files[0], files[1]) == (1, 2)
+    with pytest.raises(AssertionError, match=r"other names of weights: \['b'\]"):
+        moved_weights(files[0], files[2])
+    with pytest.raises(AssertionError, match="not finite"):
+        moved_weights(files[0], files[3])
+
+
+def test_ms_swift_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> None:
+    run = RUNS["ms-swift"](tmp_path / "model", ["--dataset train.jsonl"], tmp_path)
+    words = list(run.command)
+    assert words[:2] == ["swift", "rlhf"]
+    options = dict(zip(words[2::2], words[3::2], strict=True))
+    assert options["--external_plugins"] == str(tmp_path / "boxes.py")
+    assert (options["--reward_funcs"], options["--dataset"]) == ("R4", "train.jsonl")
+    assert "register('R4', beta=1.5)" in (tmp_path / "boxes.py").read_text(encoding="utf-8")
+    run.completions.mkdir()
+    lines = [{"loss": 0, "reward": 0.25}, {"loss": 0, "reward": 0.35}, {"train_runtime": 9}, {"log_history": []}]
+    (run.completions / "logging.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    assert run.steps() == [LoggedStep(0.25), LoggedStep(0.35)]
+
+
+def test_verl_is_started_with_what_plugin_and_prepare_print(tmp_path: Path) -> None:
+    lines = [line.format(path="train.parquet") for line in TABLES["verl"].lines]
+    run = RUNS["verl"](tmp_path / "model", lines, tmp_path)
+    options = dict(word.split("=", 1) for word in run.command[3:])
+    assert options["data.train_files"] == "train.parquet"
+    assert options["reward.custom_reward_function.path"] == "pkg://grounding_rewards.integrations.verl"
+    assert options["+reward.custom_reward_function.reward_kwargs"] == '{reward: "R4", beta: 1.5}'
+    assert options["trainer.total_training_steps"] == str(STEPS)
+    platform = REPOSITORY / "scripts" / f"{run.variables['VERL_USE_EXTERNAL_MODULES']}.py"
+    assert f'register(platform="{run.variables["VERL_PLATFORM"]}")' in platform.read_text(encoding="utf-8")
+    # another line for validation, and none for a step without rollout
+    logged = [{"critic/score/mean": 0.25, "training/rollout_probs_diff_mean": 3e-7}, {"val-core/reward": 0.1}]
+    rows = [{"step": k, "data": data} for k, data in enumerate(logged, 1)]
+    Path(run.variables["VERL_FILE_LOGGER_PATH"]).write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert run.steps() == [GOOD[0]]
+
+
+def test_the_small_tokenizer_gets_qwens_numbers() -> None:
+    pytest.importorskip("torch")
+    from qwen_numbers import QWEN_NUMBERS, renumber
+    from transformers import AutoTokenizer
+
+    before = AutoTokenizer.from_pretrained(REPOSITORY / "assets" / "tiny_vlm")
+    after = renumber(before)
+    assert {token: after.convert_tokens_to_ids(token) for token in QWEN_NUMBERS} == QWEN_NUMBERS
+    # verl forbids numbers from the length on
+    assert len(after) == max(QWEN_NUMBERS.values()) + 1
+    text = '<|im_start|>assistant\n```json\n[\n\t{"bbox_2d": [8, 16, 40, 64], "label": "mass"}\n]\n```<|im_end|>'
+    assert after.tokenize(text) == before.tokenize(text)
+    assert after.decode(after(text)["input_ids"]) == text
+    assert (after.eos_token, after.pad_token_id) == ("<|im_end|>", QWEN_NUMBERS["<|endoftext|>"])
