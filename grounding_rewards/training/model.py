@@ -29,6 +29,7 @@ from grounding_rewards.models.load import adapter_config, check_place
 from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
+from grounding_rewards.training.sharding import without_zero3
 
 
 def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
@@ -99,7 +100,7 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
             f"{config.model_type!r}. Name a model that transformers loads as image-text-to-text."
         )
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), without_zero3():
             empty = AutoModelForImageTextToText.from_config(
                 config, attn_implementation=model.attn_implementation, trust_remote_code=trust_remote_code
             )

@@ -58,6 +58,7 @@ from grounding_rewards.training.run_folder import (
     resolved_config,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
+from grounding_rewards.training.sharding import without_zero3
 
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
@@ -261,13 +262,14 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
     trainer.save_model(str(trained))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero() and (model.use_peft or save_dtype is not None):
-        whole = AutoModelForImageTextToText.from_pretrained(
-            str(model.model_name_or_path if model.use_peft else checkpoint),
-            revision=model.model_revision,
-            dtype=save_dtype or model.dtype,
-            use_safetensors=True,
-            trust_remote_code=trainer.args.trust_remote_code,
-        )
+        with without_zero3():
+            whole = AutoModelForImageTextToText.from_pretrained(
+                str(model.model_name_or_path if model.use_peft else checkpoint),
+                revision=model.model_revision,
+                dtype=save_dtype or model.dtype,
+                use_safetensors=True,
+                trust_remote_code=trainer.args.trust_remote_code,
+            )
         if model.use_peft:
             from peft import PeftModel
 

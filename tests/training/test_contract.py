@@ -13,6 +13,7 @@ from argparse import ArgumentParser
 
 import pytest
 from transformers import AutoConfig, PretrainedConfig, Trainer
+from transformers.integrations import deepspeed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from trl.chat_template_utils import supports_tool_calling
 from trl.data_utils import prepare_multimodal_messages
@@ -94,6 +95,17 @@ def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
     assert [name for name in names if f"self.{name}" not in source] == []
 
 
+# Of modules of transformers, by training/sharding.py.
+ASSIGNED_BY_TRANSFORMERS = [
+    (deepspeed, "_hf_deepspeed_config_weak_ref"),
+]
+
+
+@pytest.mark.parametrize(("module", "name"), ASSIGNED_BY_TRANSFORMERS)
+def test_what_sharding_assigns_to_is_assigned_by_transformers(module, name):
+    assert f" {name} = " in inspect.getsource(module)
+
+
 def test_what_trl_hands_to_the_model_is_what_the_parity_check_hands_to_it():
     """Where the method that computes log-probabilities takes any keyword, a name that is missing would go unnoticed."""
     call = inspect.getsource(GRPOTrainer._compute_loss).partition("_get_per_token_logps_and_entropies(")[2]
@@ -117,6 +129,7 @@ def test_every_private_name_of_others_that_is_used_is_in_these_lists():
                 used.add(node.attr)
     listed = {function.__name__ for function, _ in OVERRIDDEN_OR_CALLED}
     listed |= {name for _, names in READ_OR_ASSIGNED for name in names} | {"_tag_names"}
+    listed |= {name.rpartition(".")[2] for _, name in ASSIGNED_BY_TRANSFORMERS}
     assert used - ours - listed == set()
 
 

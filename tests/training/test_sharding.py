@@ -1,0 +1,47 @@
+"""Weights that several processes share; scripts/check_processes.py trains with them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from safetensors import safe_open
+from transformers.integrations import deepspeed
+from trl import ModelConfig
+
+from grounding_rewards.training.model import check_model
+from grounding_rewards.training.sft import GroundingSFTTrainer
+from tests.training.runs import ASSET, LORA, sft
+
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture
+def zero3(monkeypatch):
+    """Configures ZeRO-3 for transformers when it is called, until the test is over; without DeepSpeed."""
+    configuration = SimpleNamespace(is_zero3=lambda: True, config={})
+    return lambda: monkeypatch.setattr(deepspeed, "_hf_deepspeed_config_weak_ref", lambda: configuration)
+
+
+def names(folder):
+    """Of the weights in a folder."""
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        return set(file.keys())
+
+
+def test_a_model_without_weights_is_built_while_zero3_is_configured(zero3):
+    zero3()
+    assert check_model(ModelConfig(str(ASSET))).device.type == "meta"
+    assert deepspeed.is_deepspeed_zero3_enabled()
+
+
+def test_one_process_merges_an_adapter_while_zero3_is_configured(zero3, tmp_path, monkeypatch):
+    save_model = GroundingSFTTrainer.save_model
+
+    def save_then_configure(self, *args, **kwargs):
+        save_model(self, *args, **kwargs)
+        zero3()
+
+    monkeypatch.setattr(GroundingSFTTrainer, "save_model", save_then_configure)
+    sft(tmp_path / "run", **LORA, max_steps=1, save_strategy="no")
+    assert names(tmp_path / "run" / "checkpoint") == names(ASSET)
