@@ -34,6 +34,7 @@ from grounding_rewards.training.model import loading_kwargs, model_format, warn_
 from grounding_rewards.training.resume import EpochSampler, ExactResume
 from grounding_rewards.training.rewards import Reward, StepReward, build_rewards, reward_with_parameters
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
+from grounding_rewards.training.sharding import SharedWeights
 from grounding_rewards.training.training_images import (
     format_name,
     prepare_examples,
@@ -52,7 +53,7 @@ _UPLOADS = (
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 
 
-class GroundingGRPOTrainer(RunCard, ExactResume, VllmRollout, GRPOTrainer):
+class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRPOTrainer):
     """`GRPOTrainer` that takes a grounding reward by name and makes the dataset fit model and reward.
 
     Before the model is loaded it

@@ -27,6 +27,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
+from grounding_rewards.training.sharding import SharedWeights
 from grounding_rewards.training.training_images import format_name, prepare_examples
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
 _REWARD = "R3"
 
 
-class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
+class GroundingSFTTrainer(RunCard, ExactResume, SharedWeights, SFTTrainer):
     """`SFTTrainer` that writes the answers itself.
 
     Before the model is loaded every row is checked as before GRPO

@@ -4,14 +4,34 @@ Seen in transformers 5.24 and TRL 1.16:
 
   * While ZeRO-3 is configured, transformers spreads every model over the processes as it is built. A model without
     weights cannot be spread, and one that a single process builds waits for the others for ever.
+  * ZeRO-3 saves names that the original checkpoint does not have (`model.model.layers…`), which transformers reads and
+    vLLM refuses. ZeRO-2 and FSDP2 save tied weights twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from accelerate.utils import is_peft_model
 from transformers.integrations import deepspeed
+
+# At run time the trainer, which comes after the mix-in in the list of bases.
+_Trainer: Any = object
+
+
+class SharedWeights(_Trainer):
+    """Mix-in for TRL's trainers, before them in the list of bases."""
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        if state_dict is not None and not is_peft_model(self.model):
+            # Saving reverses the renamings of loading: those that renamed something, as without ZeRO-3.
+            if (conversions := getattr(self.model, "_weight_conversions", None)) is not None:
+                self.model._weight_conversions = [conversion for conversion in conversions if conversion.was_used()]
+            tied = self.model.all_tied_weights_keys
+            state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
+        super()._save(output_dir, state_dict)
 
 
 @contextmanager

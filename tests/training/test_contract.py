@@ -12,7 +12,7 @@ import re
 from argparse import ArgumentParser
 
 import pytest
-from transformers import AutoConfig, PretrainedConfig, Trainer
+from transformers import AutoConfig, PretrainedConfig, Trainer, core_model_loading
 from transformers.integrations import deepspeed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from trl.chat_template_utils import supports_tool_calling
@@ -50,6 +50,8 @@ OVERRIDDEN_OR_CALLED = [
     (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
     (Trainer._load_best_model, ["self"]),
     (Trainer._save_rng_state, ["self", "output_dir"]),
+    # and in training/sharding.py
+    (Trainer._save, ["self", "output_dir", "state_dict"]),
     # called by position
     (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
     (unwrap_model_for_generation, ["model", "accelerator"]),
@@ -98,6 +100,8 @@ def test_what_is_read_or_assigned_is_used_by_its_owner(owner, names):
 # Of modules of transformers, by training/sharding.py.
 ASSIGNED_BY_TRANSFORMERS = [
     (deepspeed, "_hf_deepspeed_config_weak_ref"),
+    (deepspeed, "model_to_load._weight_conversions"),
+    (core_model_loading, "model._weight_conversions"),
 ]
 
 

@@ -6,12 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 from safetensors import safe_open
+from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.integrations import deepspeed
 from trl import ModelConfig
 
+from grounding_rewards.synthetic import synthetic_dataset
+from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.model import check_model
 from grounding_rewards.training.sft import GroundingSFTTrainer
-from tests.training.runs import ASSET, LORA, sft
+from tests.training.runs import ASSET, LORA, config, sft
 
 pytestmark = pytest.mark.training
 
@@ -45,3 +48,15 @@ def test_one_process_merges_an_adapter_while_zero3_is_configured(zero3, tmp_path
     monkeypatch.setattr(GroundingSFTTrainer, "save_model", save_then_configure)
     sft(tmp_path / "run", **LORA, max_steps=1, save_strategy="no")
     assert names(tmp_path / "run" / "checkpoint") == names(ASSET)
+
+
+def test_gathered_weights_are_saved_under_the_names_of_the_original_checkpoint(tmp_path):
+    trainer = GroundingGRPOTrainer(str(ASSET), "R4", config(tmp_path / "run"), synthetic_dataset("train", 8))
+    # As ZeRO-3 leaves them: with renamings that no name of this checkpoint needed.
+    trainer.model._weight_conversions += get_model_conversion_mapping(trainer.model)
+    # As ZeRO-2 and FSDP2 gather them: tied weights are two copies.
+    gathered = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    assert "lm_head.weight" in gathered
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        trainer._save(str(folder), dict(gathered))
+        assert names(folder) == names(ASSET)
