@@ -6,6 +6,8 @@ Seen in transformers 5.24 and TRL 1.16:
     weights cannot be spread, and one that a single process builds waits for the others for ever.
   * ZeRO-3 saves names that the original checkpoint does not have (`model.model.layers…`), which transformers reads and
     vLLM refuses. ZeRO-2 and FSDP2 save tied weights twice.
+  * FSDP2 gathers the weights outside of layers (of image patches, of the projector) in `forward` alone, and `generate`
+    encodes an image before it calls that: the second step fails.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from accelerate.utils import is_peft_model
+from torch.distributed.fsdp import register_fsdp_forward_method
+from transformers import TrainerCallback
 from transformers.integrations import deepspeed
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
@@ -24,6 +28,10 @@ _Trainer: Any = object
 class SharedWeights(_Trainer):
     """Mix-in for TRL's trainers, before them in the list of bases."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.add_callback(GatherToGenerate())
+
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
         if state_dict is not None and not is_peft_model(self.model):
             # Saving reverses the renamings of loading: those that renamed something, as without ZeRO-3.
@@ -32,6 +40,18 @@ class SharedWeights(_Trainer):
             tied = self.model.all_tied_weights_keys
             state_dict = {name: weight for name, weight in state_dict.items() if name not in tied}
         super()._save(output_dir, state_dict)
+
+
+class GatherToGenerate(TrainerCallback):
+    """Lets FSDP2 gather weights in `generate` as in `forward`; without FSDP2 nothing changes."""
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
+        """Register `generate` as a forward method of FSDP2."""
+        if "generate" not in vars(model):
+            register_fsdp_forward_method(model, "generate")
+
+    # Once more, because the parity check puts a function of its own in its place and removes both.
+    on_epoch_begin = on_train_begin
 
 
 @contextmanager

@@ -5,15 +5,24 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+import torch
 from safetensors import safe_open
+from torch.distributed import HashStore
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.integrations import deepspeed
 from trl import ModelConfig
 
+from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.models.generate import Sampling, generate_batch
+from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.model import check_model
 from grounding_rewards.training.sft import GroundingSFTTrainer
+from grounding_rewards.training.sharding import GatherToGenerate
+from tests.training.forks import to_the_end
 from tests.training.runs import ASSET, LORA, config, sft
 
 pytestmark = pytest.mark.training
@@ -60,3 +69,18 @@ def test_gathered_weights_are_saved_under_the_names_of_the_original_checkpoint(t
     for folder in (tmp_path / "first", tmp_path / "second"):
         trainer._save(str(folder), dict(gathered))
         assert names(folder) == names(ASSET)
+
+
+def generate_sharded():
+    torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    model, processor = load_model(ASSET)
+    rows, sampling = add_prompts(synthetic_dataset("train", 2), "qwen2.5-vl"), Sampling(max_new_tokens=8)
+    expected = generate_batch(model, processor, rows, sampling, seed=0).texts
+    fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+    for _ in range(2):
+        GatherToGenerate().on_train_begin(None, None, None, model=model)
+        assert generate_batch(model, processor, rows, sampling, seed=0).texts == expected
+
+
+def test_fsdp2_gathers_the_weights_that_encode_an_image_before_generation(tmp_path):
+    to_the_end(generate_sharded, output=tmp_path / "output.txt")
