@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 CORE := .venv-core
 INSTALLED := .venv-wheel
 LOWEST := .venv-lowest
+PROCESSES := .venv-processes
 RELEASE := .venv-release
 VLLM := .venv-vllm
 TRAINERS := .venv-trainers
@@ -27,13 +28,14 @@ CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py t
 LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/training/test_contract.py \
 	tests/training/test_resume.py tests/training/test_run.py
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-processes test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-lowest-torch              what training overrides, with the lowest torch too (5 GB more)"
+	@echo "make test-processes                 DDP, FSDP2, ZeRO-2 and -3 in two processes on the processor, with DeepSpeed"
 	@echo "make test-vllm                      GRPO with vLLM itself, on the processor (4 GB more)"
 	@echo "make test-trainers                  two steps of GRPO by ms-swift and verl, on the processor (6 GB more)"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
@@ -133,6 +135,22 @@ test-lowest-torch: $(LOWEST)/.installed
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= $(LOWEST_TRAINING)
 
+# DeepSpeed, which is built here, beside the libraries of the other environment. A new environment may have a setuptools
+# that is too old to build wheels.
+$(PROCESSES)/.installed: $(VENV)/.installed
+	$(PYTHON) -m venv $(PROCESSES)
+	$(PROCESSES)/bin/python -m pip install --quiet --upgrade pip setuptools
+	mkdir -p build
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/processes.pth
+	mv build/processes.pth "$$($(PROCESSES)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	DS_BUILD_OPS=0 $(PROCESSES)/bin/python -m pip install --quiet --no-build-isolation deepspeed
+	touch $@
+
+# Once a week, as it takes minutes; and the tests that need DeepSpeed.
+test-processes: $(PROCESSES)/.installed
+	PYTHONPATH=. $(PROCESSES)/bin/python -m pytest -q -o addopts= tests/configs/test_engines.py
+	PYTHONPATH=. $(PROCESSES)/bin/python scripts/check_processes.py
+
 # vLLM needs other versions of torch than the rest: an environment of its own. Once a week and before a release.
 test-vllm: $(VENV)/.installed
 	$(BIN)/python scripts/check_vllm.py --environment $(VLLM)
@@ -200,4 +218,4 @@ dist: $(RELEASE)/.installed
 	$(RELEASE)/bin/python -m build --outdir dist .
 
 clean:
-	rm -rf $(VENV) $(CORE) $(CORE)-3.* $(INSTALLED) $(LOWEST) $(LOWEST)-train $(RELEASE) $(TRAINERS) build dist runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CORE) $(CORE)-3.* $(INSTALLED) $(LOWEST) $(LOWEST)-train $(PROCESSES) $(RELEASE) $(TRAINERS) $(VLLM) build dist runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

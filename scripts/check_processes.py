@@ -2,51 +2,91 @@
 
     python scripts/check_processes.py
     python scripts/check_processes.py --only same_steps --processes 2
+    python scripts/check_processes.py --write docs/cluster.md
 
-The shipped small model is trained with GRPO in one process with accumulation, and in 2 and 4 processes: a copy of the
-model in each (DDP), or its weights shared out (FSDP2). What is checked stands in CHECKS. Each training starts its own
-processes, so that the table takes minutes on a machine with few cores.
+The shipped small model is trained with GRPO as the files of configs/accelerate/ say, over gloo:
 
-Answers are fixed for `same_steps`, because every process draws its samples from a seed of its own: boxes off by a few
-pixels, as the number of the answer and the name of the image say; and in between steps in which nothing can be read, on
-one process or on all, and answers without a token.
+  * `same_steps`: six steps in 2 and 4 processes are those of one process with accumulation. Answers are fixed, because
+    every process draws its samples from a seed of its own: boxes off by a few pixels, and in between steps in which
+    nothing can be read, on one process or on all, and answers without a token.
+  * `agree`: two steps of real samples in two processes are those of DDP. What is saved has the names of weights that
+    the shipped model has, or those of DDP's adapter, and a run that resumes after the first step ends with the same
+    bits.
+  * `killed`: kill -9 of one process ends all within SECONDS; the same command resumes.
+
+Each training starts its own processes, so that the table takes minutes. DeepSpeed is in no extra, and its rows are
+passed over where `DS_BUILD_OPS=0 pip install --no-build-isolation deepspeed` did not install it; the first of them
+compiles a part of it with g++.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import functools
 import json
 import math
 import os
+import platform
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import yaml
+from page_parts import marks_of, replace_part
+
+from grounding_rewards.common.environment import package_version
+from grounding_rewards.common.whole_files import write_whole
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+MODEL = REPOSITORY / "assets" / "tiny_vlm"
+MARKS = marks_of("processes")
 
-#: Steps of `same_steps`, and the share of the largest change of a weight by which two trainings may differ.
-# Sums in another order, six steps of AdamW long; what is logged of each step agrees to a thousandth.
-STEPS, FLOAT_NOISE = 6, 0.02
-#: Seconds within which the processes that are left have ended after one was killed: the launcher asks them to end after
-#: their step, and kills them 30 seconds later.
-SECONDS = 60
+
+class Engine(NamedTuple):
+    """How processes share the work.
+
+    Attributes:
+        config: the file of configs/accelerate/.
+        trace: pattern of a file that only this engine writes into a checkpoint, which shows that it ran.
+    """
+
+    config: str
+    trace: str
+
+
+ENGINES = {
+    "DDP": Engine("gpu_many.yaml", "optimizer.pt"),
+    "DDP, two launchers": Engine("nodes.yaml", "optimizer.pt"),
+    "FSDP2": Engine("fsdp2.yaml", "pytorch_model_fsdp.bin"),
+    "ZeRO-2": Engine("zero2.yaml", "global_step*/mp_rank_00_model_states.pt"),
+    "ZeRO-3": Engine("zero3.yaml", "global_step*/zero_pp_rank_1_mp_rank_00_model_states.pt"),
+}
+# Without dropout: processes that share weights run the model until the last of them has ended its answers, so that
+# dropout would draw more random numbers than with DDP.
+LORA = {"use_peft": "true", "lora_r": 4, "lora_dropout": 0, "lora_target_modules": "all-linear"}
+MODES: dict[str, dict[str, object]] = {"full": {}, "LoRA": LORA}
 OPTIONS = {
-    "model_name_or_path": REPOSITORY / "assets" / "tiny_vlm",
+    "model_name_or_path": MODEL,
     "train_images": 24,
     "per_device_train_batch_size": 4,
     "num_generations": 2,
     "max_completion_length": 32,
     "learning_rate": 1e-3,
+    # AdamW divides by the size of a gradient. Where that is nothing but rounding, as for the bias of keys, rounding
+    # would move the weight as far as any other.
+    "adam_epsilon": 1e-5,
     "logging_steps": 1,
     "report_to": "none",
     "use_cpu": "true",
@@ -54,30 +94,41 @@ OPTIONS = {
     "gradient_checkpointing": "false",
     "disable_tqdm": "true",
 }
+
+#: Steps of `same_steps`, and the share of the largest change of a weight by which two trainings may differ.
+# Sums in another order, six steps of AdamW long; what is logged of each step agrees to a thousandth.
+STEPS, FLOAT_NOISE = 6, 0.002
+#: How far a weight and the loss of `agree` may be from DDP's.
+AGREEMENT = 1e-6
+#: The same for the gradient's norm, as a share: a million squares are summed up in another order.
+GRADIENT_AGREEMENT = 5e-6
+#: Seconds within which the processes that are left have ended after one was killed: the launcher asks them to end after
+#: their step, and kills them 30 seconds later.
+SECONDS = 60
 # What differs although the steps are the same: clocks, the entropy, which TRL averages over batches, and evaluations,
 # whose last batch is filled up with images of the first one.
-_OF_BATCHES = ("step_time", "entropy", "train_", "eval_")
+_OF_BATCHES = ("step_time", "entropy", "eval_")
 
 
 def answer(row: Mapping[str, Any], number: int, step: int) -> str:
     """The fixed answer with this number to an image at a step; some steps have answers that are hard on a trainer."""
     from grounding_rewards.data.prompts import gold_answer
 
-    drawn = np.random.default_rng(zlib.crc32(f"{row['id']} {number}".encode()))
+    rng = np.random.default_rng(zlib.crc32(f"{row['id']} {number}".encode()))
     if step == 2:
         return "I cannot tell."
-    if step == 3 and drawn.random() < 0.5:
+    if step == 3 and rng.random() < 0.5:
         return ""
-    boxes = [[side + int(drawn.integers(-6, 7)) for side in box] for box in row["boxes"]]
+    boxes = [[side + int(rng.integers(-6, 7)) for side in box] for box in row["boxes"]]
     return gold_answer({**row, "boxes": boxes}, "qwen2.5-vl")
 
 
-def train(folder: Path, words: Sequence[str], *, sharded: bool) -> None:
-    """Train with the fixed answers, in a process that a launcher has started, and keep history and weights."""
+def train_here(words: Sequence[str], *, fixed: bool) -> int:
+    """Run `grounding-rewards train` in this process, which a launcher has started; with the fixed answers if asked."""
     import torch
 
+    from grounding_rewards.cli import main
     from grounding_rewards.training import run
-    from grounding_rewards.training.arguments import parse_grpo_arguments
 
     class FixedAnswers(run.GroundingGRPOTrainer):
         def _generate_and_score_completions(self, inputs: Any) -> Any:
@@ -89,22 +140,12 @@ def train(folder: Path, words: Sequence[str], *, sharded: bool) -> None:
             tokens = self._tokenizer(texts, add_special_tokens=False)["input_ids"]
             return [[*ids, self._tokenizer.eos_token_id] for ids in tokens], None
 
-        def end(self) -> None:
-            """Not yet: the end of a run is the end of the group of processes, which the weights below still need."""
-
-    if sharded:
+    if fixed:
+        run.GroundingGRPOTrainer = FixedAnswers
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         _shard_on_the_processor()
-    run.GroundingGRPOTrainer = FixedAnswers
     torch.set_num_threads(1)
-    trainer = run.train_grpo(*parse_grpo_arguments(words))
-    moved = trainer.accelerator.get_state_dict(trainer.model)
-    if trainer.is_world_process_zero():
-        torch.save({name: weight.detach().clone() for name, weight in moved.items()}, folder / "weights.pt")
-        (folder / "history.json").write_text(json.dumps(trainer.state.log_history), encoding="utf-8")
-        kinds = {type(weight).__name__ for weight in trainer.model.parameters()}
-        (folder / "kinds.json").write_text(json.dumps(sorted(kinds)), encoding="utf-8")
-    trainer.accelerator.wait_for_everyone()
-    super(FixedAnswers, trainer).end()
+    return main(["train", *words])
 
 
 def _shard_on_the_processor() -> None:
@@ -112,11 +153,6 @@ def _shard_on_the_processor() -> None:
     from accelerate import PartialState
     from accelerate.utils import DistributedType
 
-    os.environ |= {
-        **{"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "2", "FSDP_RESHARD_AFTER_FORWARD": "true"},
-        **{"FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP", "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"},
-        "FSDP_TRANSFORMER_CLS_TO_WRAP": "Qwen2_5_VLDecoderLayer",
-    }
     begin = PartialState.__init__
 
     def named(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -127,123 +163,167 @@ def _shard_on_the_processor() -> None:
     PartialState.__init__ = named
 
 
-def launched(processes: int, *words: object) -> list[str]:
-    """The command that starts so many processes, as one on one machine is started."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
-    return [sys.executable, *(launcher if processes > 1 else []), *map(str, words)]
-
-
-def options(values: Mapping[str, object]) -> list[str]:
-    """Options of a command line."""
-    return [word for name, value in values.items() for word in (f"--{name}", str(value))]
+def commands(engine: Engine, processes: int, folder: Path, words: Sequence[object]) -> list[list[str]]:
+    """What starts so many processes, a command for each machine: the shipped file, but for the processor."""
+    if processes == 1:
+        return [[sys.executable, *map(str, words)]]
+    config = yaml.safe_load((REPOSITORY / "configs" / "accelerate" / engine.config).read_text(encoding="utf-8"))
+    config |= {"use_cpu": True, "mixed_precision": "no", "num_processes": processes}
+    machines = config["num_machines"]
+    if machines > 1:
+        # They must agree on a port: one that is free now.
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            config["main_process_port"] = server.getsockname()[1]
+    file = folder / engine.config
+    file.write_text(yaml.safe_dump(config), encoding="utf-8")
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(file)]
+    return [[*launch, "--machine_rank", str(rank), *map(str, words)] for rank in range(machines)]
 
 
 def environment() -> dict[str, str]:
-    """Of the processes of a training: one thread each, nothing from the network."""
-    found = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", **os.environ}
-    return {**found, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *filter(None, [found.get("PYTHONPATH")])])}
+    """Of the processes of a training: one thread each, no GPU, nothing from the network."""
+    path = os.pathsep.join([str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])])
+    defaults = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    return {**defaults, **os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": path}
 
 
-def start(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+def start(engine: Engine, processes: int, *words: object, log: Path) -> list[subprocess.Popen[bytes]]:
     """Start a training whose output goes to a file."""
     with log.open("wb") as file:
-        return subprocess.Popen(
-            command, cwd=REPOSITORY, env=environment(), stdout=file, stderr=file, start_new_session=True
-        )
+        return [
+            subprocess.Popen(
+                command, cwd=REPOSITORY, env=environment(), stdout=file, stderr=file, start_new_session=True
+            )
+            for command in commands(engine, processes, log.parent, words)
+        ]
 
 
-def finish(started: subprocess.Popen[bytes], log: Path, seconds: float) -> float:
+def finish(started: Sequence[subprocess.Popen[bytes]], log: Path, seconds: float) -> float:
     """Wait for the end and return how long it took; what hangs is ended, with all its processes."""
     begun = time.monotonic()
     try:
-        started.wait(seconds)
+        for launcher in started:
+            launcher.wait(max(0, begun + seconds - time.monotonic()))
     except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
+        for launcher in started:
+            os.killpg(launcher.pid, signal.SIGKILL)
         raise RuntimeError(f"no end within {seconds:g} s: {log.read_text(errors='replace')[-2000:]}") from None
     return time.monotonic() - begun
 
 
-def to_the_end(processes: int, *words: object, log: Path) -> int:
+def to_the_end(engine: Engine, processes: int, *words: object, log: Path) -> int:
     """Run Python with these words in so many processes; the exit code."""
-    started = start(launched(processes, *words), log)
+    started = start(engine, processes, *words, log=log)
     finish(started, log, 900)
-    return started.returncode
+    return max(abs(launcher.returncode) for launcher in started)
 
 
-def _errors(log: Path) -> str:
-    """The lines of a log that say what failed, without those of the launcher."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "; ".join(dict.fromkeys(line for line in lines if re.search(r"(Error|Exception|Expected)\b.*:? ", line)))
+def words_of(folder: Path, *, fixed: bool = False, **values: object) -> list[object]:
+    """This script as the program that trains, and the options of a run."""
+    values = {**OPTIONS, **values, "output_dir": folder}
+    options = [word for name, value in values.items() for word in (f"--{name}", value)]
+    return [__file__, "--train", *(["--fixed"] if fixed else []), "--", *options]
 
 
-def fixed_steps(
-    folder: Path, processes: int, accumulation: int, *, sharded: bool = False, **others: object
-) -> dict[str, Any]:
-    """History and weights of a training with the fixed answers."""
-    import torch
+class Run(NamedTuple):
+    """What a training logged, an entry a step, and the weights that it saved."""
 
-    folder.mkdir(parents=True, exist_ok=True)
-    values = {"gradient_accumulation_steps": accumulation, "max_steps": STEPS, "save_strategy": "no"}
-    values |= {"eval_strategy": "steps", "eval_steps": 3, "eval_images": 3, "per_device_eval_batch_size": 4}
-    words = options({**OPTIONS, **values, **others, "output_dir": folder / "run"})
-    how = ["--train", folder, *(["--sharded"] if sharded else [])]
-    if to_the_end(processes, __file__, *how, "--", *words, log=folder / "log.txt"):
-        raise RuntimeError(_errors(folder / "log.txt"))
-    history = json.loads((folder / "history.json").read_text())
-    kinds = json.loads((folder / "kinds.json").read_text())
-    return {"history": history, "weights": torch.load(folder / "weights.pt", weights_only=True), "kinds": kinds}
+    history: list[dict[str, Any]]
+    weights: dict[str, Any]
 
 
-def compared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """How far two trainings have come apart: the largest difference of a weight, in shares of the largest change.
+def trained(folder: Path, engine: Engine, processes: int, **values: Any) -> Run:
+    """Train in a folder.
 
     Raises:
-        AssertionError: a metric that both have logged differs by more than float noise, or is not finite.
+        AssertionError: the engine did not run, or did not save.
+        RuntimeError: the training failed; says how.
     """
-    import torch
-    from transformers import AutoModelForImageTextToText
+    from safetensors.torch import load_file
 
-    base = AutoModelForImageTextToText.from_pretrained(OPTIONS["model_name_or_path"], dtype=torch.float32).state_dict()
-    assert len(one["history"]) == len(other["history"])
-    for mine, theirs in zip(one["history"], other["history"], strict=True):
-        assert set(mine) == set(theirs), set(mine) ^ set(theirs)
-        for key, value in mine.items():
-            assert theirs[key] is None or math.isfinite(theirs[key]), f"step {mine['step']}: {key} is {theirs[key]}"
-            if isinstance(value, float) and not any(part in key for part in _OF_BATCHES):
-                close = math.isclose(value, theirs[key], rel_tol=1e-3, abs_tol=1e-5)
-                assert close, f"step {mine['step']}: {key} is {value} and {theirs[key]}"
-    moved = max(float((weight - base[name]).abs().max()) for name, weight in one["weights"].items() if name in base)
-    apart = max(float((weight - other["weights"][name]).abs().max()) for name, weight in one["weights"].items())
-    assert moved > 0
-    assert all(bool(weight.isfinite().all()) for weight in one["weights"].values())
-    return apart / moved
+    folder.mkdir(parents=True, exist_ok=True)
+    run, log = folder / "run", folder / "log.txt"
+    if to_the_end(engine, processes, *words_of(run, **values), log=log):
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        errors = (line for line in lines if re.search(r"(Error|Exception|Expected)\b.*:? ", line))
+        raise RuntimeError("; ".join(dict.fromkeys(errors)))
+    assert [*run.glob(f"checkpoint-*/{engine.trace}")], f"no checkpoint has {engine.trace}"
+    [saved] = (run / "checkpoint").glob("*.safetensors")
+    entries = map(json.loads, (run / "log.jsonl").read_text(encoding="utf-8").splitlines())
+    return Run([entry for entry in entries if "reward" in entry or "eval_reward" in entry], load_file(saved))
 
 
-def check_same_steps(folder: Path, processes: int, *, sharded: bool = False) -> str:
+def apart(run: Run, other: Run) -> float:
+    """The largest difference of a weight.
+
+    Raises:
+        AssertionError: the weights have other names, or are not finite.
+    """
+    names = sorted(run.weights.keys() ^ other.weights.keys())
+    assert not names, f"{len(names)} names that only one of them saved, {names[0]} among them"
+    assert all(bool(weight.isfinite().all()) for weight in run.weights.values())
+    return max(float((weight - other.weights[name]).abs().max()) for name, weight in run.weights.items())
+
+
+def shipped() -> Run:
+    """The weights that the model has before any step."""
+    from safetensors.torch import load_file
+
+    return Run([], {name: weight.float() for name, weight in load_file(MODEL / "model.safetensors").items()})
+
+
+def check_same_steps(folder: Path, processes: int, *, engine: str = "DDP") -> str:
     """One process with accumulation and several without log the same and move the same weights, by hard batches too."""
-    one = fixed_steps(folder / "one", 1, processes)
-    many = fixed_steps(folder / "many", processes, 1, sharded=sharded)
-    apart = compared(one, many)
-    assert apart < FLOAT_NOISE, f"weights differ by {apart:.1%} of their change"
-    assert ("DTensor" in many["kinds"]) == sharded, many["kinds"]
-    return f"weights differ by {apart:.4%} of their largest change"
+    values = {"fixed": True, "max_steps": STEPS, "save_steps": STEPS, "eval_strategy": "steps", "eval_steps": 3}
+    values |= {"eval_images": 3, "per_device_eval_batch_size": 4}
+    alone = trained(folder / "alone", ENGINES["DDP"], 1, gradient_accumulation_steps=processes, **values)
+    together = trained(folder / "together", ENGINES[engine], processes, **values)
+    for expected, entry in zip(alone.history, together.history, strict=True):
+        assert set(expected) == set(entry), set(expected) ^ set(entry)
+        for key, value in expected.items():
+            message = f"step {entry['step']}: {key} is {entry[key]} instead of {value}"
+            assert entry[key] is None or math.isfinite(entry[key]), message
+            if isinstance(value, float) and not any(part in key for part in _OF_BATCHES):
+                assert math.isclose(value, entry[key], rel_tol=1e-3, abs_tol=1e-5), message
+    difference = apart(alone, together) / apart(alone, shipped())
+    assert difference < FLOAT_NOISE, f"weights differ by {difference:.1%} of their change"
+    return f"{difference:.4%} of the largest change of a weight"
 
 
-def check_resumed_sharded(folder: Path, processes: int) -> str:
-    """A run of shared out weights that is resumed from a checkpoint equals the one that was not stopped."""
-    saved = {"save_strategy": "steps", "save_steps": 3}
-    whole = fixed_steps(folder / "whole", processes, 1, sharded=True, **saved)
-    shutil.copytree(folder / "whole" / "run", folder / "resumed" / "run")
-    for name in ("checkpoint", f"checkpoint-{STEPS}"):
-        shutil.rmtree(folder / "resumed" / "run" / name)
-    resumed = fixed_steps(folder / "resumed", processes, 1, sharded=True, **saved, resume_from_checkpoint="last")
-    return f"weights differ by {compared(whole, resumed):.4%} of their largest change"
+def two_steps(folder: Path, engine: str, mode: str, **values: object) -> Run:
+    """Two steps with real samples in two processes."""
+    return trained(folder, ENGINES[engine], 2, **MODES[mode], max_steps=2, save_steps=1, **values)
 
 
-def train_words(folder: Path, **values: object) -> list[str]:
-    """The command `train` with real samples, as words for Python."""
-    words = options({**OPTIONS, "save_steps": 1, "save_total_limit": 3, **values, "output_dir": folder})
-    return ["-m", "grounding_rewards.cli", "train", *words]
+@functools.cache
+def steps_of_ddp(mode: str) -> Run:
+    """What all other engines are compared with."""
+    with tempfile.TemporaryDirectory() as folder:
+        return two_steps(Path(folder), "DDP", mode)
+
+
+def check_agree(folder: Path, *, engine: str, mode: str) -> str:
+    """Two steps move weights as DDP does, and save them under its names; resumed after the first, they are equal."""
+    expected, run = steps_of_ddp(mode), two_steps(folder, engine, mode)
+    if mode == "full":
+        assert expected.weights.keys() == shipped().weights.keys()
+    weights = apart(expected, run)
+    loss, gradient = (
+        max(abs(entry[key] - other[key]) for entry, other in zip(expected.history, run.history, strict=True))
+        for key in ("loss", "grad_norm")
+    )
+    gradient /= max(entry["grad_norm"] for entry in expected.history)
+    outcome = f"weights {weights:.1g}, loss {loss:.1g}, gradient {gradient:.1g}"
+    assert max(weights, loss) <= AGREEMENT, outcome
+    assert gradient <= GRADIENT_AGREEMENT, outcome
+    for name in ("checkpoint", "checkpoint-2"):
+        shutil.rmtree(folder / "run" / name)
+    again = two_steps(folder, engine, mode, resume_from_checkpoint="last")
+    # Its time too: the first step was not made once more.
+    assert again.history[0] == run.history[0]
+    resumed = apart(run, again)
+    assert resumed == 0, f"a resumed run differs by {resumed:.1g}"
+    return f"{outcome}; resumed {resumed:g}"
 
 
 def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
@@ -251,25 +331,26 @@ def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
     import psutil
 
     folder.mkdir(parents=True)
-    run, log = folder / "run", folder / "log.txt"
-    started = start(launched(processes, *train_words(run, max_steps=50)), log)
+    engine, run, log = ENGINES["DDP"], folder / "run", folder / "log.txt"
+    saved = {"save_steps": 1, "save_total_limit": 3}
+    started = start(engine, processes, *words_of(run, **saved, max_steps=50), log=log)
     deadline = time.monotonic() + 600
     while not (run / "checkpoint-2" / "trainer_state.json").is_file():
-        alive = started.poll() is None and time.monotonic() < deadline
+        alive = started[0].poll() is None and time.monotonic() < deadline
         assert alive, log.read_text(errors="replace")[-3000:]
         time.sleep(0.1)
-    children = psutil.Process(started.pid).children(recursive=True)
-    [killed] = [one for one in children if one.environ().get("RANK") == str(rank)]
+    children = psutil.Process(started[0].pid).children(recursive=True)
+    [killed] = [child for child in children if child.environ().get("RANK") == str(rank)]
     killed.send_signal(signal.SIGKILL)
     seconds = finish(started, log, SECONDS)
-    assert started.returncode != 0
-    assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children)
+    assert started[0].returncode != 0
+    assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     steps = _last_step(run) + 1
-    again = train_words(run, max_steps=steps, resume_from_checkpoint="last")
-    code = to_the_end(processes, *again, log=folder / "again.txt")
+    again = words_of(run, **saved, max_steps=steps, resume_from_checkpoint="last")
+    code = to_the_end(engine, processes, *again, log=folder / "again.txt")
     assert code == 0, (folder / "again.txt").read_text(errors="replace")[-3000:]
     assert _last_step(run) == steps
-    return f"ended after {seconds:.1f} s"
+    return f"all ended after {seconds:.1f} s, resumed"
 
 
 def _last_step(run: Path) -> int:
@@ -280,38 +361,70 @@ def _last_step(run: Path) -> int:
     return 0 if last is None else int(last.name.rpartition("-")[2])
 
 
-#: What is checked, for each number of processes.
-CHECKS: dict[str, Callable[[Path, int], str]] = {
-    "same_steps": check_same_steps,
-    "same_steps_sharded": lambda folder, processes: check_same_steps(folder, processes, sharded=True),
-    "resumed_sharded": check_resumed_sharded,
-    "killed": check_killed,
-    "killed_first": lambda folder, processes: check_killed(folder, processes, rank=0),
-}
+class Row(NamedTuple):
+    """A row of the table: what is checked of which engine, and what does it in a folder and returns the last cell."""
+
+    check: str
+    engine: str
+    mode: str
+    processes: int
+    ran: str
+    outcome: Callable[[Path], str]
+
+
+def rows(processes: Sequence[int]) -> Iterator[Row]:
+    """All rows, with so many processes where any number will do."""
+    for number in processes:
+        for engine in ("DDP", "FSDP2"):
+            check = functools.partial(check_same_steps, processes=number, engine=engine)
+            yield Row("same_steps", engine, "full", number, f"{STEPS} steps, against 1 process", check)
+    shared = ("FSDP2", "ZeRO-2", "ZeRO-3")
+    for mode, engines in (("full", ("DDP, two launchers", *shared)), ("LoRA", shared)):
+        for engine in engines:
+            check = functools.partial(check_agree, engine=engine, mode=mode)
+            yield Row("agree", engine, mode, 2, "2 steps, against DDP; resumed", check)
+    for number in processes:
+        for rank in (1, 0):
+            check = functools.partial(check_killed, processes=number, rank=rank)
+            yield Row("killed", "DDP", "full", number, f"`kill -9` of process {rank}", check)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the checks and print the table; 1 if one failed."""
+    names = list(dict.fromkeys(row.check for row in rows([2])))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", nargs="+", choices=CHECKS, default=list(CHECKS), help="default: all")
+    parser.add_argument("--only", nargs="+", choices=names, default=names, help="default: all")
     parser.add_argument("--processes", nargs="+", type=int, default=[2, 4], help="default: 2 4")
-    parser.add_argument("--train", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--sharded", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--write", type=Path, metavar="PAGE", help=f"put the table between {MARKS[0]} and its end")
+    parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--fixed", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("words", nargs="*", help=argparse.SUPPRESS)
-    given = parser.parse_args(arguments)
-    if given.train is not None:
-        train(given.train, given.words, sharded=given.sharded)
-        return 0
+    options = parser.parse_args(arguments)
+    if options.train:
+        return train_here(options.words, fixed=options.fixed)
     failed = 0
-    print("| check | processes | outcome |\n|---|---|---|", flush=True)
-    for name in given.only:
-        for processes in given.processes:
-            with tempfile.TemporaryDirectory() as folder:
+    table = ["| engine | mode | processes | what ran | agreement |", "|---|---|---|---|---|"]
+    print(*table, sep="\n", flush=True)
+    for row in rows(options.processes):
+        if row.check not in options.only:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            if row.engine.startswith("ZeRO") and find_spec("deepspeed") is None:
+                outcome = "not run: DeepSpeed is not installed"
+            else:
                 try:
-                    outcome = CHECKS[name](Path(folder) / name, processes)
+                    outcome = row.outcome(Path(folder) / "run")
                 except (AssertionError, RuntimeError) as error:
                     failed, outcome = 1, f"**failed**: {' '.join(str(error).split())}"
-            print(f"| {name} | {processes} | {outcome} |", flush=True)
+        table.append(f"| {row.engine} | {row.mode} | {row.processes} | {row.ran} | {outcome} |")
+        print(table[-1], flush=True)
+    libraries = ("torch", "transformers", "trl", "accelerate", "peft", "deepspeed")
+    versions = ", ".join(f"{name} {package_version(name)}" for name in libraries)
+    table += ["", f"{datetime.date.today()}, processor ({platform.machine()}), gloo; {versions}."]
+    print(*table[-2:], sep="\n")
+    if options.write:
+        page = options.write.read_text(encoding="utf-8")
+        write_whole(options.write, replace_part(page, MARKS, "\n".join(table)))
     return failed
 
 

@@ -266,6 +266,15 @@ def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
     assert between(module.PAGE.read_text(encoding="utf-8"), module.MARKS)
 
 
+def test_the_table_of_processes_has_a_row_for_each_check() -> None:
+    checks = script("check_processes")
+    table = between((REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8"), checks.MARKS)
+    for row in checks.rows([2, 4]):
+        assert f"\n| {row.engine} | {row.mode} | {row.processes} | {row.ran} | " in table
+    assert "failed" not in table
+    assert "not run" not in table
+
+
 @pytest.mark.parametrize(
     ("ratios", "slower"),
     [

@@ -147,9 +147,8 @@ def test_an_unknown_keyword_of_the_model_is_refused_by_name(tmp_path):
             train(tmp_path / "run", model_init_kwargs='{"wrong_key":1}')
 
 
-def called(words):
-    """What Python is given by a script, in a process that has loaded what it imports."""
-    return main(words[2:]) if words[0] == "-m" else script("check_processes").main(words[1:])
+def check_processes(words):
+    return script("check_processes").main(words)
 
 
 class TestTwoProcesses:
@@ -160,8 +159,9 @@ class TestTwoProcesses:
         """The script; what no process of is killed needs no launcher."""
         made = script("check_processes")
 
-        def without_launcher(processes, *words, log):
-            to_the_end(called, [str(word) for word in words], output=log, processes=processes)
+        def without_launcher(engine, processes, *words, log):
+            # What Python is given, in processes that have loaded what the script imports.
+            to_the_end(check_processes, [str(word) for word in words[1:]], output=log, processes=processes)
             return 0
 
         made.to_the_end = without_launcher
