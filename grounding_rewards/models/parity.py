@@ -247,7 +247,8 @@ def _generate_forced(
 ) -> tuple[_LogpsByTokens, dict[str, Any]]:
     """Make the model generate these tokens, as TRL lets it; their log-probabilities, and what TRL trains on then."""
     model = trainer.accelerator.unwrap_model(trainer.model)
-    generate = model.generate
+    # FSDP2 has a method of its own here.
+    generate, registered = model.generate, vars(model).get("generate")
     logps: _LogpsByTokens = {}
 
     def generate_answers(generation_config: Any = None, **inputs: torch.Tensor) -> torch.Tensor:
@@ -284,6 +285,8 @@ def _generate_forced(
         collated = _collate(trainer, rows)
     finally:
         del model.generate
+        if registered is not None:
+            model.generate = registered
     return logps, collated
 
 

@@ -47,11 +47,7 @@ class GatherToGenerate(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
         """Register `generate` as a forward method of FSDP2."""
-        if "generate" not in vars(model):
-            register_fsdp_forward_method(model, "generate")
-
-    # Once more, because the parity check puts a function of its own in its place and removes both.
-    on_epoch_begin = on_train_begin
+        register_fsdp_forward_method(model, "generate")
 
 
 @contextmanager
