@@ -7,8 +7,9 @@ normal heart is below 0.5.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,6 +32,21 @@ _AIR = 1.15
 
 # A finding is visible from this part of its full strength on.
 _VISIBLE = 0.2
+
+_BUT_LAST, _BUT_FIRST = slice(None, -1), slice(1, None)
+
+
+class Line(NamedTuple):
+    """A line of straight pieces.
+
+    points: `(n, 2)` of x and y in millimetres.
+    width: In millimetres.
+    amount: Added in its middle.
+    """
+
+    points: np.ndarray
+    width: float
+    amount: float
 
 
 class Canvas:
@@ -58,36 +74,63 @@ class Canvas:
         """The loss of all maps together, `(rows, columns)`, at least 0."""
         return np.maximum(self.tissue - _AIR * self.air + self.vessels * self.air, 0.0)
 
-    def window(self, x1: float, y1: float, x2: float, y2: float) -> tuple[slice, slice]:
-        """The rows and columns that a rectangle touches."""
-        rows, columns = self.shape
-        top, bottom = (int(min(max(y / self.spacing, 0), rows)) for y in (y1, y2 + self.spacing))
-        left, right = (int(min(max(x / self.spacing, 0), columns)) for x in (x1, x2 + self.spacing))
-        return slice(top, bottom), slice(left, right)
-
     def ellipse(self, cx: float, cy: float, rx: float, ry: float, *, softness: float, tilt: float = 0.0) -> np.ndarray:
         """An ellipse of ones with a soft edge, `(rows, columns)`; `tilt` in radians, clockwise."""
         x, y = self.x - cx, self.y - cy
         along, across = x * np.cos(tilt) + y * np.sin(tilt), y * np.cos(tilt) - x * np.sin(tilt)
         return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
 
-    def add_line(self, target: np.ndarray, points: np.ndarray, *, width: float, amount: float) -> None:
-        """Add a line with round ends to a map; overlaps of its pieces are not darker.
+    def add_lines(self, target: np.ndarray, lines: Sequence[Line]) -> None:
+        """Add lines with round ends to a map, in their order; overlaps of the pieces of one line are not darker.
 
-        Args:
-            target: A map of this canvas.
-            points: `(n, 2)` of x and y.
-            width: Of the line.
-            amount: Added in its middle.
+        All lines are worked on together, and of each piece only the pixels near it: an image has hundreds of lines.
         """
-        reach = width / 2 + self.spacing
-        window = self.window(*(points.min(axis=0) - reach).tolist(), *(points.max(axis=0) + reach).tolist())
-        # Pieces of the line × rows × columns
-        (x1, y1), (dx, dy) = points[:-1].T[:, :, None, None], np.diff(points, axis=0).T[:, :, None, None]
-        x, y = self.x[:, window[1]] - x1, self.y[window[0]] - y1
+        if not lines:
+            return
+        widths, amounts = np.array([(line.width, line.amount) for line in lines]).T
+        softness = np.maximum(self.spacing, widths / 4)
+        starts, ends = (np.concatenate([line.points[cut] for line in lines]) for cut in (_BUT_LAST, _BUT_FIRST))
+        pieces = np.array([len(line.points) - 1 for line in lines])
+        line_of = np.repeat(np.arange(len(lines)), pieces)
+        low, high = np.minimum(starts, ends), np.maximum(starts, ends)
+
+        # A line ends at its window, even where its soft edge would reach further.
+        reach, first_piece = (widths / 2 + self.spacing)[:, None], np.cumsum(pieces) - pieces
+        left_top, right_bottom = self._windows(
+            np.minimum.reduceat(low, first_piece) - reach, np.maximum.reduceat(high, first_piece) + reach
+        )
+        size = right_bottom - left_top
+        # Where each line begins in a list of the pixels of all lines' windows.
+        area = size.prod(axis=1)
+        begin = np.cumsum(area) - area
+
+        # The pixels that each piece reaches, one after the other; on all others it adds nothing.
+        reach = (widths / 2 + softness / 2)[line_of, None]
+        first, stop = self._windows(low - reach, high + reach)
+        first, stop = np.maximum(first, left_top[line_of]), np.minimum(stop, right_bottom[line_of])
+        columns, rows = np.maximum(stop - first, 0).T
+        piece = np.repeat(np.arange(len(starts)), rows * columns)
+        number = np.arange(len(piece)) - np.repeat(np.cumsum(rows * columns) - rows * columns, rows * columns)
+        row, column = first[piece, 1] + number // columns[piece], first[piece, 0] + number % columns[piece]
+
+        x1, y1, dx, dy = (values[piece] for values in (*starts.T, *(ends - starts).T))
+        x, y = self.x[0, column] - x1, self.y[row, 0] - y1
         share = np.minimum(np.maximum((x * dx + y * dy) / np.maximum(dx * dx + dy * dy, 1e-9), 0.0), 1.0)
-        nearest = np.hypot(x - share * dx, y - share * dy).min(axis=0)
-        target[window] += amount * ramp(width / 2 - nearest, max(self.spacing, width / 4))
+        line = line_of[piece]
+        at = begin[line] + (row - left_top[line, 1]) * size[line, 0] + column - left_top[line, 0]
+        nearest, pixel = np.full(area.sum(), np.inf), np.zeros(area.sum(), dtype=int)
+        np.minimum.at(nearest, at, np.hypot(x - share * dx, y - share * dy))
+        pixel[at] = row * target.shape[1] + column
+        (reached,) = np.isfinite(nearest).nonzero()
+        line = np.repeat(np.arange(len(lines)), area)[reached]
+        added = amounts[line] * ramp(widths[line] / 2 - nearest[reached], softness[line])
+        np.add.at(target.reshape(-1), pixel[reached], added)
+
+    def _windows(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last column and row, that one excluded, that rectangles touch; each `(n, 2)`."""
+        ends = self.shape[::-1]
+        first, stop = np.clip(low / self.spacing, 0, ends), np.clip((high + self.spacing) / self.spacing, 0, ends)
+        return first.astype(int), stop.astype(int)
 
 
 def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
@@ -216,27 +259,33 @@ def paint_anatomy(canvas: Canvas, anatomy: Anatomy) -> None:
     across = np.abs(canvas.x - middle) / outline
     canvas.tissue += 1.5 * np.clip(1.0 - 0.45 * across**3, 0.0, 1.0) * ramp((1.0 - across) * outline, 6.0)
     canvas.tissue += 0.3 * ramp(canvas.y - base + 10.0, 40.0) * (across < 1.0)
-    _paint_spine(canvas, np.array([[middle, 0.0], [middle, base + 300.0]]), width=34.0)
-    _add(canvas, [[middle, -20.0], [middle + 1.0, top + 62.0]], width=17.0, amount=-0.30)
+    windpipe = Line(np.array([[middle, -20.0], [middle + 1.0, top + 62.0]]), 17.0, -0.30)
+    canvas.add_lines(canvas.tissue, [*_spine(middle, base + 300.0, width=34.0), windpipe])
     canvas.air *= 1.0 - 0.8 * canvas.ellipse(middle + 0.13 * half, top + 74.0, 19.0, 26.0, softness=_EDGE)
     canvas.tissue -= 0.35 * canvas.ellipse(middle + 0.5 * half, base - 6.0, 26.0, 15.0, softness=6.0)
     for lung in anatomy.lungs:
         side = lung.side
-        _add(canvas, [[middle, top + 62.0], [middle + side * 30.0, top + 86.0]], width=11.0, amount=-0.15)
-        _paint_ribs(canvas, lung)
+        bronchus = [[middle, top + 62.0], [middle + side * 30.0, top + 86.0]]
         collar = [
             [middle + side * 13.0, top + 33.0],
             [middle + side * 0.45 * half, top + 20.0],
             [middle + side * 1.12 * half, top + 2.0],
         ]
-        _add(canvas, collar, width=12.0, amount=0.22)
         blade = [[middle + side * (half + 6.0), top + 25.0], [middle + side * (half - 4.0), top + 125.0]]
-        _add(canvas, blade, width=12.0, amount=0.13)
+        canvas.add_lines(
+            canvas.tissue,
+            [
+                Line(np.array(bronchus), 11.0, -0.15),
+                *_ribs(lung),
+                Line(np.array(collar), 12.0, 0.22),
+                Line(np.array(blade), 12.0, 0.13),
+            ],
+        )
         if anatomy.breasts:
             chest = canvas.ellipse(middle + side * 0.55 * half, base - 62.0, 0.42 * half, 52.0, softness=14.0)
             canvas.tissue += 0.14 * chest
-    for lung in anatomy.lungs:
-        _paint_vessels(canvas, lung, rng)
+    vessels = [line for lung in anatomy.lungs for line in _vessels(lung, rng, thinnest=canvas.spacing / 2)]
+    canvas.add_lines(canvas.vessels, vessels)
 
 
 def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
@@ -253,49 +302,48 @@ def paint_heart(canvas: Canvas, anatomy: Anatomy, ratio: float) -> np.ndarray:
     return mask
 
 
-def _paint_spine(canvas: Canvas, points: np.ndarray, *, width: float) -> None:
-    _add(canvas, points, width=width, amount=0.30)
-    for y in np.arange(points[0, 1] + 12.0, points[-1, 1], 25.0):
-        x = float(np.interp(y, points[:, 1], points[:, 0]))
-        _add(canvas, [[x - width / 2 + 4.0, y], [x + width / 2 - 4.0, y]], width=4.0, amount=-0.10)
+def _spine(x: float, end: float, *, width: float) -> list[Line]:
+    discs = np.arange(12.0, end, 25.0)
+    across = x - width / 2 + 4.0, x + width / 2 - 4.0
+    return [
+        Line(np.array([[x, 0.0], [x, end]]), width, 0.30),
+        *(Line(np.array([[across[0], y], [across[1], y]]), 4.0, -0.10) for y in discs),
+    ]
 
 
-def _paint_ribs(canvas: Canvas, lung: Lung) -> None:
+def _ribs(lung: Lung) -> list[Line]:
+    ribs: list[Line] = []
     share = np.linspace(0.0, 1.0, 14)
     gap = (lung.base - lung.top) / 9.0
-    for number in range(10):
-        start = lung.top - 2.0 + number * gap
-        near, far = (np.abs(edge - lung.middle) for edge in lung.edges(start + 10.0))
-        reach = max(float(near), float(far)) + 5.0
+    starts = lung.top - 2.0 + np.arange(10) * gap
+    near, far = (np.abs(edge - lung.middle) for edge in lung.edges(starts + 10.0))
+    for number, (start, reach) in enumerate(zip(starts, np.maximum(near, far) + 5.0, strict=True)):
         x = lung.middle + lung.side * (16.0 + share * (reach - 16.0))
         back = np.stack([x, start - 9.0 * np.sin(np.pi * share * 0.9) + (14.0 + 3.0 * number) * share**2.2], axis=1)
-        _add(canvas, back, width=10.0, amount=0.15)
-        _add(canvas, back, width=5.5, amount=-0.05)
+        ribs += [Line(back, 10.0, 0.15), Line(back, 5.5, -0.05)]
         if 0 < number < 7:
             front = np.stack([x[4:], back[-1, 1] + 44.0 * (1.0 - share[4:]) ** 0.8 + 4.0], axis=1)
-            _add(canvas, front, width=11.0, amount=0.07)
+            ribs.append(Line(front, 11.0, 0.07))
+    return ribs
 
 
-def _paint_vessels(canvas: Canvas, lung: Lung, rng: np.random.Generator) -> None:
-    """Branches from the root of the lung that thin out towards its edge."""
-    root = lung.place(0.95 if lung.side < 0 else 0.05, 0.55)
+def _vessels(lung: Lung, rng: np.random.Generator, *, thinnest: float) -> list[Line]:
+    """44 branches from the root of the lung, of four parts of two pieces each, that thin out towards its edge."""
     outward = np.pi if lung.side < 0 else 0.0
-    length = 0.95 * lung.half_width
-    for _ in range(44):
-        angle = outward + rng.uniform(-1.45, 1.45)
-        point, width = np.array(root) + rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5)
-        steps = rng.normal(0.0, 0.22, (4, 2))
-        for bends in steps:
-            # Nobody sees what is narrower than half a pixel, and small images are drawn by the thousand.
-            if width < canvas.spacing / 2:
-                break
-            pieces = [point]
-            for bend in bends:
-                angle += bend
-                pieces.append(pieces[-1] + length / 9.0 * np.array([np.cos(angle), np.sin(angle)]))
-            canvas.add_line(canvas.vessels, np.array(pieces), width=width, amount=0.14 * min(1.0, width / 2.5))
-            point, width = pieces[-1], 0.72 * width
-
-
-def _add(canvas: Canvas, points: object, *, width: float, amount: float) -> None:
-    canvas.add_line(canvas.tissue, np.array(points, dtype=float), width=width, amount=amount)
+    draws = [
+        (rng.uniform(-1.45, 1.45), rng.normal(0.0, (4.0, 14.0)), rng.uniform(1.8, 4.5), rng.normal(0.0, 0.22, 8))
+        for _ in range(44)
+    ]
+    turn, shift, root_width, bends = (np.array(values) for values in zip(*draws, strict=True))
+    angles = np.cumsum(np.column_stack([outward + turn, bends]), axis=1)[:, 1:]
+    steps = 0.95 * lung.half_width / 9.0 * np.stack([np.cos(angles), np.sin(angles)], axis=2)
+    roots = np.array(lung.place(0.95 if lung.side < 0 else 0.05, 0.55)) + shift
+    points = np.cumsum(np.concatenate([roots[:, None], steps], axis=1), axis=1)
+    widths = np.cumprod(np.column_stack([root_width, np.full((44, 3), 0.72)]), axis=1)
+    return [
+        Line(branch[2 * part : 2 * part + 3], width, 0.14 * min(1.0, width / 2.5))
+        for branch, branch_widths in zip(points, widths.tolist(), strict=True)
+        for part, width in enumerate(branch_widths)
+        # Nobody sees what is narrower than half a pixel, and small images are drawn by the thousand.
+        if width >= thinnest
+    ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Lung, paint_heart, ramp
+from grounding_rewards.synthetic.anatomy import VIEWS, Anatomy, Canvas, Line, Lung, paint_heart, ramp
 
 _SIDES = {-1: "right", 1: "left"}
 _EDGE = 4.0
@@ -241,10 +241,10 @@ def _paint_pacemaker(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) 
 def _paint_tube(canvas: Canvas, anatomy: Anatomy, finding: PlannedFinding) -> np.ndarray:
     mask = np.zeros(canvas.shape)
     path = np.array([[finding.x, -20.0], [finding.x, finding.y]])
-    canvas.add_line(mask, path, width=finding.width, amount=1.0)
+    canvas.add_lines(mask, [Line(path, finding.width, 1.0)])
     canvas.tissue += 0.30 * mask
     # A stripe of metal salt along the wall
-    canvas.add_line(canvas.tissue, path - [finding.width / 2 - 1.5, 1.5], width=1.6, amount=0.5)
+    canvas.add_lines(canvas.tissue, [Line(path - [finding.width / 2 - 1.5, 1.5], 1.6, 0.5)])
     return mask
 
 

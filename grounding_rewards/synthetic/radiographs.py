@@ -17,6 +17,7 @@ from grounding_rewards.synthetic.anatomy import (
     Anatomy,
     Box,
     Canvas,
+    Line,
     paint_anatomy,
     paint_heart,
     plan_anatomy,
@@ -263,10 +264,10 @@ def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
     """Paint marker and leads, denser than anything else."""
     if occluders.marker:
         letter, x, y = occluders.marker
-        for stroke in LETTERS[letter]:
-            canvas.add_line(canvas.tissue, np.array(stroke) * _MARKER + [x, y], width=2.6, amount=2.2)
+        strokes = [Line(np.array(stroke) * _MARKER + [x, y], 2.6, 2.2) for stroke in LETTERS[letter]]
+        canvas.add_lines(canvas.tissue, strokes)
     for lead in occluders.leads:
-        canvas.add_line(canvas.tissue, lead, width=1.7, amount=0.45)
+        canvas.add_lines(canvas.tissue, [Line(lead, 1.7, 0.45)])
         x, y = lead[-1]
         canvas.tissue += 0.22 * canvas.ellipse(x, y, 9.0, 9.0, softness=1.5)
         canvas.tissue += 0.9 * canvas.ellipse(x, y, 3.0, 3.0, softness=1.5)
