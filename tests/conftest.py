@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 # Nothing in the tests may look for a model or a dataset on the network.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Every test draws its images: none depends on what another run of the tests left.
+os.environ["GROUNDING_REWARDS_CACHE"] = ""
 # Workers share the cores: a thread for each, also in what they start.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -24,6 +24,7 @@ from grounding_rewards.synthetic.anatomy import (
     ramp,
     visible_box,
 )
+from grounding_rewards.synthetic.cache import cached_dataset
 from grounding_rewards.synthetic.findings import FINDINGS, PlannedFinding, describe, paint_finding, plan_findings
 
 if TYPE_CHECKING:
@@ -303,7 +304,7 @@ def image_indices(split: str, n: int) -> range:
 
 
 def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int = 0) -> Dataset:
-    """The first `n` images of a split with the columns that the package uses.
+    """The first `n` images of a split with the columns that the package uses, from the cache if they were drawn before.
 
     Args:
         split: One of `SPLITS`.
@@ -322,19 +323,27 @@ def synthetic_dataset(split: str, n: int, *, preset: str = "pa-112", seed: int =
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
     """
     from datasets import Dataset, Image
+    from datasets.utils import tqdm
 
     check_word("preset", preset, PRESETS)
-    images = [draw_radiograph(index, preset, seed=seed) for index in image_indices(split, n)]
-    columns = {
-        "prompt": [prompt_messages(PRESETS[preset].labels)] * n,
-        "image": [image.image for image in images],
-        "boxes": [[[float(value) for value in box] for box in image.boxes] for image in images],
-        "labels": [list(image.labels) for image in images],
-        "phrases": [list(image.phrases) for image in images],
-        "width": [image.image.width for image in images],
-        "height": [image.image.height for image in images],
-        "view": [image.view for image in images],
-        "spacing": [image.spacing for image in images],
-        "id": [image.id for image in images],
-    }
-    return Dataset.from_dict(columns).cast_column("image", Image())
+    indices = image_indices(split, n)
+
+    def draw() -> Dataset:
+        bar = tqdm(indices, desc=f"drawing {split} images", delay=1)
+        images = [draw_radiograph(index, preset, seed=seed) for index in bar]
+        columns = {
+            "image": [image.image for image in images],
+            "boxes": [[[float(value) for value in box] for box in image.boxes] for image in images],
+            "labels": [list(image.labels) for image in images],
+            "phrases": [list(image.phrases) for image in images],
+            "width": [image.image.width for image in images],
+            "height": [image.image.height for image in images],
+            "view": [image.view for image in images],
+            "spacing": [image.spacing for image in images],
+            "id": [image.id for image in images],
+        }
+        return Dataset.from_dict(columns).cast_column("image", Image())
+
+    drawn = cached_dataset(f"{preset}-{split}-{n}-seed-{seed}", draw)
+    prompted = drawn.add_column("prompt", [prompt_messages(PRESETS[preset].labels)] * n)
+    return prompted.select_columns(["prompt", *drawn.column_names])
