@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -68,6 +69,15 @@ def printable(text: str, *, lines: bool = True) -> str:
 def say(text: str, *, error: bool = False) -> None:
     """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
+
+
+def say_loading(libraries: str) -> None:
+    """Say on the standard error, on the first of several processes, which libraries a command loads first.
+
+    They take so many seconds that a person would believe that nothing happens.
+    """
+    if int(os.environ.get("RANK", 0)) == 0:
+        say(f"loading {libraries} …", error=True)
 
 
 @contextmanager

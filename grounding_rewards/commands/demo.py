@@ -25,6 +25,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from grounding_rewards.commands.console import say, say_loading
 from grounding_rewards.commands.options import option
 
 _METRICS = (
@@ -60,6 +61,7 @@ def run(
         samples: sampled answers per image
         smoke: one step on a few images, to see that everything runs here
     """
+    say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.common.config_files import find_shipped
     from grounding_rewards.logs.run_log import CHECKPOINT
@@ -88,17 +90,20 @@ def run(
         measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
 
     def evaluate(checkpoint: str | Path, out: Path) -> None:
+        say(f"demo: evaluating {checkpoint} on {max_images} images, {samples} samples of each", error=True)
         # Evaluate would refuse to continue the answers of another checkpoint.
         shutil.rmtree(out, ignore_errors=True)
         _call("evaluate", "--model", checkpoint, "--out", out, *measured)
 
     try:
         if warm_start is not None:
+            say(f"demo: supervised warm start with {warm_start}", error=True)
             taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
             _call("sft", "--config", warm_start, "--overwrite", *taught)
         evaluate(str(model.model_name_or_path), folder / "before")
         # An earlier run in this folder is replaced, unless it is resumed.
         start = () if training.resume_from_checkpoint else ("--overwrite",)
+        say(f"demo: training it with {arguments.reward[0]}", error=True)
         accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", find_shipped(accelerate_config))
         _call("train", *training_words, *start, launcher=accelerate)
         evaluate(folder / CHECKPOINT, folder / "after")

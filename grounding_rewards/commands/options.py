@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.commands.console import generation_progress, say
+from grounding_rewards.commands.console import generation_progress, say, say_loading
 from grounding_rewards.common.legal import Interval
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
@@ -160,6 +160,8 @@ class AnswerOptions:
             if useless and getattr(self, one.name) != one.default:
                 option = one.name.replace("_", "-")
                 raise ValueError(f"Expected {lacks} for --{option}, got {has}. Leave it out: it has no effect.")
+        if self.model is not None:
+            say_loading("PyTorch and transformers")
 
     def images(self, split: str, max_images: int | None = None) -> "Dataset | None":
         """The images that `--dataset` names; None where a log has them itself."""

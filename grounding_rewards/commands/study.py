@@ -32,7 +32,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from grounding_rewards.commands.console import output_console, say, stage_progress, step_status
+from grounding_rewards.commands.console import output_console, say, say_loading, stage_progress, step_status
 from grounding_rewards.commands.options import within
 
 if TYPE_CHECKING:
@@ -67,6 +67,8 @@ def run(
         dry_run: list the runs with their cost, and start nothing
         report_only: report on the runs that are finished, start nothing
     """
+    if not report_only:
+        say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan

@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from grounding_rewards.commands.console import say_loading
+
 #: The exit code of a program that SIGTERM ended.
 STOPPED = 128 + 15
 DRY_RUN = ("--dry-run", "--dry_run")
@@ -24,6 +26,7 @@ def run(command: str, words: Sequence[str]) -> int:
         words: options; with `--dry-run` every value of the run is printed as YAML instead, and adapters are tried on
             the model's layers where its configuration is on this machine.
     """
+    say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     hide_name_warnings()
