@@ -66,7 +66,7 @@ class Start(NamedTuple):
 
 
 def resolved_config(*parts: Any) -> dict[str, Any]:
-    """All values of the run as one mapping that `--config` reads back.
+    """All values of the run as one mapping that `--config` reads back; None where an option is off, as it stays so.
 
     Args:
         *parts: dataclasses whose fields do not share names.
@@ -76,13 +76,12 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     ['R2']
     """
     # Through JSON: words of choices are texts, tuples lists.
-    values = {
+    return {
         one.name: json.loads(json.dumps(getattr(part, one.name)))
         for part in parts
         for one in fields(part)
         if one.init and one.name not in _DERIVED
     }
-    return {name: value for name, value in values.items() if value is not None}
 
 
 def versions() -> dict[str, str | None]:
@@ -163,8 +162,7 @@ def claim(config: Mapping[str, Any]) -> None:
         for path in _parts(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     # A run that is started from this file with --config is a new one.
-    kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
-    kept["overwrite"] = False
+    kept = {**config, "resume_from_checkpoint": None, "overwrite": False}
     # First what says that the folder is a run's.
     write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
     write_whole(folder / CONFIG, yaml.safe_dump(kept, sort_keys=True))
