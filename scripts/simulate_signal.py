@@ -133,8 +133,8 @@ def page_part(simulated: Mapping[float, tuple[Answered, Mapping[str, Groups]]], 
         if label in _NOT_SHOWN:
             continue
         name, _, threshold = label.partition(", ")
-        metrics = [first_of_each(simulated[one][1][label], GROUP).metrics() for one in models]
-        cells = (f"{one['no_spread']:.2f}{_because(one)}" for one in metrics)
+        groups = [first_of_each(simulated[one][1][label], GROUP) for one in models]
+        cells = (f"{one.no_spread:.2f}{_because(one)}" for one in groups)
         names.setdefault((threshold, *cells), []).append(name)
     rows: list[Sequence[str]] = [
         [", ".join(filter(None, (*of, threshold))), *cells] for (threshold, *cells), of in names.items()
@@ -157,9 +157,9 @@ _MARKS_OF_CAUSES = {"all_below_threshold": "", "all_perfect": "\\*"}
 _NOT_SHOWN = ("R1, τ 0.3", "R5, τ 0.3, thresholded_hungarian", "soft_f1, giou")
 
 
-def _because(metrics: dict[str, float]) -> str:
-    cause = main_cause(metrics)
-    return _MARKS_OF_CAUSES[cause] if cause is not None and metrics["no_spread"] >= 0.05 else ""
+def _because(groups: Groups) -> str:
+    cause = main_cause(groups.metrics())
+    return _MARKS_OF_CAUSES[cause] if cause is not None and groups.no_spread >= 0.05 else ""
 
 
 def main() -> None:

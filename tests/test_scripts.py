@@ -206,11 +206,11 @@ def test_signal_is_simulated_on_answers_of_the_stated_quality() -> None:
     found = simulation.simulate(images=30)
     for mean_iou, (answered, groups) in found.items():
         assert answered.mean_iou == pytest.approx(mean_iou, abs=0.08)
-        shares = {name: one.metrics()["no_spread"] for name, one in groups.items()}
+        shares = {name: one.no_spread for name, one in groups.items()}
         assert shares["soft_f1"] <= shares["R4, τ 0.3"] <= shares["R4, τ 0.5"]
     # Weak models starve below τ, and R1 where all is right. R5's lower curve counts where τ is lower.
-    lower = found[weak][1]["R5, τ 0.3, thresholded_hungarian"].metrics()
-    assert lower["no_spread"] < found[weak][1]["R5, τ 0.5"].metrics()["no_spread"] - 0.2
+    lower = found[weak][1]["R5, τ 0.3, thresholded_hungarian"]
+    assert lower.no_spread < found[weak][1]["R5, τ 0.5"].no_spread - 0.2
     assert found[weak][1]["R4, τ 0.5"].metrics()["all_below_threshold"] > 0.2
     assert found[strong][1]["R1, τ 0.5"].metrics()["all_perfect"] > 0.4
     part = simulation.page_part(found, 30)

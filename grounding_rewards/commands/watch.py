@@ -100,8 +100,8 @@ def _frame(folder: Path) -> Any:
     evaluated: dict[str, Any] = next(
         (one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {}
     )
-    last = [(key, evaluated.get(f"eval_{key}")) for key in ("reward", "loss")]
-    if shown := [f"{key} {_number(one)}" for key, one in last if isinstance(one, int | float)]:
+    last = [(key, evaluated.get(f"eval_{key}")) for key in ("reward", "image_dependence", "loss")]
+    if shown := [f"{key.replace('_', ' ')} {_number(one)}" for key, one in last if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
     return Group(*parts)
 
@@ -110,10 +110,10 @@ def reward_names(keys: Sequence[str]) -> list[str]:
     """The rewards whose parts are logged, in the order of the log.
 
     Example:
-        >>> reward_names(["loss", "R4/signal/no_spread", "rewards/R4/mean", "rewards/brevity/mean"])
+        >>> reward_names(["loss", "R4/signal/all_empty", "rewards/R4/mean", "rewards/brevity/mean"])
         ['R4', 'brevity']
     """
-    found = [re.fullmatch("rewards/(.+)/mean|(?!eval_)(.+)/signal/no_spread", key) for key in keys]
+    found = [re.fullmatch("rewards/(.+)/mean|(?!eval_)(.+)/signal/all_empty", key) for key in keys]
     return list(dict.fromkeys(one[1] or one[2] for one in found if one))
 
 
@@ -161,11 +161,12 @@ def _signal_lines(found: RunSoFar) -> Iterator[str]:
         if not all(series.values()):
             continue
         means = {key: mean(values) for key, values in series.items()}
-        line = f"{name}: {means['no_spread']:.0%} of the images had answers that all earned the same"
+        no_spread = sum(means[cause] for cause in CAUSES)
+        line = f"{name}: {no_spread:.0%} of the images had answers that all earned the same"
         causes = sorted((cause for cause in CAUSES if means[cause] > 0), key=lambda cause: -means[cause])
         if causes:
             line += ": " + ", ".join(f"{CAUSES[cause].title} {means[cause]:.0%}" for cause in causes)
         yield f"{line}."
         cause = main_cause(means)
-        if cause is not None and means["no_spread"] >= 0.5:
+        if cause is not None and no_spread >= 0.5:
             yield f"  Most often {CAUSES[cause].meaning}. {CAUSES[cause].remedy}"

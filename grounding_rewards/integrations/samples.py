@@ -17,7 +17,7 @@ from grounding_rewards.rewards.grounding import GroundingReward, get_reward, sco
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
 #: What is told of each sample beside its reward, as a number, 1 for true, in the words of TRL's log, where it stands as
 #: a mean. The rate of hallucinations is the mean of ``hallucinated`` by that of ``negatives``.
-COMPONENTS = tuple(part for part in TOLD if not part.startswith("rejected/"))
+COMPONENTS = tuple(TOLD)
 
 _SAID: set[str] = set()
 

@@ -92,7 +92,7 @@ CAUSES: dict[str, Cause] = {
     ),
 }
 #: What :meth:`Groups.metrics` gives, always in this order.
-SIGNAL_KEYS = ("no_spread", *CAUSES, "effective_group_size")
+SIGNAL_KEYS = (*CAUSES, "effective_group_size")
 _NAMES = tuple(CAUSES)
 
 
@@ -185,12 +185,20 @@ class Groups:
         centred = self.rewards - np.repeat(self._sum(self.rewards) / self.sizes, self.sizes)
         return np.where(self.has_spread, ratio(self._sum(np.abs(centred)) ** 2, self._sum(centred**2)), 0.0)
 
+    @property
+    def no_spread(self) -> float:
+        """The share of all groups without spread; NaN without a group."""
+        return float((~self.has_spread).mean()) if len(self.sizes) else math.nan
+
     def metrics(self) -> dict[str, float]:
         """Shares of all groups, and the mean effective group size, by :data:`SIGNAL_KEYS`; NaN without a group.
 
+        The shares of the causes add up to :attr:`no_spread`.
+
         Example:
-            >>> metrics = Groups.of([2, 2], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4).metrics()
-            >>> tuple(metrics) == SIGNAL_KEYS, metrics["no_spread"], metrics["all_below_threshold"]
+            >>> groups = Groups.of([2, 2], [0, 0, 0, 1], ["boxes"] * 4, [1] * 4, [1] * 4)
+            >>> metrics = groups.metrics()
+            >>> tuple(metrics) == SIGNAL_KEYS, groups.no_spread, metrics["all_below_threshold"]
             (True, 0.5, 0.5)
             >>> metrics["effective_group_size"]
             1.0
@@ -200,7 +208,6 @@ class Groups:
             return dict.fromkeys(SIGNAL_KEYS, float("nan"))
         counts = np.bincount(self.cause_codes + 1, minlength=len(_NAMES) + 1)[1:]
         return {
-            "no_spread": int(counts.sum()) / g,
             **{name: int(count) / g for name, count in zip(_NAMES, counts, strict=True)},
             "effective_group_size": float(self.effective_sizes.mean()),
         }

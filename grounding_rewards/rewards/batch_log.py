@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
-from grounding_rewards.parsing import REJECT_REASONS, STATUSES
+from grounding_rewards.parsing import STATUSES, is_silent
 from grounding_rewards.rewards.base import PARTS
 from grounding_rewards.rewards.judging import ScoredBatch
 
@@ -27,8 +27,8 @@ def _has_status(batch: ScoredBatch, status: str) -> NDArray[np.bool_]:
     return np.array([raw.status == status for raw in batch.raws], dtype=np.bool_)
 
 
-def _has_rejected(batch: ScoredBatch, reason: str) -> NDArray[np.bool_]:
-    return np.array([reason in raw.rejected for raw in batch.raws], dtype=np.bool_)
+def _has_broken(batch: ScoredBatch) -> NDArray[np.bool_]:
+    return np.array([not is_silent(raw.rejected) for raw in batch.raws], dtype=np.bool_)
 
 
 #: What is told of each completion, (n,): another metric is one line here.
@@ -36,7 +36,7 @@ TOLD: dict[str, Callable[[ScoredBatch], NDArray[Any]]] = {
     **{part: attrgetter(f"outcomes.{part}") for part in PARTS},
     "boxes": attrgetter("pred.counts"),
     **{f"status/{status}": partial(_has_status, status=status) for status in STATUSES},
-    **{f"rejected/{reason}": partial(_has_rejected, reason=reason) for reason in REJECT_REASONS},
+    "rejected": _has_broken,
     "negatives": lambda batch: batch.outcomes.m == 0,
     "hallucinated": lambda batch: (batch.outcomes.m == 0) & (batch.outcomes.n > 0),
 }

@@ -30,10 +30,10 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answers import read_each
-from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
+from grounding_rewards.metrics.signal import CAUSES, SAME, SIGNAL_KEYS, main_cause
 from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
 from grounding_rewards.models.parity import check_parity
-from grounding_rewards.parsing import REJECT_REASONS, BoxFormat
+from grounding_rewards.parsing import BoxFormat
 
 #: Steps in a row without a learning signal before the warning.
 PATIENCE = 10
@@ -85,14 +85,23 @@ class ParityCheck(TrainerCallback):
         check_parity(self.trainer, self.trainer.train_dataset, self.box_format)
 
 
-class OnlyNumbers(TrainerCallback):
-    """Takes keys without a value in this step from what trackers are given; the log of the run keeps them as null.
+class LogEntry(TrainerCallback):
+    """What differs between an entry of the run's log and what trackers are given. It has to be the first callback.
 
-    The tracker's callback of TensorBoard warns of each of them at each step. It has to be the first callback.
+    The log has keys without a value in this step as null; TensorBoard's callback would warn of each of them at each
+    step. And it counts by name why something was rejected.
+
+    Args:
+        trainer: `GroundingGRPOTrainer`.
     """
 
+    def __init__(self, trainer: Any) -> None:
+        self.trainer = trainer
+
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Take out what has no value."""
+        """Take out what has no value, and count in the log."""
+        state.log_history[-1] |= self.trainer.rejected_reasons
+        self.trainer.rejected_reasons = {}
         for key in [key for key, value in (logs or {}).items() if value is None]:
             del logs[key]
 
@@ -147,12 +156,12 @@ class SignalWatch(TrainerCallback):
     def __init__(self, trainer: Any, rewards: Sequence[str], functions: Sequence[str] = ()) -> None:
         self.trainer, self.rewards, self.functions = trainer, rewards, functions
         self.in_a_row: dict[str, int] = {}
-        self.latest: deque[dict[str, float]] = deque(maxlen=PATIENCE)
+        self.latest: deque[dict[str, Any]] = deque(maxlen=PATIENCE)
         self.warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Look at the metrics of the completions that were generated for this step."""
-        metrics = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
+        metrics: dict[str, Any] = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
         # A step that reuses the completions of the one before has no metrics of its own.
         if "frac_reward_zero_std" not in metrics:
             return
@@ -165,7 +174,7 @@ class SignalWatch(TrainerCallback):
             self.warned = True
             warnings.warn(found[ripe[0]], SignalWarning, stacklevel=2)
 
-    def _causes(self, metrics: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    def _causes(self, metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         limit = self.trainer.max_completion_length
         if metrics["completions/clipped_ratio"] >= 1.0:
             yield (
@@ -192,7 +201,7 @@ class SignalWatch(TrainerCallback):
                     "`grounding-rewards inspect`, or teach it with `grounding-rewards sft`.",
                 )
         for name in self.rewards:
-            if metrics[f"{name}/signal/no_spread"] >= 1.0:
+            if sum(metrics[f"{name}/signal/{cause}"] for cause in CAUSES) >= 1.0 - SAME:
                 yield f"no spread of {name}", self._without_spread(name)
         if not self.rewards and metrics["frac_reward_zero_std"] >= 1.0:
             yield "no spread", f"{_NO_SPREAD.format('')}. {CAUSES['all_equal'].remedy}"
@@ -217,11 +226,10 @@ _NO_SPREAD = (
 )
 
 
-def _reasons(name: str, metrics: Mapping[str, float]) -> str:
+def _reasons(name: str, metrics: Mapping[str, Any]) -> str:
     """The most frequent reason why something was not read, in brackets."""
-    shares = {reason: metrics.get(f"{name}/rejected/{reason}", 0.0) for reason in REJECT_REASONS}
-    worst = max(shares, key=lambda reason: shares[reason])
-    return f" ({worst} in {shares[worst]:.0%} of them)" if shares[worst] > 0 else ""
+    counts = metrics[f"{name}/rejected_reasons"]
+    return f" (most often {max(counts, key=counts.get)})" if counts else ""
 
 
 class StopOnSigterm(TrainerCallback):

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
+import math
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,12 +27,13 @@ from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
+from grounding_rewards.metrics.signal import SAME
 from grounding_rewards.models.generate import NEVER, completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 from grounding_rewards.rewards.completion_text import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.training.callbacks import OnlyNumbers, ParityCheck, SignalWatch
+from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
@@ -49,6 +55,8 @@ _UPLOADS = (
     *("WANDB_LOG_MODEL", "HF_MLFLOW_LOG_ARTIFACTS", "HF_DAGSHUB_LOG_ARTIFACTS", "HF_DVCLIVE_LOG_MODEL"),
     *("CLEARML_LOG_MODEL", "COMET_LOG_ASSETS"),
 )
+# How the key ends under which the log of a run counts why something was rejected.
+_REASONS = "rejected_reasons"
 # What says that they do not, or only the weights at the end.
 _NO_UPLOAD = ("", "0", "false", "no", "none", "off", "end")
 
@@ -188,10 +196,12 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         sources, labels = (train_dataset[name] if name in named else () for name in ("source", "labels"))  # type: ignore[index]
         self.image_groups = ImageGroups.of(sources, labels)
         self._evaluated: list[AnsweredImage] = []
+        self._without_spread, self._told_of_unscored = math.nan, False
+        self.rejected_reasons: dict[str, dict[str, int]] = {}
         stated = self.step_rewards[0].reward.box_format if self.step_rewards else None
         self.add_callback(SignalWatch(self, [one.__name__ for one in self.step_rewards], self.reward_func_names))
         self.add_callback(ParityCheck(self, stated))
-        self.callback_handler.callbacks.insert(0, OnlyNumbers())
+        self.callback_handler.callbacks.insert(0, LogEntry(self))
         self.reward_lines = tuple(map(reward_with_parameters, self.reward_funcs))
         if self.step_rewards and train_dataset is not None:
             self.box_format_name = format_name(stated, train_dataset)
@@ -239,18 +249,17 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
         """As TRL does; and log what only the rewards of all processes together tell: groups may span two."""
-        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
-        if rewards.isnan().all():
-            raise ValueError(
-                f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
-                f"{len(rewards)} of a step, which teaches nothing. Correct the function."
-            )
+        with _no_printed_row():
+            rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        self._check_numbers(rewards)
         mode = "train" if self.model.training else "eval"
         size = self.num_generations if mode == "train" else self.num_generations_eval
+        self._without_spread = self._share_without_spread(rewards, size)
         for k, reward in enumerate(self.reward_funcs):
             if isinstance(reward, StepReward):
                 for key, value in reward.metrics(inputs, rewards[:, k], size, self.image_groups).items():
                     self._metrics[mode][key].append(value)
+                self._metrics[mode][f"{reward.__name__}/{_REASONS}"].append(reward.rejected)
                 if mode == "train":
                     reward.end_step()
         if mode == "eval" and self.step_rewards:
@@ -258,6 +267,46 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             first = -self.accelerator.process_index * len(inputs) % size
             self._evaluated += self.step_rewards[0].answered(inputs)[first::size]
         return rewards
+
+    def _check_numbers(self, rewards: torch.Tensor) -> None:
+        """Refuse rewards of a step, `(answers, functions)`, that teach nothing, and name the function."""
+        if rewards.isnan().all():
+            raise ValueError(
+                f"Expected a number for each answer from {', '.join(self.reward_func_names)}, got NaN or None for all "
+                f"{len(rewards)} of a step, which teaches nothing. Correct the function."
+            )
+        for name, infinite in zip(self.reward_func_names, rewards.isinf().sum(dim=0).tolist(), strict=True):
+            if infinite:
+                raise ValueError(
+                    f"Expected finite numbers from {name}, got inf for {infinite} of {len(rewards)} answers of a step, "
+                    "with which nothing is learned from any answer to the same image. Correct the function."
+                )
+        unscored = int(rewards.isnan().all(dim=1).sum())
+        if unscored and not self._told_of_unscored and self.accelerator.is_main_process:
+            self._told_of_unscored = True
+            warnings.warn(
+                f"{', '.join(self.reward_func_names)} returned NaN or None for {unscored} of {len(rewards)} answers of "
+                "a step, which teach nothing. Correct the function if it should have a number for each.",
+                stacklevel=2,
+            )
+
+    def _share_without_spread(self, rewards: torch.Tensor, size: int) -> float:
+        """The share of the groups of so many answers in which all earn the same."""
+        total = (rewards * self.reward_weights.to(rewards.device)).nansum(dim=1)
+        unscored = rewards.isnan().all(dim=1)
+        highest = total.masked_fill(unscored, -math.inf).view(-1, size).amax(dim=1)
+        lowest = total.masked_fill(unscored, math.inf).view(-1, size).amin(dim=1)
+        return float((highest - lowest <= SAME).float().mean())
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        """As TRL does, with a right `frac_reward_zero_std`.
+
+        TRL takes the standard deviation in float32, which is not quite 0 where all answers earn 0.2.
+        """
+        output = super()._generate_and_score_completions(inputs)
+        if self.multi_objective_aggregation == "sum_then_normalize":
+            self._metrics["train" if self.model.training else "eval"]["frac_reward_zero_std"][-1] = self._without_spread
+        return output
 
     def _get_train_sampler(self, dataset: Dataset | None = None) -> EpochSampler:
         theirs = super()._get_train_sampler(dataset)
@@ -292,6 +341,12 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             if negatives := metrics.get(f"{name}/negatives"):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
+        # Counts by name are no curves: they stand in the log of the run alone.
+        prefix = "" if self.model.training else "eval_"
+        counts = {key: metrics.pop(key) for key in list(metrics) if key.endswith(f"/{_REASONS}")}
+        self.rejected_reasons = {
+            prefix + key: dict(sum(map(Counter, steps), Counter())) for key, steps in counts.items()
+        }
         extra = self._logs["extra"]
         rows = {name: extra.pop(name) for name in list(extra) if name.endswith(f"/{ROW_COLUMN}")}
         # By this TRL finds the trackers that get a table of completions; those that get curves are callbacks by now.
@@ -307,6 +362,21 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         if rows and self.accelerator.is_main_process and self.log_completions:
             table = Path(self.args.output_dir, "completions", f"completions_{self.state.global_step:05d}.parquet")
             pandas.read_parquet(table).assign(**{name: list(rows[name]) for name in rows}).to_parquet(table)
+
+
+@contextmanager
+def _no_printed_row() -> Iterator[None]:
+    """Keep TRL from printing the row of an answer without a reward: it names images, and patients."""
+
+    def is_no_row(record: logging.LogRecord) -> bool:
+        return "All reward functions returned None" not in str(record.msg)
+
+    logger = logging.getLogger(GRPOTrainer.__module__)
+    logger.addFilter(is_no_row)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_no_row)
 
 
 def _refuse_uploads(args: GRPOConfig) -> None:

@@ -17,7 +17,7 @@ from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.signal import Groups
-from grounding_rewards.parsing import STATUSES, BoxFormat, get_box_format
+from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
 from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
@@ -107,11 +107,13 @@ class StepReward:
         reward: as it is called in training.
         final: as it is called in an evaluation.
         pace: where its self-paced parameters stand, if there are any.
+        rejected: of the last call on all processes: why something was rejected, and how often; set by :meth:`metrics`.
     """
 
     def __init__(self, reward: GroundingReward, trainer: Any) -> None:
         self.reward, self._trainer = reward, trainer
         self.pace = Pace(reward) if is_self_paced(reward.schedules) else None
+        self.rejected: dict[str, int] = {}
         self._scored: ScoredBatch | None = None
         self.tell()
 
@@ -166,10 +168,18 @@ class StepReward:
         """
         assert self._scored is not None
         accelerator, scored = self._trainer.accelerator, self._scored
-        said = [[STATUSES.index(raw.status) for raw in scored.raws], scored.outcomes.n, scored.outcomes.m]
+        said = [
+            [STATUSES.index(raw.status) for raw in scored.raws],
+            scored.outcomes.n,
+            scored.outcomes.m,
+            *([raw.rejected.get(reason, 0) for raw in scored.raws] for reason in REJECT_REASONS),
+        ]
         gathered = accelerator.gather(torch.tensor(np.array(said).T, device=rewards.device).contiguous())
+        statuses, counted, findings, *rejected = gathered.T.cpu().numpy()
+        counts = {reason: int(counts.sum()) for reason, counts in zip(REJECT_REASONS, rejected, strict=True)}
+        self.rejected = {reason: count for reason, count in counts.items() if count}
         earned = rewards.double().cpu().numpy()
-        groups = Groups(np.full(len(earned) // size, size), earned, *gathered.T.cpu().numpy())
+        groups = Groups(np.full(len(earned) // size, size), earned, statuses, counted, findings)
         found = {f"{self.reward.name}/signal/{key}": value for key, value in groups.metrics().items()}
         if images.keys:
             first = accelerator.process_index * len(rows)

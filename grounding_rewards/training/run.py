@@ -309,9 +309,8 @@ def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] |
                 f"{str(not grows).lower()}. The worst model would be kept: set it."
             )
     if known is not None and name not in known:
-        short = [name for name in known if "/rejected/" not in name]
         raise ValueError(
-            f"Expected one of {', '.join(short)} for metric_for_best_model, got {asked!r}. Choose one of these."
+            f"Expected one of {', '.join(known)} for metric_for_best_model, got {asked!r}. Choose one of these."
         )
 
 

@@ -15,7 +15,7 @@ from grounding_rewards.metrics.signal import SIGNAL_KEYS
 
 def entry(step, **values):
     signal = {f"R4/signal/{key}": 0.0 for key in SIGNAL_KEYS}
-    signal |= {"R4/signal/no_spread": 0.75, "R4/signal/all_empty": 0.5, "R4/signal/all_equal": 0.25}
+    signal |= {"R4/signal/all_empty": 0.5, "R4/signal/all_equal": 0.25}
     return {
         "loss": 0.1, "reward": 0.1 * step, "rewards/R4/mean": 0.1 * step, "R4/mean_iou": 0.5,
         "R4/hallucination_rate": None, **signal, "epoch": step / 4, "step": step, **values,

@@ -87,8 +87,8 @@ def drawn_groups():
 def test_causes_add_up_to_the_groups_without_spread(groups):
     metrics = groups.metrics()
     if len(groups.sizes):
-        assert sum(metrics[name] for name in CAUSES) == pytest.approx(metrics["no_spread"])
-        assert metrics["no_spread"] == pytest.approx(1 - groups.has_spread.mean())
+        assert sum(metrics[name] for name in CAUSES) == pytest.approx(groups.no_spread)
+        assert groups.no_spread == pytest.approx(1 - groups.has_spread.mean())
         assert (main_cause(metrics) is None) == groups.has_spread.all()
     assert [cause is None for cause in groups.causes] == groups.has_spread.tolist()
 

@@ -272,7 +272,7 @@ def test_metrics_by_hand():
     values = dict(logged([RIGHT, '[{"bbox_2d": [0, 0, 500]}]', RIGHT, "[]"], [GT, GT, [], []]))
     expected = dict.fromkeys(("boxes", "status/boxes", "negatives", "hallucination_rate"), 1 / 2)
     expected |= dict.fromkeys(("precision", "recall", "mean_iou", "status/empty", "status/unparseable"), 1 / 4)
-    expected |= dict.fromkeys(("rejected/wrong_count", "hallucinated"), 1 / 4)
+    expected |= dict.fromkeys(("rejected", "hallucinated"), 1 / 4)
     assert {key: values[f"R3/{key}"] for key in expected} == expected
 
 

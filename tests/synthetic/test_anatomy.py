@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def add_line_by_line(canvas: Canvas, target: np.ndarray, lines: list[Line]) -> N
             for ends, most in (((top, bottom), rows), ((left, right), columns))
         )
         distances = []
-        for (x1, y1), (x2, y2) in zip(points[:-1], points[1:], strict=True):
+        for (x1, y1), (x2, y2) in pairwise(points):
             x, y, dx, dy = canvas.x[:, window[1]] - x1, canvas.y[window[0]] - y1, x2 - x1, y2 - y1
             share = np.clip((x * dx + y * dy) / max(dx * dx + dy * dy, 1e-9), 0.0, 1.0)
             distances.append(np.hypot(x - share * dx, y - share * dy))

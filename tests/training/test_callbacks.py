@@ -29,12 +29,12 @@ GOOD = {
     "R4/boxes": 1.0,
     "R4/status/empty": 0.0,
     "R4/negatives": 0.5,
-    "R4/rejected/wrong_count": 0.0,
+    "R4/rejected_reasons": {},
 }
 GOOD |= {f"R4/signal/{key}": 0.0 for key in SIGNAL_KEYS}
 CUT = {**GOOD, "completions/clipped_ratio": 1.0, "frac_reward_zero_std": 1.0, "R4/boxes": 0.0}
-UNREAD = {**GOOD, "frac_reward_zero_std": 1.0, "R4/boxes": 0.0, "R4/rejected/wrong_count": 0.75}
-FLAT = {**GOOD, "frac_reward_zero_std": 1.0, "R4/signal/no_spread": 1.0}
+UNREAD = {**GOOD, "frac_reward_zero_std": 1.0, "R4/boxes": 0.0, "R4/rejected_reasons": {"quad": 2, "wrong_count": 3}}
+FLAT = {**GOOD, "frac_reward_zero_std": 1.0}
 ALIKE = {**FLAT, "R4/signal/all_equal": 1.0}
 BELOW = {**FLAT, "R4/signal/all_below_threshold": 0.75, "R4/signal/all_hallucinated": 0.25}
 PERFECT = {**FLAT, "R4/signal/all_perfect": 1.0}
@@ -60,7 +60,7 @@ def watch(*steps, names=("R4",), functions=(), main=True):
         (CUT, "were cut off: max_completion_length 8 is too small", "Raise it"),
         (
             UNREAD,
-            "found no box in any answer of 10 steps in a row, and 100% of the latest state no negative either (wrong",
+            "found no box in any answer of 10 steps in a row, and 100% of the latest state no negative either (most",
             "grounding-rewards inspect",
         ),
         (ALIKE, "earned the same under R4 in 10 steps in a row", "Raise temperature"),

@@ -35,6 +35,7 @@ pytestmark = pytest.mark.training
 OVERRIDDEN_OR_CALLED = [
     # overridden in training/grpo.py
     (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+    (GRPOTrainer._generate_and_score_completions, ["self", "inputs"]),
     (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
     (GRPOTrainer.log, ["self", "logs", "start_time"]),
     # and in training/rollout.py

@@ -17,7 +17,7 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoModelForImageTextToText, AutoProcessor, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 import grounding_rewards as gr
@@ -32,6 +32,7 @@ from grounding_rewards.rewards.grounding import GroundingReward, score_columns
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training import grpo as trainer_module
+from grounding_rewards.training.callbacks import ParityCheck
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import ASSET, config, grpo, history, logged
 
@@ -59,9 +60,8 @@ def test_signal_is_that_of_the_groups(tmp_path):
     entries = logged(trainer)
     assert len({entry["frac_reward_zero_std"] for entry in entries}) > 1
     for entry in entries:
-        assert entry["R4/signal/no_spread"] == entry["frac_reward_zero_std"]
         causes = [entry[f"R4/signal/{name}"] for name in CAUSES]
-        assert sum(causes) == pytest.approx(entry["R4/signal/no_spread"])
+        assert sum(causes) == pytest.approx(entry["frac_reward_zero_std"])
         assert 0 <= entry["R4/signal/effective_group_size"] <= 4
 
 
@@ -97,6 +97,61 @@ def test_a_reward_that_returns_no_number_at_all_ends_the_run_by_name(tiny_vlm, i
 
     with pytest.raises(ValueError, match="Expected a number for each answer from mine, got NaN or None for all 4"):
         GroundingGRPOTrainer(str(tiny_vlm), mine, config(tmp_path), images).train()
+
+
+@pytest.mark.parametrize("infinite", [float("inf"), float("-inf"), 1e39])
+def test_an_infinite_reward_ends_the_run_by_name(tiny_vlm, images, tmp_path, infinite):
+    """TRL would go on with a loss of 0, and write what is no JSON. 1e39 is infinite in float32."""
+
+    def mine(completions, **columns):
+        return [infinite, *[0.5] * (len(completions) - 1)]
+
+    with pytest.raises(ValueError, match="Expected finite numbers from mine, got inf for 1 of 4 answers"):
+        GroundingGRPOTrainer(str(tiny_vlm), ["R4", mine], config(tmp_path), images).train()
+
+
+def test_an_answer_without_a_number_is_counted_and_its_row_not_printed(tiny_vlm, images, tmp_path, caplog):
+    def mine(completions, **columns):
+        return [None, *[0.5] * (len(completions) - 1)]
+
+    with pytest.warns(UserWarning, match="mine returned NaN or None for 1 of 4 answers") as caught:
+        GroundingGRPOTrainer(str(tiny_vlm), mine, config(tmp_path, max_steps=2), images).train()
+    assert sum("NaN or None" in str(warning.message) for warning in caught) == 1
+    printed = caplog.text + "".join(str(warning.message) for warning in caught)
+    assert not any(name in printed for name in images["id"])
+
+
+@pytest.mark.parametrize(("reward", "share"), [(0.2, 1.0), (0.3, 1.0), (None, 0.5)])
+def test_groups_that_all_earn_the_same_are_counted(tiny_vlm, images, tmp_path, reward, share):
+    """The standard deviation of eight times 0.2 is not 0 in float32, by which TRL counts them as different."""
+
+    def mine(completions, **columns):
+        return [*[0.2] * 8, 0.4, *[0.2] * 7] if reward is None else [reward] * len(completions)
+
+    args = config(tmp_path, num_generations=8, per_device_train_batch_size=16)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), mine, args, images)
+    trainer.train()
+    assert logged(trainer)[0]["frac_reward_zero_std"] == share
+
+
+def test_reasons_are_counted_in_the_log_of_the_run_alone(tiny_vlm, images, tmp_path, monkeypatch):
+    """By hand: each step has four answers, of which one has two lists of the wrong length; two steps are one entry."""
+    seen = []
+
+    class Tracker(TrainerCallback):
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            seen.append(dict(logs))
+
+    texts = ["[[1, 2, 3], [4, 5, 6, 7, 8]]", "[[1, 2, 3, 4]]", "no idea", "[]"]
+    args = config(tmp_path, max_steps=2, logging_steps=2)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", args, images, callbacks=[Tracker()])
+    trainer.remove_callback(ParityCheck)
+    monkeypatch.setattr(GroundingReward, "_texts", lambda self, completions, *_: texts)
+    trainer.train()
+    (entry,) = logged(trainer)
+    assert entry["R4/rejected"] == 0.25
+    assert entry["R4/rejected_reasons"] == {"wrong_count": 4, "nothing_stated": 2}
+    assert not any("rejected_reasons" in key for logs in seen for key in logs)
 
 
 @pytest.mark.parametrize(

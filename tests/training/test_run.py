@@ -15,6 +15,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.resize import image_pixel_limit, resized_size
+from grounding_rewards.metrics.signal import CAUSES
 from grounding_rewards.models.load import load_model
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split
@@ -112,7 +113,9 @@ def test_two_processes(tiny_vlm, tmp_path):
     for one, other in zip(first["history"], second["history"], strict=True):
         assert list(one) == list(other)
         assert all(one[key] == other[key] for key in one if key.startswith(("R4/", "reward")))
-        assert one["R4/signal/no_spread"] == one["frac_reward_zero_std"]
+        causes = [one[f"R4/signal/{name}"] for name in CAUSES]
+        assert sum(causes) == pytest.approx(one["frac_reward_zero_std"])
+        assert one["R4/rejected_reasons"] == other["R4/rejected_reasons"]
     assert [entry["step"] for entry in log_of(tmp_path / "run") if "reward" in entry] == [1, 2]
 
 
