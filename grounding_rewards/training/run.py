@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -11,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
+from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback, TrainerState
+from transformers.integrations import TensorBoardCallback
 
 from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.held_out import check_patients_apart
@@ -51,6 +53,7 @@ from grounding_rewards.training.run_folder import (
     ADAPTER,
     CARD,
     CHECKPOINT,
+    CURVES,
     LOG,
     Start,
     claim,
@@ -213,6 +216,7 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
         claim(run.resolved)
     trainer.accelerator.wait_for_everyone()
     checkpoint = None if run.start.checkpoint is None else str(run.start.checkpoint)
+    _open_curves(trainer, folder / CURVES, run.start.checkpoint)
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
@@ -235,6 +239,22 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
         raise ValueError(
             "Expected at least one step, got none: nothing was trained. Add images, or make batches smaller."
         )
+
+
+def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
+    """Let TensorBoard show one curve for a run, however often it is resumed.
+
+    transformers has a folder for each start, named by the time. A resumed run takes the place of what was logged after
+    its checkpoint.
+    """
+    if not trainer.is_world_process_zero() or "TENSORBOARD_LOGGING_DIR" in os.environ:
+        return
+    purge_step = None
+    if checkpoint is not None:
+        purge_step = TrainerState.load_from_json(str(checkpoint / "trainer_state.json")).global_step + 1
+    for callback in trainer.callback_handler.callbacks:
+        if isinstance(callback, TensorBoardCallback):
+            callback.tb_writer = callback._SummaryWriter(str(folder), purge_step=purge_step)
 
 
 def _finish(trainer: Any, save: Callable[[Path], None]) -> None:

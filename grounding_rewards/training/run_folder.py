@@ -24,6 +24,9 @@ ADAPTER = "adapter"
 CARD = "README.md"
 """The model card."""
 
+CURVES = "tensorboard"
+"""What TensorBoard shows of a run."""
+
 _PACKAGES = (
     "grounding_rewards",
     "accelerate",
@@ -236,7 +239,7 @@ def _held(folder: Path) -> list[str]:
 
 def _parts(folder: Path) -> list[Path]:
     """Everything that a run writes into its folder."""
-    names = (ADAPTER, CHECKPOINT, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
+    names = (ADAPTER, CHECKPOINT, CURVES, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
     found = [path for name in names if (path := folder / name).exists()]
     return [*found, *_checkpoints(folder), *(folder / "completions").glob("completions_*.parquet")]
 

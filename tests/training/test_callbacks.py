@@ -19,7 +19,7 @@ from grounding_rewards.training.callbacks import (
     shown_of_rewards,
 )
 from tests.training.forks import command, to_the_end
-from tests.training.runs import GRPO, grpo, history, words
+from tests.training.runs import GRPO, grpo, history, logged, stopped_copy, words
 
 pytestmark = pytest.mark.training
 
@@ -150,18 +150,33 @@ def test_tensorboard_has_every_image_before_the_first_step_every_two_steps_and_a
     said = history(grpo(shown, report_to="tensorboard", **SHOWN))
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    (events,) = (shown / "runs").glob("*")
-    read = EventAccumulator(str(events), size_guidance={"images": 0}).Reload()
+    read = EventAccumulator(str(shown / "tensorboard"), size_guidance={"images": 0}).Reload()
     assert read.Tags()["images"] == ["images/01", "images/02"]
     for name in ("images/01", "images/02"):
         assert [image.step for image in read.Images(name)] == [0, 2, 3]
         assert {image.width for image in read.Images(name)} == {480}
     # The curves need nothing but the extra `tensorboard` and `report_to`.
-    logged = [entry["reward"] for entry in said]
-    assert [event.value for event in read.Scalars("train/reward")] == pytest.approx(logged)
+    rewards = [entry["reward"] for entry in said]
+    assert [event.value for event in read.Scalars("train/reward")] == pytest.approx(rewards)
     assert "train/R4/mean_iou" in read.Tags()["scalars"]
     # A run with shown images is the same run.
     assert history(grpo(tmp_path / "plain", max_steps=3, save_strategy="no")) == said
+
+
+def test_a_resumed_run_goes_on_with_its_curve(no_environment, tmp_path):
+    pytest.importorskip("tensorboard", reason="needs the tensorboard extra")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    values = {"max_steps": 4, "report_to": "tensorboard"}
+    whole = grpo(tmp_path / "run", **values)
+    # Steps 3 and 4 were logged after the checkpoint, and are made anew.
+    resumed = stopped_copy(tmp_path / "run", 2)
+    grpo(resumed, resume_from_checkpoint="last", **values)
+    assert len([*(resumed / "tensorboard").iterdir()]) == 2
+    events = EventAccumulator(str(resumed / "tensorboard")).Reload().Scalars("train/reward")
+    assert [event.step for event in events] == [1, 2, 3, 4]
+    assert [event.value for event in events] == pytest.approx([entry["reward"] for entry in logged(whole)])
+    assert not (resumed / "runs").exists()
 
 
 def test_wandb_has_images_and_stays_offline(no_environment, tmp_path, capsys):

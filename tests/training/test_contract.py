@@ -13,7 +13,7 @@ from argparse import ArgumentParser
 
 import pytest
 from transformers import AutoConfig, PretrainedConfig, Trainer, core_model_loading
-from transformers.integrations import deepspeed
+from transformers.integrations import TensorBoardCallback, deepspeed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
 from trl.chat_template_utils import supports_tool_calling
 from trl.data_utils import prepare_multimodal_messages
@@ -85,6 +85,8 @@ READ_OR_ASSIGNED = [
     (GRPOTrainer, ["_pending_metrics", "generation_kwargs", "mask_truncated_completions", "eos_token_ids"]),
     (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
     (SFTTrainer, ["_metrics", "_total_train_tokens"]),
+    # by training/run.py
+    (TensorBoardCallback, ["_SummaryWriter", "tb_writer"]),
     (PretrainedConfig, ["_name_or_path"]),
     (ArgumentParser, ["_option_string_actions", "_actions"]),
     # by training/look_closer.py: there are no videos
