@@ -243,7 +243,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
-        """Restore where self-paced parameters stand."""
+        """As in the base class, and where self-paced parameters stand."""
+        super().restore_common(unfinished)
         for name, pace in self.paces.items():
             pace.restore(unfinished.get("paces", {}).get(name, {}))
 

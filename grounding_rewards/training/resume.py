@@ -7,7 +7,8 @@ Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5
     (`model.visual.*`): nothing is loaded, and the run continues from the base model. `load_best_model_at_end` does the
     same. Here `from_pretrained`, which knows both names, loads the weights, and every key must match.
   * GRPO's sampler draws the order of an epoch from the current state of its generator, which a resumed run resets.
-  * Completions that are reused for several steps, and metrics that are not logged yet, are lost.
+  * Completions that are reused for several steps, and metrics that are not logged yet, are lost; so is the loss of the
+    steps before, which belongs to the `train_loss` of the last line.
   * A run of `max_steps` that has made them all makes one more before `Trainer` looks how many there were.
   * The first process may mark a checkpoint as complete before the others have written their part.
 """
@@ -41,6 +42,7 @@ class ExactResume(_Trainer):
     """Mix-in for TRL's trainers, before them in the list of bases."""
 
     _resumed_from: Path | None = None
+    _has_whole_loss: bool = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -75,6 +77,7 @@ class ExactResume(_Trainer):
             "metrics": dict(self._metrics["train"]),
             "tokens": self._total_train_tokens,
             "loss": float(self._tr_loss),
+            "logged_loss": self._total_loss_scalar,
             "last_logged": self._globalstep_last_logged,
         }
 
@@ -87,6 +90,14 @@ class ExactResume(_Trainer):
 
     def restore_common(self, unfinished: Mapping[str, Any]) -> None:
         """Restore what is the same on every process, however many there were."""
+        self._total_loss_scalar = unfinished["logged_loss"]
+        self._has_whole_loss = True
+
+    def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
+        """As `Trainer.log`; the `train_loss` of a resumed run is the mean over all of its steps."""
+        if "train_loss" in logs and self._has_whole_loss:
+            logs["train_loss"] = self._total_loss_scalar / self.state.global_step
+        super().log(logs, *args, **kwargs)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:

@@ -83,7 +83,7 @@ READ_OR_ASSIGNED = [
     # set on a copy by models/parity.py, which is what keeps its check cheap and out of the log
     (GRPOTrainer, ["_buffered_inputs", "_step", "beta", "num_iterations", "num_generations", "use_vllm"]),
     (GRPOTrainer, ["_pending_metrics", "generation_kwargs", "mask_truncated_completions", "eos_token_ids"]),
-    (Trainer, ["_tr_loss", "_globalstep_last_logged"]),
+    (Trainer, ["_tr_loss", "_total_loss_scalar", "_globalstep_last_logged"]),
     (SFTTrainer, ["_metrics", "_total_train_tokens"]),
     # by training/run.py
     (TensorBoardCallback, ["_SummaryWriter", "tb_writer"]),

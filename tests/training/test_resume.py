@@ -37,8 +37,14 @@ def check(train, folder, step, **values):
     resumed = train(stopped_copy(folder, step), resume_from_checkpoint="last", **values)
     assert resumed.state.global_step == whole.state.global_step > step
     assert history(resumed) == history(whole)
+    assert mean_loss(resumed) == mean_loss(whole)
     assert same_weights(weights(resumed), moved)
     return whole
+
+
+def mean_loss(trainer):
+    """That of all steps, in the last line of the log."""
+    return trainer.state.log_history[-1]["train_loss"]
 
 
 def moves(trainer):
@@ -100,6 +106,7 @@ def train_in_two_processes(folder):
         assert same_weights(weights(resumed), moved), name
         if first:
             assert history(resumed) == history(whole), name
+            assert mean_loss(resumed) == mean_loss(whole), name
             (folder / f"{name}.done").touch()
 
 
