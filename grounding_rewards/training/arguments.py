@@ -29,7 +29,7 @@ from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.curriculum import Curriculum
 from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser
-from grounding_rewards.training.option_values import GRPO_CHOICES, MAPPING_KEYS, check_options
+from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, MAPPING_KEYS, check_options
 from grounding_rewards.training.rewards import build_rewards
 
 _FILES = """\
@@ -266,6 +266,7 @@ class GRPOArguments(GRPOConfig):
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         super().__post_init__()
+        _check_generation(self.generation_kwargs)
 
 
 @dataclass
@@ -406,6 +407,16 @@ def _check_training(config: Any) -> None:
     _check_precision(config)
     reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
     check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
+
+
+def _check_generation(generation_kwargs: Any) -> None:
+    """Refuse what would override an option where answers are generated, and not where the loss is computed."""
+    for key, option in GENERATION_OPTIONS.items():
+        if key in (generation_kwargs or ()):
+            raise ValueError(
+                f"Expected {option} as an option alone, got {key} {generation_kwargs[key]!r} in generation_kwargs "
+                f"beside it, which the training would not know of. Set {option}, and leave {key} out of generation_kwargs."
+            )
 
 
 def _check_precision(config: Any) -> None:

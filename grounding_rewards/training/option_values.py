@@ -78,6 +78,12 @@ MAPPING_KEYS: Mapping[str, tuple[str, ...]] = {
     "dataset_kwargs": ("skip_prepare_dataset",),
 }
 
+#: Keys of `generation_kwargs`, of transformers and of vLLM, and the options of TRL that say the same.
+GENERATION_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("max_length", "max_new_tokens", "max_tokens"), "max_completion_length"),
+    **{name: name for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "cache_implementation")},
+}
+
 
 def check_options(
     owner: Any,

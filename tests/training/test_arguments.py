@@ -186,3 +186,16 @@ def test_what_cannot_be_built_is_refused(tmp_path, options, message):
     check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False), empty)
     with pytest.raises(ValueError, match=message):
         check_optimization(GRPOConfig(str(tmp_path), use_cpu=True, bf16=False, **options), empty)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"max_new_tokens": 64}, "Expected max_completion_length as an option alone, got max_new_tokens 64 in gener"),
+        ('{"max_tokens": 64}', "Set max_completion_length, and leave max_tokens out"),
+        ({"temperature": 0.5}, "Expected temperature as an option alone, got temperature 0.5 in generation_kwargs"),
+    ],
+)
+def test_an_option_is_not_given_a_second_time_to_generation(tmp_path, given, message):
+    with pytest.raises(ValueError, match=message):
+        parse(tmp_path, {"generation_kwargs": given})

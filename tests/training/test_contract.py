@@ -26,7 +26,7 @@ from grounding_rewards.models.parity import FORWARDED
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.arguments import GroundingArguments, SupervisedArguments
-from grounding_rewards.training.option_values import GRPO_CHOICES, NUMBERS
+from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, NUMBERS
 from tests.conftest import REPOSITORY
 
 pytestmark = pytest.mark.training
@@ -72,7 +72,15 @@ def test_what_is_overridden_or_called_takes_these(function, parameters):
 def test_every_option_that_is_checked_exists():
     owners = (GRPOConfig, SFTConfig, ModelConfig, GroundingArguments, SupervisedArguments)
     known = {name for owner in owners for name in owner.__dataclass_fields__}
-    assert {*NUMBERS, *GRPO_CHOICES, "log_multimodal", "log_completions", "use_peft", "model_revision"} <= known
+    assert {
+        *NUMBERS,
+        *GRPO_CHOICES,
+        *GENERATION_OPTIONS.values(),
+        "log_multimodal",
+        "log_completions",
+        "use_peft",
+        "model_revision",
+    } <= known
 
 
 READ_OR_ASSIGNED = [
