@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 from model_families import FAMILIES, family_config, family_processor
+from peft.tuners.tuners_utils import BaseTunerLayer
 from PIL import Image
-from transformers import AutoModelForImageTextToText
+from transformers import AutoConfig, AutoModelForImageTextToText
 
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.training.arguments import ModelArguments
+from grounding_rewards.training.model import adapter_note, check_model
 from tests.test_scripts import script
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -62,6 +65,54 @@ def test_an_image_reaches_the_model_in_as_many_tokens_as_the_page_says(name, tok
     ids = processor(images=[[Image.new("RGB", (2544, 3056))]], text=[text], return_tensors="pt")["input_ids"]
     config = family_config(name, tokenizer=processor.tokenizer)
     assert int((ids == config.image_token_id).sum()) == tokens
+
+
+_TEXT = {
+    **{"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 300, "head_dim": 16},
+    **{"num_attention_heads": 4, "num_key_value_heads": 2},
+}
+_VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+_QWEN_VISION = {"depth": 2, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
+#: Families without a file in configs/models/, on which configs/tuning/lora.yaml can be laid all the same.
+OTHERS = {
+    # Convolutions beside attention, and other names of layers
+    "lfm2_vl": {
+        "text_config": {"model_type": "lfm2", **_TEXT, "layer_types": ["conv", "full_attention"]},
+        "vision_config": _VISION,
+    },
+    # Two matrices in one
+    "glm4v": {"text_config": _TEXT, "vision_config": _QWEN_VISION},
+    # Experts, whose matrices are parameters and no layers
+    "qwen3_vl_moe": {
+        "text_config": {**_TEXT, "moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2},
+        "vision_config": {**_QWEN_VISION, "deepstack_visual_indexes": [1]},
+    },
+}
+
+
+@pytest.mark.parametrize("name", [*FAMILIES, *OTHERS])
+def test_the_shipped_adapters_are_on_every_matrix_of_the_language_model_alone(name, tmp_path):
+    config = (
+        family_config(name, narrow=True, layers=2) if name in FAMILIES else AutoConfig.for_model(name, **OTHERS[name])
+    )
+    config.save_pretrained(tmp_path)
+    with torch.device("meta"):
+        whole = AutoModelForImageTextToText.from_config(config)
+    matrices = {key for key, layer in whole.named_modules() if isinstance(layer, torch.nn.Linear)}
+    matrices |= {key for key, value in whole.named_parameters() if value.ndim == 3 and "experts" in key}
+    pattern = read_config(REPOSITORY / "configs/tuning/lora.yaml")["lora_target_modules"]
+    # PEFT has no dropout for matrices of experts.
+    adapters = {"use_peft": True, "lora_target_modules": pattern, "lora_dropout": 0.0}
+    empty = check_model(ModelArguments(model_name_or_path=str(tmp_path), **adapters))
+    adapted = {
+        f"{key.replace('.base_layer', '')}{f'.{layer.parameter_name}' if hasattr(layer, 'parameter_name') else ''}"
+        for key, layer in empty.named_modules()
+        if isinstance(layer, BaseTunerLayer)
+    }
+    assert adapted == {key for key in matrices if "language_model" in key}
+    layers = len([key for key in adapted if "experts" not in key])
+    linear = len([key for key in matrices if "experts" not in key])
+    assert adapter_note(empty).startswith(f"Adapters on {layers} of {linear} linear layers")
 
 
 @pytest.fixture(scope="module")

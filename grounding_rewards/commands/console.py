@@ -76,7 +76,7 @@ def say_loading(libraries: str) -> None:
 
     They take so many seconds that a person would believe that nothing happens.
     """
-    if int(os.environ.get("RANK", 0)) == 0:
+    if int(os.environ.get("RANK", 0)) == 0 and "torch" not in sys.modules:
         say(f"loading {libraries} …", error=True)
 
 

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.commands.console import say_loading
+from grounding_rewards.commands.console import say, say_loading
 
 #: The exit code of a program that SIGTERM ended.
 STOPPED = 128 + 15
@@ -42,10 +42,11 @@ def run(command: str, words: Sequence[str]) -> int:
     from grounding_rewards.training.run_folder import resolved_config
 
     _, config, model = parts
+    resolved = resolved_config(*parts)
     if model.use_peft:
-        from grounding_rewards.training.model import check_model, is_here
+        from grounding_rewards.training.model import adapter_note, check_model, is_here
 
         if is_here(model):
-            check_model(model, trust_remote_code=config.trust_remote_code)
-    print(yaml.safe_dump(resolved_config(*parts), sort_keys=True), end="")
+            say(adapter_note(check_model(model, trust_remote_code=config.trust_remote_code)), error=True)
+    print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0

@@ -385,7 +385,21 @@ def _parse(
     parser.set_defaults_with_config(
         **{name: None if value is False and name in off else value for name, value in given.items()}
     )
-    return parser.parse_args_into_dataclasses(args=words)
+    parts = parser.parse_args_into_dataclasses(args=words)
+    if "use_peft" not in given and not any(word.startswith("--use_peft") for word in words):
+        _refuse_adapter_alone(parts[-1])
+    return parts
+
+
+def _refuse_adapter_alone(model: ModelArguments) -> None:
+    """Refuse options of an adapter where nobody said whether there is one: all weights would be trained."""
+    for option in fields(ModelConfig):
+        value = getattr(model, option.name)
+        if option.name.startswith(("lora_", "use_rslora", "use_dora")) and value != option.default:
+            raise ValueError(
+                f"Expected use_peft: true beside {option.name}, got {value!r} alone, which would train all weights. "
+                f"Set use_peft, or leave {option.name} out."
+            )
 
 
 def _check_training(config: Any) -> None:
@@ -415,7 +429,7 @@ def _check_generation(generation_kwargs: Any) -> None:
         if key in (generation_kwargs or ()):
             raise ValueError(
                 f"Expected {option} as an option alone, got {key} {generation_kwargs[key]!r} in generation_kwargs "
-                f"beside it, which the training would not know of. Set {option}, and leave {key} out of generation_kwargs."
+                f"beside it, which the training would not know of. Set {option}, and leave {key} out there."
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import torch
 from datasets import Dataset
 from huggingface_hub import try_to_load_from_cache
+from peft import inject_adapter_in_model
+from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import (
     MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
     AutoConfig,
@@ -73,15 +76,17 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
     """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
 
     Args:
-        model: the model, its attention and its adapter.
+        model: the model, its attention and its adapter. The matrices of experts that a pattern of
+            `lora_target_modules` matches are added to its `lora_target_parameters`: they are parameters, and no layers.
         trust_remote_code: as in transformers.
 
     Returns:
-        The model without weights.
+        The model without weights, with its adapter.
 
     Raises:
         ValueError: there is no such model, it takes no images, it needs a library that is not there, its
-            attention is not known or not installed, no layer fits the adapter, or the path holds an adapter.
+            attention is not known or not installed, a name of a layer for the adapter fits none, or the path holds an
+            adapter.
     """
     path = str(model.model_name_or_path)
     check_place(path, "model_name_or_path")
@@ -236,23 +241,67 @@ def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
 
 
-def _check_adapter(empty: Any, model: ModelArguments) -> None:
-    from peft import inject_adapter_in_model
-    from peft.tuners.tuners_utils import BaseTunerLayer
+def adapter_note(empty: Any) -> str:
+    """One line on where the adapter of a run is.
 
+    Args:
+        empty: from :func:`check_model`.
+    """
+    adapted = {
+        name: layer.get_base_layer() for name, layer in empty.named_modules() if isinstance(layer, BaseTunerLayer)
+    }
+    linear = [name for name, layer in adapted.items() if isinstance(layer, torch.nn.Linear)]
+    inside = tuple(f"{name}." for name in adapted)
+    others = [
+        name
+        for name, layer in empty.named_modules()
+        if isinstance(layer, torch.nn.Linear) and name not in adapted and not name.startswith(inside)
+    ]
+    rest = (
+        f" and {len(adapted) - len(linear)} matrices of experts or other layers" if len(adapted) > len(linear) else ""
+    )
+    return f"Adapters on {len(linear)} of {len(linear) + len(others)} linear layers{rest}."
+
+
+def _check_adapter(empty: Any, model: ModelArguments) -> None:
     wanted = model.lora_target_modules
+    modules, parameters = dict(empty.named_modules()), dict(empty.named_parameters())
     try:
-        inject_adapter_in_model(get_peft_config(model), empty, low_cpu_mem_usage=True)
+        if isinstance(wanted, str) and wanted != "all-linear":
+            experts = [name for name, weight in parameters.items() if weight.ndim == 3 and re.fullmatch(wanted, name)]
+            model.lora_target_parameters = [*dict.fromkeys([*(model.lora_target_parameters or ()), *experts])] or None
+        adapter = get_peft_config(model)
+        inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
     except (ValueError, re.error) as error:
         raise ValueError(
             f"Expected names or a pattern of layers of this model for lora_target_modules, got {wanted!r} "
             f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."
         ) from error
+    # peft passes over a name that fits nothing as long as another one fits. It renames some layers of experts itself.
+    layers = [name for name in wanted if name in adapter.target_modules] if isinstance(wanted, list) else []
+    for option, names, paths, fits in (
+        ("lora_target_modules", layers, modules, _ends_with_name),
+        ("lora_target_parameters", model.lora_target_parameters, parameters, _ends_with_name),
+        ("lora_modules_to_save", model.lora_modules_to_save, modules, str.endswith),
+    ):
+        unknown = [name for name in names or () if not any(fits(path, name) for path in paths)]
+        if unknown:
+            last_parts = sorted({path.rpartition(".")[2] for path in paths} - {""})
+            near = get_close_matches(unknown[0].rpartition(".")[2], last_parts, n=1)
+            raise ValueError(
+                f"Expected names of parts of this model for {option}, got {', '.join(map(repr, unknown))}, which fits "
+                f"none. {f'Did you mean {near[0]}?' if near else 'Correct it, or leave it out.'}"
+            )
     if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
         raise ValueError(
             f"Expected layers other than lm_head for lora_target_modules, got {wanted!r}. TRL reads that layer's own "
             "weights, so that an adapter on it would never be trained."
         )
+
+
+def _ends_with_name(path: str, name: str) -> bool:
+    """Whether a path of the model ends with the whole name of a layer or parameter."""
+    return path == name or path.endswith(f".{name}")
 
 
 def _not_loaded(what: str, model: ModelArguments, error: Exception) -> ValueError:

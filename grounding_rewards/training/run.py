@@ -41,6 +41,7 @@ from grounding_rewards.training.callbacks import (
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
+    adapter_note,
     check_installed,
     check_model,
     check_optimization,
@@ -168,9 +169,12 @@ def _prepare(
     start = find_start(resolved, processes=config.world_size)
     _check_best(config, known)
     check_installed(config, model)
-    check_optimization(config, check_model(model, trust_remote_code=config.trust_remote_code))
+    empty = check_model(model, trust_remote_code=config.trust_remote_code)
+    check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
+    if model.use_peft:
+        notes.append(adapter_note(empty))
     load = partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows)
     shown = getattr(arguments, "show_images", None)
     with config.main_process_first(desc="loading images"):

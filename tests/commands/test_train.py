@@ -132,6 +132,20 @@ TRAIN = [
     ({"attn_implementation": "flash_attention_2"}, "for attn_implementation, got 'flash_attention_2'"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
     ({"use_peft": True, "lora_target_modules": ["lm_head"]}, "Expected layers other than lm_head"),
+    (
+        {"use_peft": True, "lora_target_modules": ["q_proj", "v_porj", "nosuch"]},
+        "for lora_target_modules, got 'v_porj', 'nosuch', which fits none. Did you mean v_proj",
+    ),
+    (
+        {"use_peft": True, "lora_target_modules": ["q_proj"], "lora_modules_to_save": ["nosuch"]},
+        "for lora_modules_to_save, got 'nosuch', which fits none",
+    ),
+    (
+        {"use_peft": True, "lora_target_modules": ["q_proj"], "lora_target_parameters": ["experts.nosuch"]},
+        "for lora_target_parameters, got 'experts.nosuch', which fits none",
+    ),
+    ({"lora_r": 8}, "Expected use_peft: true beside lora_r, got 8 alone, which would train all weights"),
+    ({"lora_modules_to_save": ["merger"]}, "Expected use_peft: true beside lora_modules_to_save"),
     ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),
     ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
     ({"load_in_4bit": True, "use_peft": True}, "Expected bitsandbytes to be installed for load_in_4bit"),
