@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import say
+from grounding_rewards.commands.console import plain_warnings, say
 
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
@@ -85,7 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return _run(words)
+        with plain_warnings():
+            return _run(words)
     except KeyboardInterrupt:
         print(f"interrupted{_GOES_ON.get(words[0], '')}", file=sys.stderr)
         return 130

@@ -6,11 +6,13 @@ import json
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -69,6 +71,23 @@ def printable(text: str, *, lines: bool = True) -> str:
 def say(text: str, *, error: bool = False) -> None:
     """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Print the package's own warnings without path and line of code; those of libraries stay as they are."""
+    usual = warnings.formatwarning
+
+    def plain(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> str:
+        if issubclass(category, PackageWarning):
+            return f"warning: {printable(str(message))}\n"
+        return usual(message, category, *place, **options)
+
+    warnings.formatwarning = plain
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
 
 
 def say_loading(libraries: str) -> None:

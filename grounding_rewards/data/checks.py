@@ -18,6 +18,7 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
@@ -134,6 +135,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
         warnings.warn(
             f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
             "images apart. Give each image an id of its own.",
+            PackageWarning,
             stacklevel=3,
         )
     return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the image", name, bad_rows)
@@ -219,7 +221,9 @@ def with_each(
 def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
     """Warn which bad rows are left out."""
     verb = "is" if count == 1 else "are"
-    warnings.warn(f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), stacklevel=4)
+    warnings.warn(
+        f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), PackageWarning, stacklevel=4
+    )
 
 
 def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
@@ -593,5 +597,6 @@ def _warn_of_coarse_rows(gold: Sequence[_Gold], reward: GroundingReward, name: s
         f"the full reward {reward.__name__}, at worst {worst.scored.reward:.2g} of {worst.full:.2g} in row "
         f"{worst.number} (id {worst.row.get('id', '-')}), where a box has IoU "
         f"{min(worst.scored.explanation.ious):.2f} with itself.",
+        PackageWarning,
         stacklevel=3,
     )

@@ -40,6 +40,7 @@ from grounding_rewards.boxes import (
     valid_boxes,
 )
 from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
 
@@ -78,7 +79,7 @@ _USUAL_SIDE = 1000.0
 _IN_PIXELS = ("original", "resized")
 
 
-class SpaceWarning(UserWarning):
+class SpaceWarning(PackageWarning):
     """The boxes of many images contradict the declared coordinate space or order."""
 
 

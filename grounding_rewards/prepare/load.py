@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.held_out import (
@@ -104,7 +105,7 @@ def _own_or_drawn(
     if split not in (None, ALL):
         check_split_exists(split, assigned.names, name, remedy)
         if assigned.said:
-            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", stacklevel=4)
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every image.", PackageWarning, stacklevel=4)
     return assigned.splits
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import (
@@ -129,6 +130,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         warnings.warn(
             f"The column {meant!r} of {settings.dataset} looks like the patient, but is not read: images of one "
             "may be in several splits. Rename it to patient_id.",
+            PackageWarning,
             stacklevel=3,
         )
     if settings.splits_from == "dataset":
@@ -142,7 +144,7 @@ def survey_images(images: Iterable[AnnotatedImage], settings: PrepareSettings) -
         said = drawn_sentence(settings.dataset, rule.shares, count, without_patient)
         # Only a dataset that names the split can be asked for it, so that nothing is drawn.
         undrawn = f", --split {TRAIN} draws none" if names else ""
-        warnings.warn(f"{said} --split-shares draws others{undrawn}.", stacklevel=3)
+        warnings.warn(f"{said} --split-shares draws others{undrawn}.", PackageWarning, stacklevel=3)
     vocabulary = _vocabulary(boxes, labels)
     keep = {}
     if settings.task == "finding":

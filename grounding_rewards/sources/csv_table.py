@@ -29,6 +29,7 @@ from typing import Any
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
@@ -236,6 +237,7 @@ def _images(
         warnings.warn(
             f"{len(unmarked)} images of {path.name} have a label without a box, such as {name} ({label}): they are "
             "taken for images without it. Where the finding is there and was not marked, remove their rows.",
+            PackageWarning,
             stacklevel=2,
         )
 

@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from grounding_rewards.columns import stated_name
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.dicom import is_dicom
 from grounding_rewards.sources.base import RESTRICTED, register_source
@@ -237,6 +238,7 @@ def _read_table(
             warnings.warn(
                 f"{path}: dropped {empty['boxes']} boxes without width or height; {empty['shortened']} images keep "
                 f"others, {empty['left out']} images have none: left out.",
+                PackageWarning,
                 stacklevel=2,
             )
 

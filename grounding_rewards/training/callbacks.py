@@ -26,6 +26,7 @@ from transformers import ProgressCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 from trl.models.utils import unwrap_model_for_generation
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
@@ -47,7 +48,7 @@ _NOT_SENDING = ("offline", "dryrun", "disabled")
 _MOST_TOKENS = 1024
 
 
-class SignalWarning(UserWarning):
+class SignalWarning(PackageWarning):
     """Many steps in a row had no learning signal."""
 
 

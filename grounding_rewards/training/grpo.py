@@ -23,6 +23,7 @@ from datasets import Dataset
 from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
@@ -288,6 +289,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
             warnings.warn(
                 f"{', '.join(self.reward_func_names)} returned NaN or None for {unscored} of {len(rewards)} answers of "
                 "a step, which teach nothing. Correct the function if it should have a number for each.",
+                PackageWarning,
                 stacklevel=2,
             )
 

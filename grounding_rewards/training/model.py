@@ -28,6 +28,7 @@ from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.common.legal import check_keys
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.models.load import adapter_config, check_place
 from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -231,6 +232,7 @@ def warn_of_another_family(dataset: Dataset, rewards: Sequence[Any], model: Any,
                     f"box_format {one.name} is not the one that models of this model_type write, {own.name}: unless "
                     "this model was taught it, its boxes are misread. Leave box_format out, or begin with "
                     "`grounding-rewards sft` in this format.",
+                    PackageWarning,
                     stacklevel=4,
                 )
                 return

@@ -28,6 +28,8 @@ from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 from trl.trainer.utils import RepeatSampler
 
+from grounding_rewards.common.package_warning import PackageWarning
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -131,6 +133,7 @@ class ExactResume(_Trainer):
                 f"The checkpoint {str(self._resumed_from)!r} has no {file.name}: answers that were bought, what was "
                 "logged since the last line and self-paced parameters begin anew, so that this is not the "
                 "uninterrupted run. Copy the file too, or resume from another checkpoint.",
+                PackageWarning,
                 stacklevel=2,
             )
         if not file.is_file():
