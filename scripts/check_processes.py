@@ -282,6 +282,10 @@ def check_same_steps(folder: Path, processes: int, *, engine: str = "DDP") -> st
         assert set(expected) == set(entry), set(expected) ^ set(entry)
         for key, value in expected.items():
             message = f"step {entry['step']}: {key} is {entry[key]} instead of {value}"
+            if isinstance(value, dict):
+                # Counts by name. Several processes evaluate some images twice, where they do not fill the last batch.
+                assert value == entry[key] or key.startswith("eval_"), message
+                continue
             assert entry[key] is None or math.isfinite(entry[key]), message
             if isinstance(value, float) and not any(part in key for part in _OF_BATCHES):
                 assert math.isclose(value, entry[key], rel_tol=1e-3, abs_tol=1e-5), message

@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from tqdm.auto import tqdm
 from transformers import ProgressCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 from trl.models.utils import unwrap_model_for_generation
@@ -120,10 +121,35 @@ class Progress(ProgressCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Show the latest values behind the bar instead of printing dozens of them."""
-        if self.training_bar is not None and logs is not None:
-            values = {label: logs[key] for key, label in self.shown.items() if logs.get(key) is not None}
-            if values:
-                self.training_bar.set_postfix({label: f"{value:.3f}" for label, value in values.items()})
+        if self.training_bar is not None and logs is not None and self.shown.keys() & logs.keys():
+            self.training_bar.set_postfix_str(_line_of(logs, self.shown))
+
+
+class EvaluationLine(TrainerCallback):
+    """Prints a line for each evaluation of a run.
+
+    Args:
+        shown: keys of the log, and what they are called.
+    """
+
+    def __init__(self, shown: Mapping[str, str]) -> None:
+        self.shown = {f"eval_{key}": label for key, label in shown.items()}
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **kwargs: Any) -> None:
+        """Print it above the progress bar."""
+        if state.is_world_process_zero and metrics is not None:
+            line = f"evaluation at step {state.global_step}: {_line_of(metrics, self.shown)}"
+            tqdm.write(line, file=sys.stderr)
+
+
+def _line_of(logs: Mapping[str, Any], shown: Mapping[str, str]) -> str:
+    """The numbers of a step in one line, each in its place, also where another one has no value.
+
+    >>> _line_of({"reward": 0.25, "loss": -1}, {"reward": "reward", "rate": "rate", "loss": "loss"})
+    'reward  0.250, rate      –, loss -1.000'
+    """
+    values = {label: logs.get(key) for key, label in shown.items()}
+    return ", ".join(f"{label} {'–' if value is None else f'{value:.3f}':>6}" for label, value in values.items())
 
 
 def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:

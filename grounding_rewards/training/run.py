@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any, NamedTuple
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback, TrainerState
@@ -30,6 +33,7 @@ from grounding_rewards.training.arguments import (
     SupervisedConfig,
 )
 from grounding_rewards.training.callbacks import (
+    EvaluationLine,
     LogFile,
     ParityCheck,
     Progress,
@@ -64,6 +68,8 @@ from grounding_rewards.training.run_folder import (
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
+# Logged steps at each end of a run that are compared at its end: one alone says little.
+_COMPARED = 10
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
@@ -107,8 +113,9 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     if shown is not None:
         images = trainer.eval_dataset.select(range(min(shown, trainer.eval_dataset.num_rows)))
         trainer.add_callback(ShownImages(trainer, images, arguments.show_images_every))
+    trainer.add_callback(EvaluationLine({"reward": "reward", "image_dependence": "image dependence"}))
     _train(trainer, run, shown_of_rewards(names), arguments.early_stopping_patience)
-    _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)))
+    _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
     return trainer
 
 
@@ -133,8 +140,11 @@ def train_supervised(
     with _told_of_unknown_key(config):
         trainer = GroundingSFTTrainer(**run.given, augmentation=augmentation)
     shown = {"loss": "loss", "mean_token_accuracy": "accuracy"}
+    trainer.add_callback(EvaluationLine(shown))
     _train(trainer, run, shown, arguments.early_stopping_patience)
-    _finish(trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype))
+    _finish(
+        trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype), arguments, "loss"
+    )
     return trainer
 
 
@@ -261,20 +271,47 @@ def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
             callback.tb_writer = callback._SummaryWriter(str(folder), purge_step=purge_step)
 
 
-def _finish(trainer: Any, save: Callable[[Path], None]) -> None:
-    """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together."""
+def _finish(
+    trainer: Any, save: Callable[[Path], None], arguments: GroundingArguments | SupervisedArguments, key: str
+) -> None:
+    """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together.
+
+    Args:
+        trainer: after the training.
+        save: writes the model into a folder.
+        arguments: images.
+        key: of the log, whose course the last line of a run tells.
+    """
     if not was_stopped(trainer):
-        folder, state = Path(trainer.args.output_dir), trainer.state
+        folder = Path(trainer.args.output_dir)
         save(folder / CHECKPOINT)
         trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
-        if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
-            best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}"
-            name = Path(state.best_model_checkpoint).name
-            _say(trainer.args, f"{folder / CHECKPOINT} is the best model, {best}, of {name}.")
+        _say(trainer.args, _closing_line(trainer, arguments, key))
     trainer.accelerator.wait_for_everyone()
     trainer.end()
+
+
+def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArguments, key: str) -> str:
+    """Where the model is, how the run went, and what to do next."""
+    args, state, folder = trainer.args, trainer.state, Path(trainer.args.output_dir)
+    parts = [f"The model is in {folder / CHECKPOINT}"]
+    if args.load_best_model_at_end and state.best_model_checkpoint is not None:
+        best = f"{args.metric_for_best_model} {state.best_metric:.4f}"
+        parts.append(f"the best one, {best}, of {Path(state.best_model_checkpoint).name}")
+    values = [entry[key] for entry in state.log_history if entry.get(key) is not None]
+    if values:
+        n = min(_COMPARED, max(len(values) // 2, 1))
+        parts.append(f"{key} {mean(values[:n]):.3f} → {mean(values[-n:]):.3f}, first and last {n} of {len(values)}")
+    words = ["evaluate", "--model", folder / CHECKPOINT, "--dataset", arguments.dataset]
+    if arguments.box_format is not None:
+        named = isinstance(arguments.box_format, str)
+        words += ["--box-format", arguments.box_format if named else json.dumps(arguments.box_format)]
+    if limit := getattr(args, "max_completion_length", None):
+        words += ["--max-new-tokens", limit]
+    words += ["--out", folder / "evaluation"]
+    return f"{'; '.join(parts)}. Next: grounding-rewards {shlex.join(map(str, words))}"
 
 
 def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:

@@ -13,6 +13,7 @@ from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.callbacks import (
     PATIENCE,
+    Progress,
     SignalWarning,
     SignalWatch,
     keep_images_here,
@@ -128,6 +129,20 @@ def test_answers_that_are_cut_off_in_a_real_run(tmp_path):
 def test_what_is_shown_is_logged():
     shown = shown_of_rewards(["R4"])
     assert {key.removeprefix("R4/") for key in shown if key.startswith("R4/")} <= set(METRIC_KEYS)
+
+
+def test_the_fields_of_the_bar_stay_in_their_places():
+    """Also in a step without an image on which a box could be hallucinated, and after an evaluation."""
+    lines = []
+    bar = Progress(shown_of_rewards(["R4"]))
+    bar.training_bar = SimpleNamespace(set_postfix_str=lines.append)
+    full = dict.fromkeys(bar.shown, 0.5)
+    for logs in (full, {**full, "R4/hallucination_rate": None}, {"reward": -12.0}, {"eval_reward": 0.1}):
+        bar.on_log(None, None, None, logs)
+    assert lines[0].startswith("reward  0.500, mean iou  0.500, hallucination rate  0.500, unparseable  0.500")
+    assert lines[1].startswith("reward  0.500, mean iou  0.500, hallucination rate      –, unparseable  0.500")
+    assert len({len(line) for line in lines[:2]}) == 1
+    assert len(lines) == 3
 
 
 SHOWN = {"show_images": 2, "show_images_every": 2, "max_steps": 3, "save_strategy": "no"}

@@ -52,7 +52,7 @@ def log_of(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
 
-def test_run_folder(tiny_vlm, tmp_path):
+def test_run_folder(tiny_vlm, tmp_path, capsys):
     arguments = parse_grpo_arguments(
         [
             *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", dataset="synthetic"),
@@ -62,6 +62,8 @@ def test_run_folder(tiny_vlm, tmp_path):
     )
     train_grpo(*arguments)
     folder = tmp_path / "run"
+    said = capsys.readouterr().err.splitlines()
+    before, after, closing = (line for line in said if line.startswith(("evaluation", "The model")))
     AutoProcessor.from_pretrained(folder / "checkpoint")
     AutoModelForImageTextToText.from_pretrained(folder / "checkpoint")
     assert json.loads((folder / "versions.json").read_text())["trl"].startswith("1.")
@@ -69,6 +71,15 @@ def test_run_folder(tiny_vlm, tmp_path):
     assert [entry["step"] for entry in log if "reward" in entry] == [1, 2]
     assert [entry["step"] for entry in log if "eval_reward" in entry] == [1, 2]
     assert "R2/mean_iou" in log[0]
+    for line, entry in zip((before, after), [entry for entry in log if "eval_reward" in entry], strict=True):
+        numbers = f"reward {entry['eval_reward']:6.3f}, image dependence {entry['eval_image_dependence']:6.3f}"
+        assert line == f"evaluation at step {entry['step']}: {numbers}"
+    rewards = [entry["reward"] for entry in log if "reward" in entry]
+    assert closing == (
+        f"The model is in {folder}/checkpoint; reward {rewards[0]:.3f} → {rewards[1]:.3f}, first and last 1 of 2. "
+        f"Next: grounding-rewards evaluate --model {folder}/checkpoint --dataset synthetic --max-new-tokens 8 --out "
+        f"{folder}/evaluation"
+    )
     written = yaml.safe_load((folder / "config.yaml").read_text())
     assert written["reward"] == ["R2"]
     assert written["reward_kwargs"] == {"beta": 2.0}
