@@ -258,7 +258,7 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
 def _open_curves(trainer: Any, folder: Path, checkpoint: Path | None) -> None:
     """Let TensorBoard show one curve for a run, however often it is resumed.
 
-    transformers has a folder for each start, named by the time. A resumed run takes the place of what was logged after
+    transformers makes another folder whenever it trains. A resumed run takes the place of what was logged after
     its checkpoint.
     """
     if not trainer.is_world_process_zero() or "TENSORBOARD_LOGGING_DIR" in os.environ:
