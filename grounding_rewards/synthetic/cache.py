@@ -62,8 +62,13 @@ def _folder() -> Path | None:
     stated = os.environ.get(FOLDER_VARIABLE)
     if stated == "":
         return None
-    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(stated or user_cache / "grounding_rewards") / "drawn_images"
+    if stated is None:
+        user_cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        if user_cache.startswith("~"):
+            # A user without a home
+            return None
+        stated = f"{user_cache}/grounding_rewards"
+    return Path(stated, "drawn_images")
 
 
 def _version() -> str:

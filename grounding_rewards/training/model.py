@@ -259,9 +259,7 @@ def adapter_note(empty: Any) -> str:
         for name, layer in empty.named_modules()
         if isinstance(layer, torch.nn.Linear) and name not in adapted and not name.startswith(inside)
     ]
-    rest = (
-        f" and {len(adapted) - len(linear)} matrices of experts or other layers" if len(adapted) > len(linear) else ""
-    )
+    rest = f" and {len(adapted) - len(linear)} other weights" if len(adapted) > len(linear) else ""
     return f"Adapters on {len(linear)} of {len(linear) + len(others)} linear layers{rest}."
 
 
