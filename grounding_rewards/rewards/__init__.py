@@ -1,6 +1,6 @@
 """R1 to R5, soft_f1, controls, and the registry that maps names to them.
 
-`R1` … `R5` are ready to use, with the default parameters of the specification: the stock command
+`R1` … `R5` and `soft_f1` are ready to use, with default parameters: the stock command
 ``trl grpo --reward_funcs grounding_rewards.rewards.R4`` takes them as they are. The box format comes from the dataset's
 ``box_format`` column.
 """
@@ -21,6 +21,7 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.rewards.registry import CONTROLS, SPECIFICATION_REWARDS, list_rewards, register_reward
 
 R1, R2, R3, R4, R5 = map(get_reward, SPECIFICATION_REWARDS)
+soft_f1 = get_reward("soft_f1")
 
 __all__ = [
     "CONTROLS",
@@ -47,4 +48,5 @@ __all__ = [
     "f_beta_score",
     "list_rewards",
     "register_reward",
+    "soft_f1",
 ]

@@ -98,6 +98,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         extras: what the training has besides, such as `grounding_rewards.training.curriculum.Curriculum(by="boxes")`,
             easy images first, or `grounding_rewards.training.look_closer.LookCloser(looks=3)`, tools with which the
             model may look at parts of an image before it answers.
+        reward_funcs: `reward` by the name that TRL's trainer has for it; stated, it is taken in its place.
         **kwargs: handed on to `GRPOTrainer`.
 
     Raises:
@@ -121,9 +122,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         box_format: str | Mapping[str, Any] | BoxFormat | None = None,
         bad_rows: str = "refuse",
         extras: Sequence[Extra] = (),
+        reward_funcs: Reward | list[Reward] | None = None,
         **kwargs: Any,
     ) -> None:
-        rewards = build_rewards(reward, reward_kwargs, box_format)
+        rewards = build_rewards(reward if reward_funcs is None else reward_funcs, reward_kwargs, box_format)
         path = model if isinstance(model, str) else model.config._name_or_path
         # As TRL names the folder where none is given.
         args = GRPOConfig(f"{Path(path).name}-GRPO") if args is None else copy.copy(args)

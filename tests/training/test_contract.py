@@ -10,8 +10,10 @@ import ast
 import inspect
 import re
 from argparse import ArgumentParser
+from pathlib import Path
 
 import pytest
+import trl
 from transformers import AutoConfig, PretrainedConfig, Trainer, core_model_loading
 from transformers.integrations import TensorBoardCallback, deepspeed
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
@@ -146,6 +148,13 @@ def test_every_private_name_of_others_that_is_used_is_in_these_lists():
     listed |= {name for _, names in READ_OR_ASSIGNED for name in names} | {"_tag_names"}
     listed |= {name.rpartition(".")[2] for _, name in ASSIGNED_BY_TRANSFORMERS}
     assert used - ours - listed == set()
+
+
+def test_asynchronous_grpo_passes_no_image():
+    """When this fails, docs/trainers.md is out of date."""
+    files = list((Path(trl.__file__).parent / "experimental" / "async_grpo").glob("*.py"))
+    assert files
+    assert not [file.name for file in files if "pixel_values" in file.read_text(encoding="utf-8")]
 
 
 def test_cards_name_the_method():

@@ -68,9 +68,10 @@ def test_signal_is_that_of_the_groups(tmp_path):
 def test_list_with_weights_moves_the_model(tiny_vlm, images, tmp_path):
     trainer = GroundingGRPOTrainer(
         str(tiny_vlm),
-        ["R4", "R3", token_reward()],
-        config(tmp_path, learning_rate=1e-3),
-        images,
+        # by TRL's name
+        reward_funcs=["R4", "R3", token_reward()],
+        args=config(tmp_path, learning_rate=1e-3),
+        train_dataset=images,
         reward_kwargs=[{"no_box_bonus": 0.5}, None, None],
         reward_weights=[0.5, 0.25, 2.0],
     )

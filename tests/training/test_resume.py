@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForImageTextToText
+from transformers import AutoModelForImageTextToText, Trainer, TrainingArguments
 
 from grounding_rewards.training.resume import EpochSampler, ExactResume, load_weights
 from grounding_rewards.training.run_folder import last_complete_checkpoint
@@ -187,6 +187,17 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refused") / "run"
     grpo(folder, max_steps=2)
     return folder
+
+
+def test_the_stock_trainer_resumes_from_the_base_weights(tmp_path):
+    """When this fails, docs/training.md and the first reason of training/resume.py are out of date."""
+    model = AutoModelForImageTextToText.from_pretrained(ASSET)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.zero_()
+    arguments = TrainingArguments(str(tmp_path), use_cpu=True, report_to="none")
+    Trainer(model, arguments)._load_from_checkpoint(str(ASSET))
+    assert not any(weight.any() for weight in model.parameters())
 
 
 class TestRefused:

@@ -131,8 +131,8 @@ def test_two_processes(tiny_vlm, tmp_path):
 
 
 def test_stock_trl_command(tiny_vlm, tmp_path):
-    """`trl grpo --reward_funcs grounding_rewards.rewards.R4` on a dataset with our columns, without our code."""
-    images = synthetic_dataset("train", 4)
+    """`trl grpo --reward_funcs grounding_rewards.rewards.R4 …` on a dataset with our columns, without our code."""
+    images, names = synthetic_dataset("train", 4), ("R4", "R1", "soft_f1")
     for name, value in (("box_format", "qwen2.5-vl"), ("resized_width", 112), ("resized_height", 112)):
         images = images.add_column(name, [value] * 4)
     (tmp_path / "images").mkdir()
@@ -140,13 +140,14 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
     ours = ("model_name_or_path", "train_images", "disable_tqdm")
     to_the_end(
         *(program, "trl.cli", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "images"),
-        *("--reward_funcs", "grounding_rewards.rewards.R4", "grounding_rewards.rewards.R1"),
+        *("--reward_funcs", *(f"grounding_rewards.rewards.{name}" for name in names)),
         *("--output_dir", tmp_path / "run"),
         *words({name: value for name, value in SMALL.items() if name not in ours}),
         output=tmp_path / "output.txt",
     )
     state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
-    assert {"rewards/R4/mean", "rewards/R1/mean", "R4/mean_iou", "R1/mean_iou"} <= set(state["log_history"][0])
+    assert {f"rewards/{name}/mean" for name in names} <= set(state["log_history"][0])
+    assert {f"{name}/mean_iou" for name in names} <= set(state["log_history"][0])
 
 
 def test_images_stay_out_of_logs_by_default():
