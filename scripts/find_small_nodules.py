@@ -57,7 +57,8 @@ def draw(rng: np.random.Generator, with_nodule: bool) -> DrawnImage:
 
 def seen(picture: Image.Image, processor: Any) -> np.ndarray:
     """The greys of a picture at the size at which a model gets it."""
-    return np.asarray(picture.resize(resized_size(processor, *picture.size), Image.Resampling.BICUBIC), dtype=float)
+    resized = picture.convert("L").resize(resized_size(processor, *picture.size), Image.Resampling.BICUBIC)
+    return np.asarray(resized, dtype=float)
 
 
 def smudges(greys: np.ndarray) -> list[tuple[float, float]]:

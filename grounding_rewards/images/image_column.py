@@ -19,7 +19,8 @@ class ImageColumn(Image):
     """A `datasets.Image` whose images are decoded by :func:`grounding_rewards.images.decoding.open_image`.
 
     `datasets` hands out what Pillow decodes: images of 16 bits, palettes and alpha as they are stored, which every
-    trainer then converts to RGB, and so cuts off.
+    trainer then converts to RGB, and so cuts off. `mode` is that of `datasets.Image`: what images are converted to
+    after they are brought to 8 bits.
     """
 
     def decode_example(self, value: Any, token_per_repo_id: Any = None) -> Any:
@@ -27,13 +28,18 @@ class ImageColumn(Image):
         if isinstance(value, dict) and value["bytes"] is None and not is_local_path(value["path"]):
             # Fetched by `datasets`, which knows the tokens.
             value = super().decode_example(value, token_per_repo_id)
-        return open_image(value) if isinstance(value, dict) else shown_image(value)
+        image = open_image(value) if isinstance(value, dict) else shown_image(value)
+        return image if self.mode in (None, image.mode) else image.convert(self.mode)
 
 
-def with_image_column(dataset: Dataset) -> Dataset:
+def with_image_column(dataset: Dataset, mode: str | None = None) -> Dataset:
     """The dataset with :class:`ImageColumn` for `image`, and for each entry of `images`, where these hold images.
 
     Nothing is decoded or written: only what is handed out changes.
+
+    Args:
+        dataset: with any columns.
+        mode: what images are converted to, such as `RGB`; None hands out grey images in grey.
 
     Example:
         >>> import numpy as np
@@ -45,11 +51,10 @@ def with_image_column(dataset: Dataset) -> Dataset:
     """
     own: Features = dataset.features
     for name in ("image", "images"):
-        feature = own.get(name)
-        if type(feature) is Image:
-            dataset = dataset.cast_column(name, ImageColumn())
-        elif isinstance(feature, List) and type(feature.feature) is Image:
-            dataset = dataset.cast_column(name, List(ImageColumn()))
+        feature, column = own.get(name), ImageColumn(mode=mode)
+        several = isinstance(feature, List)
+        if isinstance(feature.feature if several else feature, Image):
+            dataset = dataset.cast_column(name, List(column) if several else column)
     return dataset
 
 

@@ -147,7 +147,7 @@ def generate_with_vllm(
         text = processor.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
         # The template has already added the special tokens, one placeholder for the image among them.
         ids = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-        prompts.append({"prompt_token_ids": ids, "multi_modal_data": {"image": row["image"]}})
+        prompts.append({"prompt_token_ids": ids, "multi_modal_data": {"image": row["image"].convert("RGB")}})
     parameters = [
         SamplingParams(
             n=sampling.samples,
@@ -167,8 +167,8 @@ def generate_with_vllm(
 
 
 def _conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The prompts with their images in place, as chat templates expect them."""
-    return [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in rows]
+    """The prompts with their images in place, as chat templates expect them; in RGB, as some processors need them."""
+    return [prepare_multimodal_messages(row["prompt"], images=[row["image"].convert("RGB")]) for row in rows]
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> tuple[list[int], list[int]]:

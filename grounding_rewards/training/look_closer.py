@@ -335,7 +335,8 @@ class LookEnvironment:
             picture = whole.crop(rectangle)
         else:
             picture = greys.shown(rectangle, self._window)
-        picture = picture.resize(shrunken_size(*picture.size, self.settings.max_pixels), Image.Resampling.BICUBIC)
+        side = shrunken_size(*picture.size, self.settings.max_pixels)
+        picture = picture.resize(side, Image.Resampling.BICUBIC).convert("RGB")
         resized = resized_size(self.processor, *picture.size) if has_resized_size(self.processor) else (None, None)
         # From pixels of the file to those of the image's boxes.
         across, down = image.width / whole.width, image.height / whole.height

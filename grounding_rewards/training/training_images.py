@@ -31,7 +31,7 @@ def prepare_examples(
     image_columns: Sequence[str] = ("image", "images"),
     keep_full: bool = False,
 ) -> Dataset:
-    """Add prompts where there are none and the columns that rewards need, check every row, and shrink images.
+    """Add prompts where there are none and the columns that rewards need, check every row, shrink images to RGB ones.
 
     Args:
         dataset: rows with the package's columns.
@@ -69,7 +69,8 @@ def prepare_examples(
     dataset = add_columns(dataset, processor, named, bad_rows=bad_rows)
     for one in ours:
         dataset = check_dataset(dataset, one, name=name, bad_rows=bad_rows)
-    fitted = fit_images(dataset, processor)
+    # Some processors fail on grey images (LFM2-VL's); the others make RGB of them themselves.
+    fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
     return with_full_image(fitted, dataset) if keep_full else fitted
 
 

@@ -147,7 +147,8 @@ class TestVllm:
         image = processor.image_token_id
         assert parameters == [{**common, "stop_token_ids": [2, 7], "logit_bias": {image: -100.0}}] * 2
         assert prompts[0]["prompt_token_ids"].count(image) == 1
-        assert prompts[0]["multi_modal_data"]["image"].size == images[0]["image"].size
+        shown = prompts[0]["multi_modal_data"]["image"]
+        assert (shown.mode, shown.size) == ("RGB", images[0]["image"].size)
         assert processor.tokenizer.decode(prompts[0]["prompt_token_ids"]).endswith("<|im_start|>assistant\n")
 
     def test_is_held_as_the_options_say(self, vllm, tiny_model, tmp_path):

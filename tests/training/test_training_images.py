@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import datasets
+import numpy as np
 import pytest
 from PIL import Image
-from transformers import AutoProcessor
+from transformers import AutoProcessor, Lfm2VlImageProcessor, Qwen2VLImageProcessor
+from transformers.image_utils import make_flat_list_of_images
 
 import grounding_rewards as gr
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import set_image_size
+from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models.load import load_model
 from grounding_rewards.synthetic import synthetic_dataset
 from grounding_rewards.training.training_images import format_name, prepare_examples, warn_of_long_answers
-from tests.training.runs import ASSET
+from tests.training.runs import ASSET, grpo, sft
 
 pytestmark = pytest.mark.training
 
@@ -110,6 +114,43 @@ def test_large_images_are_brought_to_the_size_of_the_processor(tmp_path):
     assert prepared[0]["image"].size == (196, 196)
     assert (prepared[0]["resized_width"], prepared[0]["resized_height"]) == (196, 196)
     assert (prepared[0]["width"], prepared[0]["boxes"]) == (448, image[0]["boxes"])
+
+
+class TestGreyImages:
+    @pytest.fixture
+    def without_grey(self, monkeypatch):
+        """The shipped model's image processor fails on grey images, as the real one of LFM2-VL does."""
+        preprocess = Qwen2VLImageProcessor.preprocess
+
+        def refuse_grey(self, images, *args, **kwargs):
+            if {image.mode for image in make_flat_list_of_images(images)} != {"RGB"}:
+                raise RuntimeError("output with shape [1, 1, 112, 112] doesn't match the broadcast shape")
+            return preprocess(self, images, *args, **kwargs)
+
+        monkeypatch.setattr(Qwen2VLImageProcessor, "preprocess", refuse_grey)
+
+    def test_fail_in_a_processor_that_people_use(self):
+        (image,) = synthetic_dataset("train", 1)["image"]
+        assert image.mode == "L"
+        with pytest.raises(RuntimeError, match="broadcast shape"):
+            Lfm2VlImageProcessor()(images=[image])
+        Lfm2VlImageProcessor()(images=[image.convert("RGB")])
+
+    @pytest.mark.parametrize("train", [grpo, sft])
+    def test_train_in_rgb(self, without_grey, train, tmp_path):
+        assert train(tmp_path / "run", max_steps=1).state.global_step == 1
+
+    def test_are_asked_about_in_rgb(self, without_grey):
+        model, processor = load_model(ASSET)
+        assert len(generate(model, processor, synthetic_dataset("test", 2), Sampling(max_new_tokens=2))) == 2
+
+    def test_give_qwens_processor_the_same_values(self, processor):
+        for preset in ("pa-112", "mixed-512"):
+            for row in prepare(synthetic_dataset("train", 3, preset=preset), processor):
+                grey = row["image"].getchannel(0)
+                assert [row["image"].mode, grey.mode] == ["RGB", "L"]
+                before, now = (processor.image_processor(images=[image]) for image in (grey, row["image"]))
+                assert np.array_equal(before["pixel_values"], now["pixel_values"])
 
 
 def test_right_answers_that_would_be_cut_off_are_counted(processor):
