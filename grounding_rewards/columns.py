@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import BoxBatch, Frame, space_frame, valid_boxes
+from grounding_rewards.boxes import BoxBatch, Frame, reference_defect, space_frame, valid_boxes
 from grounding_rewards.common.texts import parse_json
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.space_check import original_and_resized_sizes
@@ -34,8 +34,20 @@ _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
 _NORMALISED, _SMALL = 2.0, 16.0
 
 
-def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], counts: NDArray[np.int64]) -> Frame:
+#: Width, height and the size that the model saw, those that are known, (n,) each.
+Sizes = dict[str, NDArray[np.float64]]
+
+
+def frame_of_boxes(
+    formats: Sequence[BoxFormat], columns: Mapping[str, Any], counts: NDArray[np.int64], sizes: Sizes | None = None
+) -> Frame:
     """The frame of each box: that of its row's own format on the row's own image; the sizes of every row are checked.
+
+    Args:
+        formats: of each row.
+        columns: of the dataset.
+        counts: boxes of each row.
+        sizes: from :func:`image_sizes`; None asks it.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
@@ -45,7 +57,10 @@ def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], cou
     """
     n = len(formats)
     distinct = list({id(fmt.space): fmt.space for fmt in formats}.values())
-    sizes = {} if all(space.frame == "original" for space in distinct) else image_sizes(columns, n)
+    if all(space.frame == "original" for space in distinct):
+        sizes = {}
+    elif sizes is None:
+        sizes = image_sizes(columns, n)
     if len(distinct) == 1:
         frame = space_frame(distinct[0], **sizes)
     else:
@@ -63,7 +78,7 @@ def frame_of_boxes(formats: Sequence[BoxFormat], columns: Mapping[str, Any], cou
     return Frame(*(np.repeat(part, counts, axis=0) if isinstance(part, np.ndarray) else part for part in frame))
 
 
-def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
+def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
     """The size columns that are there, (n,) each; width and height of the image where they are not columns.
 
     Example:
@@ -151,6 +166,49 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
                 f"{flat[0].tolist()}: they look normalised. Multiply them by width and height."
             )
     return read
+
+
+def refuse_outside(references: References, sizes: Sizes | None, columns: Mapping[str, Any]) -> None:
+    """Refuse reference boxes beyond the edges of their image: commonly, an original's with the sizes of its copy.
+
+    Args:
+        references: of n completions.
+        sizes: from :func:`image_sizes`; None where they are not known.
+        columns: of the dataset.
+
+    Raises:
+        ValueError: a box reaches beyond its image by more than rounding.
+
+    Example:
+        >>> columns = {"boxes": [[[0, 0, 900, 50]]], "width": [640], "height": [480], "id": ["a"]}
+        >>> refuse_outside(read_references(columns, 1, labelled=False), image_sizes(columns, 1), columns)
+        Traceback (most recent call last):
+        ValueError: Expected reference boxes inside the image of 640 x 480 for `boxes`, got [0.0, 0.0, 900.0, 50.0] in \
+row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those of the original.
+    """
+    if sizes is None:
+        return
+    width, height = sizes["width"], sizes["height"]
+    flat, counts = references.boxes.flat, references.boxes.counts
+    rows = np.arange(len(width)) if references.rows is None else references.rows
+    # Every completion comes here: the edges are compared at once, and rounding is forgiven where one is crossed.
+    if len(counts) == 1:
+        right, bottom = width.item(), height.item()
+        crossed = any(x1 < 0 or y1 < 0 or x2 > right or y2 > bottom for x1, y1, x2, y2 in flat.tolist())
+    else:
+        edges = np.repeat(np.stack([width, height], axis=1)[rows], counts, axis=0)
+        crossed = bool((flat[:, 2:] > edges).any() or (flat < 0).any())
+    if not crossed:
+        return
+    for box, row in zip(flat.tolist(), np.repeat(rows, counts).tolist(), strict=True):
+        size = width[row].item(), height[row].item()
+        if reference_defect(box, size) is not None:
+            ids = column_of(columns, "id", len(width))
+            name = "" if ids is None else f" (id {ids[row]})"
+            raise ValueError(
+                f"Expected reference boxes inside the image of {size[0]:g} x {size[1]:g} for `boxes`, got {box} in row "
+                f"{row}{name}. Give boxes and sizes of one image: `width` and `height` are those of the original."
+            )
 
 
 def _read_references(columns: Mapping[str, Any], n: int, labelled: bool) -> References:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import SCORED_COLUMNS, with_ground_truth
+from grounding_rewards.columns import SCORED_COLUMNS, refuse_outside, with_ground_truth
 from grounding_rewards.rewards.batch_log import TOLD
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
@@ -182,6 +182,7 @@ def scored(reward: GroundingReward, completions: Sequence[Any], columns: Mapping
                 "give the final value, or train with TRL or ms-swift."
             )
         [batch] = score_batches([reward], completions, **columns)
+        refuse_outside(batch.references, batch.sizes, batch.columns)
     except ValueError as error:
         raise _seen(error) from None
     told = {f"{reward.__name__}/{part}": TOLD[part](batch).astype(float).tolist() for part in COMPONENTS}

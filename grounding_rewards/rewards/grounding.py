@@ -19,7 +19,15 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import BoxBatch
-from grounding_rewards.columns import column_of, ignore_regions, known_sizes, read_references, with_ground_truth
+from grounding_rewards.columns import (
+    column_of,
+    ignore_regions,
+    image_sizes,
+    known_sizes,
+    read_references,
+    refuse_outside,
+    with_ground_truth,
+)
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
@@ -274,10 +282,10 @@ class GroundingReward:
             n numbers in [0, 1].
 
         Raises:
-            ValueError: a column is missing, has another length, or holds something that is not a box, label or size;
-                the reward compares labels, and the box format has none; special tokens carry the boxes,
-                ``completion_ids`` are given, and there is no tokenizer to decode them; or a parameter is scheduled, and
-                nothing says how far the training is.
+            ValueError: a column is missing, has another length, or holds something that is not a box, label or size; a
+                reference box reaches beyond its image; the reward compares labels, and the box format has none; special
+                tokens carry the boxes, ``completion_ids`` are given, and there is no tokenizer to decode them; or a
+                parameter is scheduled, and nothing says how far the training is.
 
         Warns:
             SpaceWarning: once, where the boxes of many images contradict the space or the order of the box format; it
@@ -301,6 +309,7 @@ class GroundingReward:
         if self.schedules:
             values = present_values(self.name, self.schedules, training_progress(trainer_state, step, max_steps), pace)
         batch = self._with(values)._score(completions, columns)
+        refuse_outside(batch.references, batch.sizes, batch.columns)
         self._notice_wrong_reading(batch)
         if pace is not None:
             pace.note(batch.outcomes.tp, batch.outcomes.m)
@@ -363,8 +372,13 @@ class GroundingReward:
         if self.on_truncated == "zero":
             nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
-        pred = predicted_boxes(raws, formats, columns)
-        return ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns)
+        try:
+            sizes = image_sizes(columns, len(completions))
+        except ValueError:
+            # Only some box formats need them.
+            sizes = None
+        pred = predicted_boxes(raws, formats, columns, sizes)
+        return ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns, sizes)
 
     def _notice_wrong_reading(self, batch: ScoredBatch) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")

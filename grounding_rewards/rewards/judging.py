@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, frame_to_pixel, positions
-from grounding_rewards.columns import References, column_of, frame_of_boxes, known_sizes
+from grounding_rewards.columns import References, Sizes, column_of, frame_of_boxes, known_sizes
 from grounding_rewards.parsing import (
     BoxFormat,
     BrokenBox,
@@ -71,7 +71,10 @@ def has_labels(fmt: BoxFormat) -> bool:
 
 @dataclass(frozen=True)
 class ReadBatch:
-    """n completions: their texts, what was read in them and how, and what the dataset says of their images."""
+    """n completions: their texts, what was read in them and how, and what the dataset says of their images.
+
+    ``sizes`` are None where the columns do not state them.
+    """
 
     texts: list[str]
     raws: list[RawBoxes]
@@ -81,14 +84,17 @@ class ReadBatch:
     references: References
     ignore: BoxBatch | None
     columns: Mapping[str, Any]
+    sizes: Sizes | None
 
 
-def predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
+def predicted_boxes(
+    raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any], sizes: Sizes | None
+) -> BoxBatch:
     """The boxes of all texts, in pixels of their images."""
     lengths = [len(raw.labels) for raw in raws]
     flat = np.fromiter(chain.from_iterable(raw.coords for raw in raws), np.float64, 4 * sum(lengths)).reshape(-1, 4)
     counts = np.array(lengths, dtype=np.int64)
-    return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts)), counts)
+    return BoxBatch(frame_to_pixel(flat, frame_of_boxes(formats, columns, counts, sizes)), counts)
 
 
 def row_names(read: ReadBatch) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.integrations import samples
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.judging import has_labels
 from tests.conftest import valid_box_lists
@@ -73,6 +75,65 @@ class TestIgnore:
         plain, *others = rewards(texts, boxes=[GT] * 4, ignore_boxes=[None, [], LONE, np.array(LONE)])
         assert others == [plain, 1.0, 1.0]
         assert rewards(texts, boxes=[GT] * 4, ignore_boxes=[None] * 4) == [plain] * 4
+
+
+FAR = [[0, 0, 300, 240]]
+
+
+class TestOutside:
+    """Images of 100 x 80. The commonest slip: boxes of the original, sizes of a copy."""
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"boxes": [GT, FAR]}, r"of 100 x 80 for `boxes`, got \[0.0, 0.0, 300.0, 240.0\] in row 1 \(id b\)\. Give"),
+            ({"boxes": [[*GT, *FAR], GT]}, r"in row 0 \(id a\)"),
+            # of any reader
+            ({"reader_boxes": [None, [GT, FAR]], "boxes": [GT, None]}, "in row 1"),
+            # the size of the image, where no other is stated
+            (
+                {"boxes": [GT, FAR], "width": None, "height": None, "image": [SimpleNamespace(size=(100, 80))] * 2},
+                "row 1",
+            ),
+            # packed for a trainer that hands over one string
+            ({"boxes": None, "ground_truth": [json.dumps({"boxes": FAR, "width": 100, "height": 80})] * 2}, "in row 0"),
+        ],
+    )
+    @pytest.mark.parametrize("box_format", ["qwen3-vl", {"syntax": "json", "space": "pixel"}])
+    def test_is_refused_by_trainers_whatever_the_answers(self, change, said, box_format):
+        columns = {"width": [100] * 2, "height": [80] * 2, "id": ["a", "b"], **change}
+        reward = gr.get_reward("R4", box_format=box_format)
+        with pytest.raises(ValueError, match=said):
+            reward(["[]", "no idea"], **columns)
+        with pytest.raises(ValueError, match=said):
+            samples.scored(reward, ["[]", "no idea"], columns)
+
+    @pytest.mark.parametrize("box", [[-9, 0, 50, 50], [0, -9, 50, 50], [0, 0, 109, 50], [0, 0, 50, 89]])
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_each_edge(self, box, n):
+        reward = gr.get_reward("R4", box_format="qwen3-vl")
+        with pytest.raises(ValueError, match=f"in row {n - 1}. Give"):
+            reward(["[]"] * n, boxes=[*[GT] * (n - 1), [box]], width=[100] * n, height=[80] * n)
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            # rounding is no slip
+            {"boxes": [[[0, 0, 100.00001, 80]], [[-1e-9, 0, 50, 50]]], "width": [100] * 2, "height": [80] * 2},
+            # of no known size; the format counts in pixels
+            {"boxes": [FAR, GT]},
+            {"boxes": [FAR, GT], "width": [None, 100], "height": [None, 80]},
+        ],
+    )
+    def test_passes(self, columns):
+        reward = gr.get_reward("R4", box_format={"syntax": "json", "space": "pixel"})
+        assert reward(["[]"] * 2, **columns) == [0.0, 0.0]
+        assert reward(["[]"], **{name: values[:1] for name, values in columns.items()}) == [0.0]
+
+    def test_is_scored_in_a_log(self):
+        """`score` and `inspect` note it: the answers are there already."""
+        reward = gr.get_reward("R4", box_format="qwen3-vl")
+        assert reward.details(["[]"], boxes=[FAR], width=[9], height=[9])[0].reward == 0.0
 
 
 class TestReaders:
