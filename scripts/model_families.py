@@ -234,7 +234,7 @@ def family_processor(name: str, *, narrow: bool = False) -> Any:
     template = family.template
     if template.endswith(".jinja"):
         template = (files("trl") / "chat_templates" / template).read_text(encoding="utf-8")
-    tokenizer = _byte_tokenizer(family)
+    tokenizer = byte_tokenizer(family)
     side = _NARROW_SIDE if narrow else _SIDE.get(family.model_type)
     square = {"size": {"height": side, "width": side}}
     tokens = {"image_seq_length": _NARROW_IMAGE_TOKENS if narrow else 256}
@@ -304,7 +304,8 @@ def _image_ids(family: Family, tokenizer: Any) -> dict[str, int]:
     return {key: number(f"<|{mark}|>") for key, mark in zip(keys, marks, strict=True)}
 
 
-def _byte_tokenizer(family: Family) -> PreTrainedTokenizerFast:
+def byte_tokenizer(family: Family) -> PreTrainedTokenizerFast:
+    """A tokenizer that knows bytes and the special tokens of a family."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({sign: k for k, sign in enumerate(alphabet)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)

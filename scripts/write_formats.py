@@ -11,13 +11,16 @@ import html
 import re
 import sys
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from page_parts import write_or_check
+from transformers import CONFIG_MAPPING, AutoConfig
 
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.formats import MODEL_TYPES, SOURCES
+from grounding_rewards.training.model import training_obstacle
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 #: The image of the examples: not square, and resized by the processor.
@@ -101,6 +104,8 @@ COARSE
 
 - In brackets: each `model_type` for which the trainer picks the format by itself.
 - Order: `x1, y1, x2, y2`, unless another is named.
+- Trains: *GRPO*, by `train`, with or without `sft` before it; *no*: both refuse it, for a reason [below](#not-trained);
+  –: as the model on which it was built. Where TRL does not suit a model, the check before the first step says so.
 - Source: *read*, looked up in November 2026; *named*, not looked up again; *second hand*, not said by the makers.
   `grounding_rewards/parsing/formats.toml` says where.
 - Trainers decode with `skip_special_tokens=True`. That removes the tags (boxes are still read, labels are not clean) of
@@ -109,9 +114,15 @@ COARSE
   NO_BOXES:
   [pass the tokenizer](training.md#box-formats).
 
-| name | models | space, order | answer | nothing | source |
-|---|---|---|---|---|---|
+| name | models | trains | space, order | answer | nothing | source |
+|---|---|---|---|---|---|---|
 FORMAT_ROWS
+
+### Not trained
+
+`train` and `sft` refuse these before they load weights; `evaluate` takes those that transformers can load.
+
+OBSTACLES
 
 Also read:
 
@@ -216,9 +227,27 @@ def row(fmt: BoxFormat) -> str:
         space += f", {fmt.order}"
     written = code(format_boxes(BOXES[:1], fmt, labels=LABELS[:1], **SIZES))
     nothing = code(format_boxes([], fmt, **SIZES))
+    obstacles = [obstacle_of(name) for name in MODEL_TYPES.get(fmt.name, ())]
+    trains = "–" if not obstacles else "no" if all(obstacles) else "GRPO"
     source = SOURCES.get(fmt.name)
     kind = "–" if source is None else next((one for one in KINDS if re.search(rf"\b{one}\b", source)), "named")
-    return f"| `{fmt.name}` | {models} | {space} | {written} | {nothing} | {kind} |"
+    return f"| `{fmt.name}` | {models} | {trains} | {space} | {written} | {nothing} | {kind} |"
+
+
+def obstacle_of(model_type: str) -> str | None:
+    """Why models of a type are not trained; None if they are."""
+    if model_type not in CONFIG_MAPPING:
+        return "transformers does not know it"
+    return training_obstacle(AutoConfig.for_model(model_type))
+
+
+def obstacles() -> str:
+    """A line for each reason why models are not trained."""
+    types_of: dict[str, list[str]] = {}
+    for model_type in chain.from_iterable(MODEL_TYPES.values()):
+        if reason := obstacle_of(model_type):
+            types_of.setdefault(reason, []).append(model_type)
+    return "\n".join(f"- {', '.join(f'`{name}`' for name in types)}: {reason}." for reason, types in types_of.items())
 
 
 def also_read(models: str, declared: str | dict[str, str], source: str) -> str:
@@ -254,6 +283,7 @@ def page() -> str:
         "TAGS": names(fmt.name for fmt in formats if fmt.stripped == "tags"),
         "NO_BOXES": names(fmt.name for fmt in formats if fmt.stripped == "boxes"),
         "FORMAT_ROWS": "\n".join(map(row, formats)),
+        "OBSTACLES": obstacles(),
         "ALSO_ROWS": "\n".join(also_read(models, declared, source) for models, declared, _, source in ALSO_READ),
         "ORDER_NAMES": ", ".join(f"`{name}` ({', '.join(order.numbers)})" for name, order in ORDERS.items()),
         "SCOPES": SCOPES,

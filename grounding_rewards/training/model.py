@@ -73,6 +73,36 @@ def is_here(model: ModelArguments) -> bool:
     )
 
 
+def training_obstacle(config: Any) -> str | None:
+    """Why TRL's trainers cannot train the models of a configuration; None where nothing is known against it.
+
+    Example:
+        >>> training_obstacle(AutoConfig.for_model("qwen3_vl")) is None
+        True
+        >>> training_obstacle(AutoConfig.for_model("llama"))
+        'transformers has no image-text-to-text model of it'
+    """
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return "transformers has no image-text-to-text model of it"
+    if config.is_encoder_decoder:
+        # Florence-2: TRL computes the log-probabilities of one sequence, of which the decoder has only the answer.
+        return "it has a decoder for the answer alone, and TRL reads answers behind their prompt"
+    if getattr(config, "image_token_id", None) is None:
+        # Kosmos-2 and 2.5: TRL's GRPO reads `image_token_id`, and its collator for SFT lengthens tokens alone.
+        return "it finds images by a mask, which TRL's trainers do not carry on over the answer"
+    if config.model_type == "paligemma":
+        # PaliGemma's attention runs both ways where token_type_ids are 0, and is causal where they are 1. It generates
+        # with 1 (`_update_model_kwargs_for_generation`); TRL 1.16 computes its loss with 0 over the answer
+        # (`GRPOTrainer._generate_and_score_completions`), so that each token sees those behind it. TRL's SFTTrainer
+        # gives the processor the answers without images, which PaliGemma's refuses. Gemma 3 has token_type_ids too,
+        # but there 1 marks the tokens of an image: 0 is right.
+        return (
+            "TRL's GRPO lets each token of an answer see the later ones, and TRL's SFT hands its processor answers "
+            "without their images, which it refuses"
+        )
+    return None
+
+
 def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
     """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
 
@@ -85,7 +115,7 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
         The model without weights, with its adapter.
 
     Raises:
-        ValueError: there is no such model, it takes no images, it needs a library that is not there, its
+        ValueError: there is no such model, TRL cannot train it, it needs a library that is not there, its
             attention is not known or not installed, a name of a layer for the adapter fits none, or the path holds an
             adapter.
     """
@@ -100,10 +130,11 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
         config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
         raise _not_loaded("a configuration", model, error) from error
-    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not trust_remote_code:
+    obstacle, brings_code = training_obstacle(config), type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+    if obstacle is not None and not (brings_code and trust_remote_code):
         raise ValueError(
-            f"Expected a vision-language model for model_name_or_path, got {path!r} of model_type "
-            f"{config.model_type!r}. Name a model that transformers loads as image-text-to-text."
+            f"Expected a vision-language model that TRL can train for model_name_or_path, got {path!r} of model_type "
+            f"{config.model_type!r}: {obstacle}. Name another model."
         )
     try:
         with torch.device("meta"), without_zero3():

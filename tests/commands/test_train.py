@@ -50,11 +50,12 @@ def places(no_weights, tmp_path_factory):
 
     whole = synthetic_dataset("train", 4)
     DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
-    other = root / "text_model"
-    other.mkdir()
-    for path in no_weights.iterdir():
-        (other / path.name).write_bytes(path.read_bytes())
-    (other / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
+    for model_type in ("llama", "paligemma", "florence2", "kosmos-2", "kosmos-2.5"):
+        other = root / model_type
+        other.mkdir()
+        for path in no_weights.iterdir():
+            (other / path.name).write_bytes(path.read_bytes())
+        (other / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
     silent = root / "no_template"
     silent.mkdir()
     for path in no_weights.iterdir():
@@ -123,7 +124,11 @@ TRAIN = [
     ({"resume_from_checkpoint": "last", "overwrite": True}, "Expected resume_from_checkpoint or overwrite, got both"),
     # the model
     ({"model_name_or_path": "no/such/model/here"}, "for `model_name_or_path`, got 'no/such/model/here'"),
-    ({"model_name_or_path": "{root}/text_model"}, "Expected a vision-language model for model_name_or_path"),
+    ({"model_name_or_path": "{root}/llama"}, "Expected a vision-language model that TRL can train for model_name_or_p"),
+    ({"model_name_or_path": "{root}/paligemma"}, "'paligemma': TRL's GRPO lets each token of an answer see the later"),
+    ({"model_name_or_path": "{root}/florence2"}, "'florence2': it has a decoder for the answer alone"),
+    ({"model_name_or_path": "{root}/kosmos-2"}, "'kosmos-2': it finds images by a mask"),
+    ({"model_name_or_path": "{root}/kosmos-2.5", "trust_remote_code": True}, "'kosmos-2.5': it finds images by a mask"),
     ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
     ({"model_name_or_path": "{root}/no_template"}, "Expected a processor with a chat template"),
     ({"model_name_or_path": None}, "Expected a folder or a name on the hub for model_name_or_path"),
@@ -181,6 +186,7 @@ SFT = [
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
     ({"max_length": 20}, "Expected null for max_length, got 20. TRL would cut answers"),
     ({"dataset": "{root}/outside"}, "outside the image"),
+    ({"model_name_or_path": "{root}/paligemma"}, "TRL's SFT hands its processor answers without their images"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got ['no_proj']"),
     ({"num_generations": 8}, "num_generations"),  # an option of `train`
 ]
