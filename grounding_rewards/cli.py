@@ -52,7 +52,7 @@ _PATIENCE = 3.0
 
 _GOES_ON = {
     **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
-    **dict.fromkeys(("demo", *TRAINING), "; --resume_from_checkpoint last goes on from the last checkpoint"),
+    **dict.fromkeys(("demo", *TRAINING), "; --resume_from_checkpoint last goes on from the last checkpoint, if any"),
 }
 
 #: The extra that brings a library; the others come with `train`.

@@ -55,6 +55,10 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
     return float(value)
 
 
+#: So many legal names are read to their end; of more the nearest are named.
+_READ = 20
+
+
 def check_keys(name: str, given: object, legal: Collection[str], hint: str = "") -> None:
     """Refuse a mapping with a key that is not legal; anything else is passed over.
 
@@ -67,8 +71,9 @@ def check_keys(name: str, given: object, legal: Collection[str], hint: str = "")
     if unknown:
         near = get_close_matches(unknown[0], legal, n=1)
         remedy = hint or (f"Did you mean {near[0]}?" if near else "Choose among these.")
+        listed = [*legal] if len(legal) <= _READ else [*get_close_matches(unknown[0], legal, n=3, cutoff=0.4), "…"]
         raise ValueError(
-            f"Expected some of {', '.join(legal)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
+            f"Expected some of {', '.join(listed)} in {name}, got {', '.join(map(repr, unknown))}. {remedy}"
         )
 
 

@@ -41,6 +41,8 @@ _OF_IMAGES = ("image_size", "image_error")
 # Names that a column of labels may have by mistake.
 _LIKE_LABELS = ("label", "class", "classes", "class_names", "category", "categories", "names")
 _TOLERANCE = 1e-6
+# So many rows that share a problem have a line each.
+_FEW_ROWS = 3
 # Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
 
@@ -128,9 +130,14 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
     """
     rows = _all_rows(dataset, name, needs_format=False)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
+    several_images = "images" in dataset.column_names
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
-        if row["prompt"] is None or prompt_problem(row["prompt"]):
-            problems.setdefault(number, []).append("prompt is missing or has no words")
+        problem = prompt_problem(row["prompt"], several_images=several_images)
+        # No prompt can be written for a box format that is not known, which is said already.
+        if row["prompt"] is None and number not in problems:
+            problem = "prompt is missing or has no words"
+        if problem is not None:
+            problems.setdefault(number, []).append(problem)
     if len(rows) > 1 and rows[0].get("id") is not None and len({str(row.get("id")) for row in rows}) == 1:
         warnings.warn(
             f"All {len(rows)} rows of {name} have the id {rows[0]['id']!r}: logs and comparisons cannot tell their "
@@ -138,7 +145,7 @@ def check_rows(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str =
             PackageWarning,
             stacklevel=3,
         )
-    return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the image", name, bad_rows)
+    return without_bad_rows(dataset, problems, "a prompt, sizes, boxes and labels that fit the image", name, bad_rows)
 
 
 def without_bad_rows(
@@ -227,7 +234,30 @@ def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
 
 
 def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
-    return [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in sorted(problems.items())]
+    """A line for each bad row; rows that share a problem are named in one line where they are many."""
+    rows_of: dict[str, list[int]] = {}
+    for number, found in sorted(problems.items()):
+        rows_of.setdefault("; ".join(found), []).append(number)
+    lines = {}
+    for sentence, numbers in rows_of.items():
+        if len(numbers) > _FEW_ROWS:
+            lines[numbers[0]] = f"{_many_rows(numbers, ids)}: {sentence}"
+        else:
+            lines |= {number: f"row {number} (id {ids[number]}): {sentence}" for number in numbers}
+    return [lines[number] for number in sorted(lines)]
+
+
+def _many_rows(numbers: Sequence[int], ids: Sequence[Any]) -> str:
+    """Rows by number, runs of them by their ends, and the first ids.
+
+    >>> _many_rows([0, 1, 2, 4, 6], "abcdefg")
+    'rows 0 to 2, 4, 6 (ids a, b, c, …)'
+    """
+    known = {*numbers}
+    starts = [k for k in numbers if k - 1 not in known]
+    ends = [k for k in numbers if k + 1 not in known]
+    runs = [str(start) if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
+    return f"rows {', '.join(runs)} (ids {', '.join(str(ids[k]) for k in numbers[:_FEW_ROWS])}, …)"
 
 
 ROW_PARTS = ("sizes", "lists", "labels", "boxes", "format")
@@ -243,7 +273,7 @@ def row_problems(
 
     Args:
         row: one row; `image_size` holds the size of its image where the dataset has images.
-        reward: decides the box format where the row does not; None leaves the box format aside.
+        reward: decides the box format where the row does not; None looks at the name alone, where the row has one.
         about: of :data:`ROW_PARTS`: sizes of the image; columns of boxes that are no lists; labels that are not one for
             each box; boxes that cannot be reference boxes, of any image where no size is known; the box format.
 
@@ -269,9 +299,9 @@ def row_problems(
             for index, box in enumerate(boxes):
                 if problem := _box_problem(box, row.get("width"), row.get("height")):
                     yield f"{prefix}box {index} {problem}"
-    if reward is not None and "format" in about:
+    if "format" in about:
         yield from _format_problems(row, reward)
-        if reward.compares_labels:
+        if reward is not None and reward.compares_labels:
             column = "labels" if row.get("reader_boxes") is None else "reader_labels"
             if (labels := row.get(column)) is None:
                 yield f"{column} is missing, which the reward compares"
@@ -475,14 +505,17 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     return f"is {list(box)}, outside the image of {width} x {height}"
 
 
-def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
-    if reward.box_format is None and row.get("box_format") is None:
-        yield "box_format is missing"
+def _format_problems(row: Mapping[str, Any], reward: GroundingReward | None) -> Iterator[str]:
+    if row.get("box_format") is None and (reward is None or reward.box_format is None):
+        if reward is not None:
+            yield "box_format is missing"
         return
     try:
         box_format = _box_format(row, reward)
     except ValueError as error:
         yield str(error)
+        return
+    if reward is None:
         return
     if reward.compares_labels and not has_labels(box_format):
         yield f"the box format {box_format.name} has no labels, which the reward compares"
@@ -493,8 +526,8 @@ def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterato
         yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
 
 
-def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
-    if reward.box_format is not None:
+def _box_format(row: Mapping[str, Any], reward: GroundingReward | None) -> BoxFormat:
+    if reward is not None and reward.box_format is not None:
         return get_box_format(reward.box_format)
     if not isinstance(row["box_format"], str):
         raise ValueError(f"box_format is {row['box_format']!r:.200}, not a name")

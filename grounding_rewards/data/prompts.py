@@ -251,8 +251,12 @@ def prompt_words(prompt: str | Sequence[Mapping[str, Any]]) -> str:
     return "".join(part["text"] for turn in conversation(prompt) for part in turn["content"] if part["type"] == "text")
 
 
-def prompt_problem(prompt: Any) -> str | None:
+def prompt_problem(prompt: Any, *, several_images: bool = False) -> str | None:
     """What is wrong with the prompt of a row; None where it asks something, or the row has none and gets one.
+
+    Args:
+        prompt: a text or messages.
+        several_images: whether a row may have more than one.
 
     Example:
         >>> prompt_problem("Where?"), prompt_problem(None), prompt_problem(" ")
@@ -261,10 +265,14 @@ def prompt_problem(prompt: Any) -> str | None:
     if prompt is None:
         return None
     try:
+        turns = conversation(prompt)
         is_blank = not prompt_words(prompt).strip()
     except (AttributeError, IndexError, KeyError, TypeError):
         return f"prompt is {prompt!r:.100}, neither a text nor a list of messages with role and content"
-    return f"prompt is {prompt!r:.100}, without a word" if is_blank else None
+    if is_blank:
+        return f"prompt is {prompt!r:.100}, without a word"
+    places = sum(part["type"] == "image" for turn in turns for part in turn["content"])
+    return f"prompt has {places} places for its one image" if places > 1 and not several_images else None
 
 
 def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:

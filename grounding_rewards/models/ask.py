@@ -129,7 +129,11 @@ def prepare_asking(
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.logs.answer_logs import Answers, dataset_places, image_problems
     from grounding_rewards.logs.run_log import tool_notes
-    from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
+    from grounding_rewards.models.generate import (
+        check_processor,
+        completion_begins_in_thinking,
+        reads_special_tokens,
+    )
     from grounding_rewards.models.load import choose_backend, load_later, model_type_of, process_state
 
     problems = image_problems(light_rows(dataset), label_matching=label_matching)
@@ -148,6 +152,7 @@ def prepare_asking(
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
         shown = fit_images(dataset, processor)
+    check_processor(processor, shown, source)
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
     rows = light_rows(dataset)

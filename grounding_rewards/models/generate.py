@@ -207,6 +207,32 @@ def completion_begins_in_thinking(processor: Any, prompt: Any, **template: Any) 
     return opens_thinking(processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False, **template))
 
 
+def check_processor(processor: Any, dataset: Any, name: str) -> None:
+    """Refuse a processor that cannot make the model's input of the first row, before the model is loaded.
+
+    Args:
+        processor: the model's.
+        dataset: rows with ``prompt`` (conversational), and ``image`` or ``images``.
+        name: what to call the dataset.
+
+    Raises:
+        ValueError: it fails, in whatever way.
+    """
+    row = dataset[0]
+    images = [row["image"]] if row.get("image") is not None else row["images"]
+    try:
+        conversation = prepare_multimodal_messages(row["prompt"], images=images)
+        processor.apply_chat_template([conversation], add_generation_prompt=True, tokenize=True, return_dict=True)
+    # Processors and chat templates of all families raise nearly everything.
+    except Exception as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ValueError(
+            f"Expected a prompt and an image that the model's processor can read for {name}, got "
+            f"{type(error).__name__}: {reason:.200} in row 0 (id {row.get('id', '-')}). A prompt has one place for "
+            "each image; processor, tokenizer and chat template are those of one model."
+        ) from error
+
+
 @contextmanager
 def _evaluating(model: Any, seed: int) -> Iterator[None]:
     """The model in evaluation mode, and generators of its own with this seed."""

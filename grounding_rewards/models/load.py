@@ -109,6 +109,37 @@ def check_place(path: str | Path, argument: str = "path") -> None:
         )
 
 
+def check_weights(path: str | Path) -> None:
+    """Refuse files of weights that a copy or a download left unfinished, by their headers and sizes alone.
+
+    Args:
+        path: folder, or name on the hub, whose files nobody copied.
+
+    Raises:
+        ValueError: a file is cut, is something else, or is missing; it is named.
+
+    Example:
+        >>> check_weights(find_shipped("assets/tiny_vlm"))
+    """
+    from safetensors import SafetensorError, safe_open
+
+    folder = Path(path)
+    faults = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="np"):
+                pass
+        except SafetensorError as error:
+            faults[file.name] = f"cut, or no safetensors file ({error})"
+    for index in folder.glob("*.safetensors.index.json"):
+        shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+        faults |= {shard: "missing" for shard in sorted({*shards}) if not (folder / shard).is_file()}
+    for name, fault in faults.items():
+        raise ValueError(
+            f"Expected whole weights in {str(folder)!r}, got {name}, which is {fault}. Copy or download it again."
+        )
+
+
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
     """The configuration that PEFT wrote beside an adapter; None for a checkpoint.
 
@@ -218,6 +249,7 @@ def load_later(
     """
     path = find_shipped(path)
     check_place(path)
+    check_weights(path)
     adapter = adapter_config(path)
     backend = choose_backend(backend)
     if vllm_options is not None and backend != "vllm":

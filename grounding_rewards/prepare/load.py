@@ -290,19 +290,28 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         return {split: load_split(dataset, split) for split in (splits if splits and {*splits} <= {*known} else known)}
     if shards := parquet_shards(dataset):
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
-    if Path(dataset).is_dir():
+    path = Path(dataset)
+    if path.is_file():
+        here = f"Name the folder, {str(path.parent)!r}."
+        remedy = here if path.name == ANNOTATIONS else f"{_layout_hint(path.parent)}Name a folder that `prepare` wrote."
+        raise ValueError(
+            f"Expected a folder, parquet files or the name of a dataset on the hub for dataset, got the file "
+            f"{dataset!r}. {remedy}"
+        )
+    if path.is_dir():
         try:
             loaded = load_from_disk(dataset)
         except FileNotFoundError:
             raise ValueError(
                 f"Expected annotations.jsonl, parquet files, a prepared or a saved dataset in the folder for dataset, "
-                f"got {dataset!r} without any. {_layout_hint(Path(dataset))}Point to the folder that holds "
+                f"got {dataset!r} without any. {_layout_hint(path)}Point to the folder that holds "
                 "annotations.jsonl, or that `grounding-rewards prepare` wrote."
             ) from None
     else:
         try:
             loaded = load_dataset(dataset, **({"streaming": True} if streaming else {}))
-        except (FileNotFoundError, ConnectionError, ValueError) as error:
+        # `datasets` says by RuntimeError that it runs no scripts.
+        except (FileNotFoundError, ConnectionError, ValueError, RuntimeError) as error:
             raise ValueError(
                 f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
                 f"{dataset!r} ({error}). Check the path and the spelling."

@@ -51,7 +51,7 @@ from grounding_rewards.rewards.judging import (
     predicted_boxes,
     score_boxes,
 )
-from grounding_rewards.rewards.registry import make_box_reward
+from grounding_rewards.rewards.registry import make_box_reward, takes
 from grounding_rewards.rewards.schedules import (
     Pace,
     Schedules,
@@ -547,10 +547,10 @@ def get_reward(
         made = make_box_reward(name, final)
     if isinstance(made, GroundingReward):
         made = made.box_reward
-    if not callable(getattr(made, "score", None)):
+    if not takes(getattr(made, "score", None), None, None):
         raise ValueError(
             f"Expected an object with `score(pred, gt)` for reward {name!r}, got {made!r}. "
-            "Give its class that method, or subclass BoxReward."
+            "Give its class that method, of these two arguments, or subclass BoxReward."
         )
     with naming_schedules(schedules):
         # The other end of every schedule: where both are in range all that lies between is.

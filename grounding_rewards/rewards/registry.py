@@ -151,6 +151,12 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"Expected a complete reward for `name`, got the abstract class {name!r}. Give one of its subclasses."
         )
+    needed = [one.name for one in _parameters(factory) or ()]
+    if {"pred", "prompts"} & {*needed}:
+        raise ValueError(
+            f"Expected a class or a factory of rewards on boxes for reward `{name}`, or a function of TRL with an "
+            f"argument `completions`, got a function of {', '.join(needed)}. Put `score(pred, gt)` into a class."
+        )
     check_parameters(name, factory, params)
     return factory(**params)
 
@@ -183,6 +189,26 @@ def look_up(name: str) -> Any:
         f"Expected a known name for `name`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; one of others': "
         f"{', '.join(PUBLISHED)}; or a dotted path."
     )
+
+
+def takes(function: Any, *args: Any, **kwargs: Any) -> bool:
+    """Whether something can be called with these arguments, by its signature; where it tells none, if it is callable.
+
+    Example:
+        >>> takes(lambda pred, gt: 0.0, [], []), takes(lambda pred: 0.0, [], []), takes(None)
+        (True, False, False)
+    """
+    if not callable(function):
+        return False
+    try:
+        # Of a decorated function its wrapper is called, which may leave out arguments.
+        inspect.signature(function, follow_wrapped=False).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    except ValueError:
+        # Built in, and without a signature.
+        return True
+    return True
 
 
 def takes_completions(found: Any) -> bool:

@@ -263,6 +263,11 @@ class GRPOArguments(GRPOConfig):
     def __post_init__(self) -> None:
         check_options(self, choices=GRPO_CHOICES)
         _check_training(self)
+        if self.use_transformers_continuous_batching:
+            raise ValueError(
+                "Expected use_transformers_continuous_batching: false, got true. TRL has it for models of text alone: "
+                "take use_vllm."
+            )
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
         super().__post_init__()
@@ -339,6 +344,12 @@ def parse_grpo_arguments(
     arguments, config, model = _parse(types, "train", description, args, options)
     _check_weights(arguments, config)
     _check_evaluation(arguments, config)
+    if config.sync_ref_model and (config.beta == 0 or model.use_peft):
+        without = "beta 0" if config.beta == 0 else "use_peft: true"
+        raise ValueError(
+            f"Expected a reference model to renew for sync_ref_model, got {without}, with which TRL keeps none. Leave "
+            "sync_ref_model out, or train all weights with beta above 0."
+        )
     return arguments, config, model
 
 
@@ -421,6 +432,10 @@ def _check_training(config: Any) -> None:
     _check_precision(config)
     reporters = [config.report_to] if isinstance(config.report_to, str) else config.report_to or ()
     check_keys("report_to", dict.fromkeys(reporters), ("none", "all", *sorted(INTEGRATION_TO_CALLBACK)))
+    if len(reporters) > 1 and {"none", "all"} & {*reporters}:
+        raise ValueError(
+            f"Expected none or all by itself for report_to, got {', '.join(reporters)}. Leave it out, or the others."
+        )
 
 
 def _check_generation(generation_kwargs: Any) -> None:

@@ -39,7 +39,13 @@ from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.model import loading_kwargs, model_format, warn_of_another_family
 from grounding_rewards.training.resume import EpochSampler, ExactResume
-from grounding_rewards.training.rewards import Reward, StepReward, build_rewards, reward_with_parameters
+from grounding_rewards.training.rewards import (
+    Reward,
+    StepReward,
+    build_rewards,
+    check_reward_functions,
+    reward_with_parameters,
+)
 from grounding_rewards.training.rollout import VllmRollout, refuse_other_rollouts
 from grounding_rewards.training.sharding import SharedWeights
 from grounding_rewards.training.training_images import (
@@ -167,6 +173,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         for extra in extras:
             extra.begin(setup)
         refuse_other_rollouts(setup.args, setup.options)
+        if train_dataset is not None:
+            beside = ("environments",) if "environment_factory" in setup.options else ()
+            check_reward_functions(setup.rewards, [*train_dataset.column_names, *beside])
         self._drawn = setup.drawn
         super().__init__(
             model=model,

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from huggingface_hub import try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache, whoami
 from peft import inject_adapter_in_model
 from peft.tuners.tuners_utils import BaseTunerLayer
 from transformers import (
@@ -29,7 +29,7 @@ from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.common.legal import check_keys
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.models.load import adapter_config, check_place
+from grounding_rewards.models.load import adapter_config, check_place, check_weights
 from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import ModelArguments
@@ -44,7 +44,7 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
         trust_remote_code: as in transformers.
 
     Raises:
-        ValueError: there is no processor, or it has no chat template.
+        ValueError: there is no processor, or it has no chat template or no tokenizer.
     """
     try:
         processor = AutoProcessor.from_pretrained(
@@ -61,6 +61,12 @@ def load_run_processor(model: ModelArguments, *, trust_remote_code: bool = False
         raise ValueError(
             f"Expected a processor with a chat template for model_name_or_path, got {model.model_name_or_path!r} "
             "without one. Start from the instruction-tuned model, or add chat_template.jinja to its folder."
+        )
+    # transformers makes an empty tokenizer where a folder has none.
+    if not tokenizer("boxes")["input_ids"]:
+        raise ValueError(
+            f"Expected a processor with a tokenizer for model_name_or_path, got {model.model_name_or_path!r} without "
+            "one. Copy tokenizer.json and tokenizer_config.json of the model into its folder."
         )
     return processor
 
@@ -115,12 +121,13 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> An
         The model without weights, with its adapter.
 
     Raises:
-        ValueError: there is no such model, TRL cannot train it, it needs a library that is not there, its
-            attention is not known or not installed, a name of a layer for the adapter fits none, or the path holds an
-            adapter.
+        ValueError: there is no such model, its weights are cut, TRL cannot train it, it needs a library that is not
+            there, its attention is not known or not installed, a name of a layer for the adapter fits none, or the path
+            holds an adapter.
     """
     path = str(model.model_name_or_path)
     check_place(path, "model_name_or_path")
+    check_weights(path)
     if adapter_config(path) is not None:
         raise ValueError(
             f"Expected whole weights for model_name_or_path, got the adapter {path!r}. A new adapter on top of it "
@@ -191,17 +198,18 @@ def check_optimization(config: Any, empty: Any) -> None:
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:
-    """Refuse settings that need a library that is not installed.
+    """Refuse settings that need a library that is not installed, or a hub that does not answer.
 
     Args:
         config: TRL's configuration.
         model: the model and its precision.
 
     Raises:
-        ValueError: a library is missing; says which option needs it.
+        ValueError: a library is missing; says which option needs it. Or the hub knows no user to push for.
     """
     wanted = {
         "vllm": "use_vllm" if getattr(config, "use_vllm", False) else None,
+        "liger_kernel": "use_liger_kernel" if config.use_liger_kernel else None,
         "bitsandbytes": "load_in_4bit" if model.load_in_4bit else "load_in_8bit" if model.load_in_8bit else None,
     }
     missing = [(library, option) for library, option in wanted.items() if option and find_spec(library) is None]
@@ -211,6 +219,15 @@ def check_installed(config: Any, model: ModelArguments) -> None:
             f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
             f"leave {option} out."
         )
+    if config.push_to_hub and config.process_index == 0:
+        try:
+            whoami(token=config.hub_token)
+        # Offline, without a token, with a wrong one, behind a proxy: each has a type of its own.
+        except Exception as error:
+            raise ValueError(
+                f"Expected a hub that answers and knows you for push_to_hub, got {str(error).partition('. ')[0]!r}. "
+                "Set HF_TOKEN and unset HF_HUB_OFFLINE, or leave push_to_hub out and upload checkpoint/ after the run."
+            ) from error
 
 
 def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None) -> dict[str, Any]:
@@ -304,6 +321,11 @@ def _check_adapter(empty: Any, model: ModelArguments) -> None:
         adapter = get_peft_config(model)
         inject_adapter_in_model(adapter, empty, low_cpu_mem_usage=True)
     except (ValueError, re.error) as error:
+        if "lora_dropout" in str(error):
+            raise ValueError(
+                f"Expected 0 for lora_dropout beside lora_target_parameters, got {model.lora_dropout:g} "
+                f"({_short(error)}). PEFT cannot drop the inputs of experts that are one weight: set lora_dropout: 0."
+            ) from error
         raise ValueError(
             f"Expected names or a pattern of layers of this model for lora_target_modules, got {wanted!r} "
             f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."

@@ -105,10 +105,12 @@ def check_options(
         ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
     """
     hints = typing.get_type_hints(type(owner))
-    for name in (one.name for one in fields(owner)):
+    for name, default in ((one.name, one.default) for one in fields(owner)):
         value = getattr(owner, name)
         if value is None:
             continue
+        if value == "" and default != "":
+            raise ValueError(f"Expected a value for {name}, got ''. Write one, or leave the option out.")
         if name in choices:
             listed = ", ".join(word for word in choices[name] if isinstance(word, str))
             right, expected = value in choices[name], f"one of {listed}"

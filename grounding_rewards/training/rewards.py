@@ -20,7 +20,14 @@ from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
-from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
+from grounding_rewards.rewards.registry import (
+    REGISTRY,
+    check_parameters,
+    look_up,
+    spread_kwargs,
+    takes,
+    takes_completions,
+)
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
 
 Reward = str | Callable[..., list[float]]
@@ -68,6 +75,35 @@ def build_rewards(
             "give the second one a name of its own in its reward_kwargs, such as log_as: R3_low."
         )
     return built
+
+
+def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> None:
+    """Refuse reward functions that TRL could not call with these columns, as it would only at the first step.
+
+    Args:
+        rewards: grounding rewards, which take any column, among them.
+        columns: of the dataset, and `environments` where there are some.
+
+    Raises:
+        ValueError: one needs another argument, or does not take all.
+
+    Example:
+        >>> check_reward_functions([lambda completions, **columns: [0.0]], ["prompt", "image"])
+    """
+    passed = {"prompts", "completions", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+    passed |= {*columns} - {"prompt", "completion"}
+    for reward in rewards:
+        # TRL calls models in another way.
+        if isinstance(reward, torch.nn.Module) or takes(reward, **dict.fromkeys(passed)):
+            continue
+        taken = inspect.signature(reward, follow_wrapped=False).parameters.values()
+        known = [one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+        other = [one.name for one in taken if one.name in known and one.default is one.empty and one.name not in passed]
+        fault = f"one that needs {', '.join(other)}" if other else f"one that takes {', '.join(known)} alone"
+        raise ValueError(
+            f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got {fault}. TRL passes "
+            f"{', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with those that it needs."
+        )
 
 
 def reward_name(reward: Any) -> str:

@@ -63,6 +63,7 @@ from grounding_rewards.training.run_folder import (
     Start,
     claim,
     find_start,
+    last_complete_checkpoint,
     resolved_config,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
@@ -234,14 +235,17 @@ def _train(trainer: Any, run: _Run, shown: Mapping[str, str], patience: int | No
     try:
         trainer.train(resume_from_checkpoint=checkpoint)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        if str(error).startswith("Expected"):
+        # torch has errors that begin so too.
+        if re.match(r"Expected .*, got ", str(error), re.DOTALL) and not isinstance(error, RuntimeError):
             raise
         # torch does not say why it could write a part of a file alone.
         full = " The disk is full, or a quota used up." if "inline_container" in str(error) else ""
+        saved = last_complete_checkpoint(folder)
+        next_run = "begins again: no checkpoint was saved yet" if saved is None else f"goes on from {saved.name}"
         # Not an error of ours: keep the traceback.
         raise RuntimeError(
             f"the run failed at step {trainer.state.global_step}.{full} When its cause is mended, the same with "
-            "--resume_from_checkpoint last goes on from the last whole checkpoint"
+            f"--resume_from_checkpoint last {next_run}"
         ) from error
     if was_stopped(trainer):
         step = trainer.state.global_step

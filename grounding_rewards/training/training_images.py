@@ -10,11 +10,12 @@ import numpy as np
 from datasets import Dataset
 
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes
+from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.model_columns import add_columns, add_prompts
-from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.prompts import gold_answer, prompt_words
 from grounding_rewards.images.image_column import with_full_image, with_image_column
 from grounding_rewards.images.resize import fit_images
+from grounding_rewards.models.generate import check_processor
 from grounding_rewards.parsing import BoxFormat, box_formats_of
 from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -61,6 +62,7 @@ def prepare_examples(
     stated = next((one.box_format for one in ours if one.box_format is not None), named)
     dataset = add_prompts(dataset, stated)
     dataset = check_rows(dataset, name=name, bad_rows=bad_rows)
+    dataset = _without_marks(dataset, processor, name, bad_rows)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
@@ -71,7 +73,20 @@ def prepare_examples(
         dataset = check_dataset(dataset, one, name=name, bad_rows=bad_rows)
     # Some processors fail on grey images (LFM2-VL's); the others make RGB of them themselves.
     fitted = with_image_column(fit_images(dataset, processor), mode="RGB")
+    check_processor(processor, fitted, name)
     return with_full_image(fitted, dataset) if keep_full else fitted
+
+
+def _without_marks(dataset: Dataset, processor: Any, name: str, bad_rows: str) -> Dataset:
+    """The dataset without prompts that hold the model's own marks of images in their words."""
+    marks = [mark for name in ("image_token", "boi_token") if (mark := getattr(processor, name, None))]
+
+    def check(row: Mapping[str, Any]) -> None:
+        if mark := next((mark for mark in marks if mark in prompt_words(row["prompt"])), None):
+            raise ValueError(f"prompt has {mark} in its words: leave it out, the chat template adds it")
+
+    prompts = dataset.with_format(None).select_columns("prompt")
+    return with_each(dataset, prompts, check, "a prompt without marks of images", name, bad_rows)[0]
 
 
 def format_name(box_format: str | BoxFormat | None, images: Dataset) -> str:

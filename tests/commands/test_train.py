@@ -50,17 +50,50 @@ def places(no_weights, tmp_path_factory):
 
     whole = synthetic_dataset("train", 4)
     DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
+    place, words = {"type": "image", "text": None}, {"type": "text", "text": "Find every mass."}
+    for name, parts in (
+        ("two_places", [place, place, words]),
+        ("no_place", [words]),
+        ("marked", [place, {"type": "text", "text": "<|image_pad|> Find every mass."}]),
+    ):
+        # the last row alone, but for a fault of all
+        prompts = [
+            [{"role": "user", "content": parts if k == 3 or name == "no_place" else [place, words]}] for k in range(4)
+        ]
+        asked = whole.remove_columns("prompt").add_column("prompt", prompts)
+        DatasetDict(train=asked).save_to_disk(str(root / name))
+    (root / "own.py").write_text("", encoding="utf-8")
     for model_type in ("llama", "paligemma", "florence2", "kosmos-2", "kosmos-2.5"):
         other = root / model_type
         other.mkdir()
         for path in no_weights.iterdir():
             (other / path.name).write_bytes(path.read_bytes())
         (other / "config.json").write_text(json.dumps({"model_type": model_type}), encoding="utf-8")
-    silent = root / "no_template"
-    silent.mkdir()
+    for name, missing in (
+        ("no_template", ("chat_template.jinja",)),
+        ("no_tokenizer", ("tokenizer.json", "tokenizer_config.json")),
+        ("no_processor", ("processor_config.json",)),
+        ("cut", ()),
+        ("pointer", ()),
+        ("no_shard", ()),
+    ):
+        folder = root / name
+        folder.mkdir()
+        for path in no_weights.iterdir():
+            if path.name not in missing:
+                (folder / path.name).write_bytes(path.read_bytes())
+    weights = (ASSET / "model.safetensors").read_bytes()
+    (root / "cut" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 4000000\n"
+    (root / "pointer" / "model.safetensors").write_text(pointer, encoding="utf-8")
+    shards = {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors"}}
+    (root / "no_shard" / "model.safetensors.index.json").write_text(json.dumps(shards), encoding="utf-8")
+    experts = root / "experts"
+    experts.mkdir()
     for path in no_weights.iterdir():
-        if path.name != "chat_template.jinja":
-            (silent / path.name).write_bytes(path.read_bytes())
+        (experts / path.name).write_bytes(path.read_bytes())
+    small = {"text_config": {"num_hidden_layers": 1}, "vision_config": {"depth": 1, "deepstack_visual_indexes": [0]}}
+    (experts / "config.json").write_text(json.dumps({"model_type": "qwen3_vl_moe", **small}), encoding="utf-8")
     adapter = root / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "x"}', encoding="utf-8")
@@ -78,7 +111,25 @@ def places(no_weights, tmp_path_factory):
             [{"split": split, "patient_id": patient} for split, patient in (("train", 7), ("validation", "007"))],
         ),
         "few": images("few", [{"split": "train"}]),
+        "qwen9": images("qwen9", [{"split": "train", "box_format": "qwen9"}] * 16),
     }
+
+
+def takes_one_column(completions, boxes):
+    return [0.0] * len(completions)
+
+
+def needs_an_answer(completions, answer, **columns):
+    return [0.0] * len(completions)
+
+
+def on_boxes(pred, gt):
+    return 0.0
+
+
+class WithoutReference:
+    def score(self, pred):
+        return 0.0
 
 
 # A value of the configuration of `train`, and the error. {root} is the folder of `places`.
@@ -86,6 +137,19 @@ TRAIN = [
     # rewards
     ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
     ({"reward": "nomodule.brevity"}, "Expected an importable path for `name`, got 'nomodule.brevity' (ModuleNotFound"),
+    (
+        {"reward": f"{__name__}.takes_one_column"},
+        "that takes what TRL passes for reward takes_one_column, got one that takes completions, boxes alone. TRL",
+    ),
+    (
+        {"reward": f"{__name__}.needs_an_answer"},
+        "for reward needs_an_answer, got one that needs answer. TRL passes boxes,",
+    ),
+    (
+        {"reward": f"{__name__}.on_boxes"},
+        "or a function of TRL with an argument `completions`, got a function of pred, gt",
+    ),
+    ({"reward": f"{__name__}.WithoutReference"}, "Expected an object with `score(pred, gt)` for reward"),
     ({"reward_kwargs": {"betta": 1}}, "'betta'"),
     ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
     ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
@@ -95,6 +159,19 @@ TRAIN = [
     ({"box_format": "qwen9"}, "qwen9"),
     # images
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
+    ({"dataset": "{root}/own.py"}, "the name of a dataset on the hub for dataset, got the file"),
+    ({"dataset": "own.py"}, "got 'own.py' (Dataset scripts are no longer supported"),
+    ({"dataset": "{root}/few/annotations.jsonl"}, "annotations.jsonl'. Name the folder, '"),
+    (
+        {"dataset": "{root}/qwen9"},
+        "rows 0 to 7 (ids qwen9-0, qwen9-1, qwen9-2, …): Expected a known name for `box_format`",
+    ),
+    ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
+    (
+        {"dataset": "{root}/no_place"},
+        "the model's processor can read for train_dataset, got ValueError: Number of images",
+    ),
+    ({"dataset": "{root}/marked"}, "row 3 (id pa-112-0-3): prompt has <|image_pad|> in its words"),
     ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
     ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),
     ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
@@ -118,6 +195,7 @@ TRAIN = [
     ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 images for train_dataset"),
     # the folder
+    ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
     ({"output_dir": "{root}/file/run"}, "Expected a folder that can be written for output_dir"),
     ({"resume_from_checkpoint": "{root}/nothing"}, "Expected `last` or the folder of a checkpoint"),
     ({"resume_from_checkpoint": "{root}/empty"}, "Expected a whole checkpoint for resume_from_checkpoint"),
@@ -131,6 +209,11 @@ TRAIN = [
     ({"model_name_or_path": "{root}/kosmos-2.5", "trust_remote_code": True}, "'kosmos-2.5': it finds images by a mask"),
     ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
     ({"model_name_or_path": "{root}/no_template"}, "Expected a processor with a chat template"),
+    ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
+    ({"model_name_or_path": "{root}/no_processor"}, "Expected a processor of a model"),
+    ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut, or no safetensors file"),
+    ({"model_name_or_path": "{root}/pointer"}, "got model.safetensors, which is cut, or no safetensors file"),
+    ({"model_name_or_path": "{root}/no_shard"}, "got model-00002-of-00002.safetensors, which is missing"),
     ({"model_name_or_path": None}, "Expected a folder or a name on the hub for model_name_or_path"),
     ({"dtype": "bf16"}, "Expected one of auto, bfloat16, float16, float32 for dtype"),
     ({"attn_implementation": "flash"}, "an attention of it for attn_implementation, got 'flash'"),
@@ -151,9 +234,18 @@ TRAIN = [
     ),
     ({"lora_r": 8}, "Expected use_peft: true beside lora_r, got 8 alone, which would train all weights"),
     ({"lora_modules_to_save": ["merger"]}, "Expected use_peft: true beside lora_modules_to_save"),
+    (
+        {
+            "model_name_or_path": "{root}/experts",
+            "use_peft": True,
+            "lora_target_parameters": ["mlp.experts.down_proj"],
+        },
+        "Expected 0 for lora_dropout beside lora_target_parameters, got 0.05",
+    ),
     ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),
     ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
     ({"load_in_4bit": True, "use_peft": True}, "Expected bitsandbytes to be installed for load_in_4bit"),
+    ({"use_liger_kernel": True}, "Expected liger_kernel to be installed for use_liger_kernel"),
     # the training
     ({"train_images": 12.5}, "Expected int | None for train_images, got 12.5"),
     ({"learning_rate": [1e-5]}, "Expected float for learning_rate"),
@@ -169,6 +261,15 @@ TRAIN = [
     ({"save_strategy": "always"}, "always"),
     ({"report_to": "clearly"}, "Expected some of none, all, "),
     ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
+    ({"report_to": ["tensorboard", "none"]}, "Expected none or all by itself for report_to, got tensorboard, none"),
+    ({"push_to_hub": True}, "Expected a hub that answers and knows you for push_to_hub, got"),
+    ({"sync_ref_model": True}, "Expected a reference model to renew for sync_ref_model, got beta 0, with"),
+    ({"sync_ref_model": True, "beta": 0.1, "use_peft": True}, "for sync_ref_model, got use_peft: true, with"),
+    ({"use_transformers_continuous_batching": True}, "TRL has it for models of text alone"),
+    (
+        {"generation_kwargs": {"top_kk": 3}},
+        "Expected some of top_k, top_p, top_h, … in generation_kwargs, got 'top_kk'. Did you mean top_k?",
+    ),
     ({"loss_type": "ppo"}, "Expected one of grpo, dapo"),
     ({"load_best_model_at_end": True}, "Expected evaluations for load_best_model_at_end"),
     ({"bad_rows": "skip"}, "Expected one of refuse, drop for bad_rows, got 'skip'"),
@@ -184,6 +285,12 @@ TRAIN = [
 SFT = [
     ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
+    ({"output_dir": ""}, "Expected a value for output_dir, got ''"),
+    ({"push_to_hub": True}, "Expected a hub that answers and knows you for push_to_hub, got"),
+    ({"use_liger_kernel": True}, "Expected liger_kernel to be installed for use_liger_kernel"),
+    ({"dataset": "{root}/two_places"}, "row 3 (id pa-112-0-3): prompt has 2 places for its one image"),
+    ({"model_name_or_path": "{root}/cut"}, "got model.safetensors, which is cut"),
+    ({"model_name_or_path": "{root}/no_tokenizer"}, "Expected a processor with a tokenizer"),
     ({"max_length": 20}, "Expected null for max_length, got 20. TRL would cut answers"),
     ({"dataset": "{root}/outside"}, "outside the image"),
     ({"model_name_or_path": "{root}/paligemma"}, "TRL's SFT hands its processor answers without their images"),
@@ -217,7 +324,7 @@ def test_train_refuses(capsys, values, expected, places, no_weights, tmp_path):
     message = refused(capsys, "train", values, GRPO, places, no_weights, tmp_path)
     assert expected in message
     # Rows are listed below the sentence; nothing else is.
-    assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "Expected "))
+    assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "rows ", "Expected "))
 
 
 @pytest.mark.parametrize(("values", "expected"), SFT, ids=[str(values)[:60] for values, _ in SFT])

@@ -16,6 +16,7 @@ from grounding_rewards.models.load import (
     check_place,
     choose_backend,
     digest_of_weights,
+    load_later,
     load_model,
     model_type_of,
     process_state,
@@ -168,6 +169,14 @@ def test_pickled_weights_are_refused(tmp_path, weights, instead, beside):
     # what lies beside safetensors is not read
     (tmp_path / instead).touch()
     check_place(tmp_path)
+
+
+def test_weights_that_a_copy_left_unfinished_are_refused_before_they_are_loaded(checkpoint, tmp_path):
+    folder = shutil.copytree(checkpoint, tmp_path / "cut")
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"Expected whole weights in '.*', got model.safetensors, which is cut"):
+        load_later(folder)
 
 
 @pytest.mark.parametrize("name", ["runs/r4/checkpoint", "/nowhere", "a b", "no/such/folder"])

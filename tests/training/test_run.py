@@ -48,6 +48,30 @@ def test_the_parity_check_can_be_left_out(tiny_vlm, tmp_path, monkeypatch):
     train_grpo(*parse_grpo_arguments([*given, "--overwrite", "true", "--parity_check", "false"]))
 
 
+SOUND = {"calls": 0}
+
+
+def judge_that_fails(completions, **columns):
+    SOUND["calls"] -= 1
+    if SOUND["calls"] < 0:
+        raise ValueError("Expected input batch_size (16) to match target batch_size (155).")
+    return [float(k % 2) for k in range(len(completions))]
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (0, "at step 0. .* --resume_from_checkpoint last begins again: no checkpoint was saved yet"),
+        (2, "at step 2. .* --resume_from_checkpoint last goes on from checkpoint-2"),
+    ],
+)
+def test_a_run_that_fails_says_where_it_would_go_on(steps, said, tmp_path, monkeypatch):
+    """With a traceback: torch has errors that begin as ours do."""
+    monkeypatch.setitem(SOUND, "calls", steps)
+    with pytest.raises(RuntimeError, match=said):
+        grpo(tmp_path / "run", reward=f"{__name__}.judge_that_fails", save_steps=1)
+
+
 def log_of(folder):
     return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
 
