@@ -134,7 +134,8 @@ def check_weights(path: str | Path) -> None:
     for index in folder.glob("*.safetensors.index.json"):
         shards = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
         faults |= {shard: "missing" for shard in sorted({*shards}) if not (folder / shard).is_file()}
-    for name, fault in faults.items():
+    if faults:
+        name, fault = next(iter(faults.items()))
         raise ValueError(
             f"Expected whole weights in {str(folder)!r}, got {name}, which is {fault}. Copy or download it again."
         )

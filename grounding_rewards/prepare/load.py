@@ -292,8 +292,9 @@ def dataset_parts(dataset: str, splits: Sequence[str] = (), *, streaming: bool =
         return {split: Dataset.from_parquet(files) for split, files in shards.items()}
     path = Path(dataset)
     if path.is_file():
-        here = f"Name the folder, {str(path.parent)!r}."
-        remedy = here if path.name == ANNOTATIONS else f"{_layout_hint(path.parent)}Name a folder that `prepare` wrote."
+        remedy = f"{_layout_hint(path.parent)}Name a folder that `prepare` wrote."
+        if path.name == ANNOTATIONS:
+            remedy = f"Name the folder, {str(path.parent)!r}."
         raise ValueError(
             f"Expected a folder, parquet files or the name of a dataset on the hub for dataset, got the file "
             f"{dataset!r}. {remedy}"

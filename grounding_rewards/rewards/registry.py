@@ -151,11 +151,11 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"Expected a complete reward for `name`, got the abstract class {name!r}. Give one of its subclasses."
         )
-    needed = [one.name for one in _parameters(factory) or ()]
-    if {"pred", "prompts"} & {*needed}:
+    arguments = [parameter.name for parameter in _parameters(factory) or ()]
+    if {"pred", "prompts"} & {*arguments}:
         raise ValueError(
             f"Expected a class or a factory of rewards on boxes for reward `{name}`, or a function of TRL with an "
-            f"argument `completions`, got a function of {', '.join(needed)}. Put `score(pred, gt)` into a class."
+            f"argument `completions`, got a function of {', '.join(arguments)}. Put `score(pred, gt)` into a class."
         )
     check_parameters(name, factory, params)
     return factory(**params)

@@ -198,14 +198,14 @@ def check_optimization(config: Any, empty: Any) -> None:
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:
-    """Refuse settings that need a library that is not installed, or a hub that does not answer.
+    """Refuse settings that need a library that is not installed.
 
     Args:
         config: TRL's configuration.
         model: the model and its precision.
 
     Raises:
-        ValueError: a library is missing; says which option needs it. Or the hub knows no user to push for.
+        ValueError: a library is missing; says which option needs it.
     """
     wanted = {
         "vllm": "use_vllm" if getattr(config, "use_vllm", False) else None,
@@ -219,15 +219,27 @@ def check_installed(config: Any, model: ModelArguments) -> None:
             f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
             f"leave {option} out."
         )
-    if config.push_to_hub and config.process_index == 0:
-        try:
-            whoami(token=config.hub_token)
-        # Offline, without a token, with a wrong one, behind a proxy: each has a type of its own.
-        except Exception as error:
-            raise ValueError(
-                f"Expected a hub that answers and knows you for push_to_hub, got {str(error).partition('. ')[0]!r}. "
-                "Set HF_TOKEN and unset HF_HUB_OFFLINE, or leave push_to_hub out and upload checkpoint/ after the run."
-            ) from error
+
+
+def check_hub(config: Any) -> None:
+    """Refuse to push to a hub that does not answer or does not know the user; asked by the first process alone.
+
+    Args:
+        config: TRL's configuration.
+
+    Raises:
+        ValueError: a run would train, and then not be pushed.
+    """
+    if not config.push_to_hub or config.process_index:
+        return
+    try:
+        whoami(token=config.hub_token)
+    # Offline, without a token, with a wrong one, behind a proxy: each has a type of its own.
+    except Exception as error:
+        raise ValueError(
+            f"Expected a hub that answers and knows you for push_to_hub, got {str(error).partition('. ')[0]!r}. Set "
+            "HF_TOKEN and unset HF_HUB_OFFLINE, or leave push_to_hub out and upload checkpoint/ after the run."
+        ) from error
 
 
 def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None) -> dict[str, Any]:

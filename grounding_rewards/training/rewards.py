@@ -96,10 +96,12 @@ def check_reward_functions(rewards: Sequence[Any], columns: Sequence[str]) -> No
         # TRL calls models in another way.
         if isinstance(reward, torch.nn.Module) or takes(reward, **dict.fromkeys(passed)):
             continue
-        taken = inspect.signature(reward, follow_wrapped=False).parameters.values()
-        known = [one.name for one in taken if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
-        other = [one.name for one in taken if one.name in known and one.default is one.empty and one.name not in passed]
-        fault = f"one that needs {', '.join(other)}" if other else f"one that takes {', '.join(known)} alone"
+        parameters = inspect.signature(reward, follow_wrapped=False).parameters.values()
+        named = [part for part in parameters if part.kind in (part.POSITIONAL_OR_KEYWORD, part.KEYWORD_ONLY)]
+        lacking = [part.name for part in named if part.default is part.empty and part.name not in passed]
+        fault = f"one that takes {', '.join(part.name for part in named)} alone"
+        if lacking:
+            fault = f"one that needs {', '.join(lacking)}"
         raise ValueError(
             f"Expected a function that takes what TRL passes for reward {reward_name(reward)}, got {fault}. TRL passes "
             f"{', '.join(sorted(passed))}, all by name: write `(completions, **columns)`, with those that it needs."

@@ -46,6 +46,7 @@ from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import (
     adapter_and_quantisation,
     adapter_note,
+    check_hub,
     check_installed,
     check_model,
     check_optimization,
@@ -180,6 +181,7 @@ def _prepare(
     start = find_start(resolved, processes=config.world_size)
     _check_best(config, known)
     check_installed(config, model)
+    check_hub(config)
     empty = check_model(model, trust_remote_code=config.trust_remote_code)
     check_optimization(config, empty)
     processor = load_run_processor(model, trust_remote_code=config.trust_remote_code)
