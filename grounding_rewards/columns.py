@@ -86,9 +86,10 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> Sizes:
         array([640., 512.])
     """
     given = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
-    images = column_of(columns, "image", n)
-    if given["width"] is None and given["height"] is None and images is not None:
-        given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])
+    if given["width"] is None and given["height"] is None:
+        images = column_of(columns, "image", n)
+        if images is not None:
+            given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])
     for side in ("width", "height"):
         if given[side] is None:
             raise ValueError(
@@ -122,7 +123,8 @@ def _size_of_image(image: Any) -> tuple[int, int]:
 
 def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
     try:
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+        # None becomes NaN.
+        return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(
             f"Expected numbers for `{argument}`, got {list(values)!r:.200}. Give sizes in pixels."
@@ -186,19 +188,18 @@ def refuse_outside(references: References, sizes: Sizes | None, columns: Mapping
         ValueError: Expected reference boxes inside the image of 640 x 480 for `boxes`, got [0.0, 0.0, 900.0, 50.0] in \
 row 0 (id a). Give boxes and sizes of one image: `width` and `height` are those of the original.
     """
-    if sizes is None:
+    flat, counts = references.boxes.flat, references.boxes.counts
+    if sizes is None or not len(flat):
         return
     width, height = sizes["width"], sizes["height"]
-    flat, counts = references.boxes.flat, references.boxes.counts
-    rows = np.arange(len(width)) if references.rows is None else references.rows
     # Every completion comes here: the edges are compared at once, and rounding is forgiven where one is crossed.
     if len(counts) == 1:
-        right, bottom = width.item(), height.item()
-        crossed = any(x1 < 0 or y1 < 0 or x2 > right or y2 > bottom for x1, y1, x2, y2 in flat.tolist())
-    else:
-        edges = np.repeat(np.stack([width, height], axis=1)[rows], counts, axis=0)
-        crossed = bool((flat[:, 2:] > edges).any() or (flat < 0).any())
-    if not crossed:
+        left, top, right, bottom = flat.T.tolist()
+        if min(left) >= 0 and min(top) >= 0 and max(right) <= width[0] and max(bottom) <= height[0]:
+            return
+    rows = np.arange(len(width)) if references.rows is None else references.rows
+    edges = np.repeat(np.stack([width, height], axis=1)[rows], counts, axis=0)
+    if not ((flat[:, 2:] > edges).any() or (flat < 0).any()):
         return
     for box, row in zip(flat.tolist(), np.repeat(rows, counts).tolist(), strict=True):
         size = width[row].item(), height[row].item()
