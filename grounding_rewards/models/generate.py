@@ -221,7 +221,7 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
     row = dataset[0]
     images = [row["image"]] if row.get("image") is not None else row["images"]
     try:
-        conversation = prepare_multimodal_messages(row["prompt"], images=images)
+        conversation = prepare_multimodal_messages(row["prompt"], images=[image.convert("RGB") for image in images])
         processor.apply_chat_template([conversation], add_generation_prompt=True, tokenize=True, return_dict=True)
     # Processors and chat templates of all families raise nearly everything.
     except Exception as error:

@@ -10,6 +10,7 @@ from transformers import AutoProcessor, Lfm2VlImageProcessor, Qwen2VLImageProces
 from transformers.image_utils import make_flat_list_of_images
 
 import grounding_rewards as gr
+from grounding_rewards.cli import main
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.models.generate import Sampling, generate
@@ -140,9 +141,11 @@ class TestGreyImages:
     def test_train_in_rgb(self, without_grey, train, tmp_path):
         assert train(tmp_path / "run", max_steps=1).state.global_step == 1
 
-    def test_are_asked_about_in_rgb(self, without_grey):
+    def test_are_asked_about_in_rgb(self, without_grey, tmp_path):
         model, processor = load_model(ASSET)
         assert len(generate(model, processor, synthetic_dataset("test", 2), Sampling(max_new_tokens=2))) == 2
+        asked = ("--dataset", "synthetic", "--max-images", "2", "--max-new-tokens", "2", "--out", str(tmp_path / "out"))
+        assert main(["evaluate", "--model", str(ASSET), *asked]) == 0
 
     def test_give_qwens_processor_the_same_values(self, processor):
         for preset in ("pa-112", "mixed-512"):
