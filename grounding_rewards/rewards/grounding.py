@@ -29,6 +29,7 @@ from grounding_rewards.columns import (
     with_ground_truth,
 )
 from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
@@ -63,7 +64,7 @@ from grounding_rewards.rewards.schedules import (
 )
 
 
-class RolloutWarning(UserWarning):
+class RolloutWarning(PackageWarning):
     """Completions may be answers to another prompt, or of another model, than the one that is trained."""
 
 

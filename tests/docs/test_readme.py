@@ -1,4 +1,4 @@
-"""The commands of README.md one after another, on a small folder in the layout that they name, with the small model."""
+"""README.md: its commands, on a small folder in the layout that they name, with the small model; what ran where."""
 
 from __future__ import annotations
 
@@ -61,3 +61,22 @@ def test_every_command_of_the_first_page_runs(workplace: Path, capsys: pytest.Ca
     assert "F1 at IoU 0.5" in said.out
     for page in ("doctor.html", "diff.html", "runs/before/report.html", "runs/after/report.html"):
         assert (workplace / page).stat().st_size > 10_000, page
+
+
+def table_rows(page: str, engine: str) -> list[list[str]]:
+    """The cells of a page's table rows about an engine."""
+    lines = (REPOSITORY / page).read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith(f"| {engine}")]
+
+
+def test_what_ran_where_repeats_the_tables_that_scripts_write() -> None:
+    summary = {(cells[0], cells[1]): cells[3] for cells in table_rows("README.md", "v")}
+    measured = table_rows("docs/cluster.md", "vLLM |")
+    colocate = [
+        float(cells[3].split()[0]) for cells in measured if cells[1].startswith("colocate") and cells[3][0] == "0"
+    ]
+    assert summary["vLLM, colocate", "all weights, LoRA, bf16"] == f"at most {max(colocate):g}"
+    [server] = [cells[3] for cells in measured if cells[1].startswith("server")]
+    assert summary["vLLM, server", "all weights"] == server
+    [trained] = [cells[4] for cells in table_rows("docs/trainers.md", "verl") if cells[1].startswith("GRPO")]
+    assert summary["verl 0.9.1 with vLLM", "all weights"] == f"{trained} (of p)"
