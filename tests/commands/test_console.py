@@ -11,6 +11,7 @@ from grounding_rewards.cli import main
 from grounding_rewards.commands.console import output_console, plain_warnings, printable, say, stage_progress
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.parsing.space_check import SpaceWarning
+from grounding_rewards.rewards.grounding import RolloutWarning
 from tests.conftest import REPOSITORY
 
 
@@ -46,6 +47,7 @@ def test_it_ends_with_what_it_counts(monkeypatch, capsys):
     ("category", "expected"),
     [
         (PackageWarning, "warning: low\\x1b\n"),
+        (RolloutWarning, "warning: low\\x1b\n"),
         (SpaceWarning, "warning: low\\x1b\n"),
         (UserWarning, "/a/b.py:3: UserWarning: low\x1b\n"),
     ],
@@ -64,7 +66,7 @@ def test_every_warning_of_the_package_says_that_it_is_one():
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn"
     ]
     assert len(calls) > 10
-    known = ("PackageWarning", "SpaceWarning", "SignalWarning")
+    known = ("PackageWarning", "RolloutWarning", "SignalWarning", "SpaceWarning")
     assert [call for call in calls if call[2] not in known] == []
 
 
