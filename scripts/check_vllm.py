@@ -206,7 +206,8 @@ def check_families(python: Path, folder: Path) -> tuple[str, str]:
         steps, _ = train(python, folder / f"{name}_run", box_format=box_format, save_strategy="no", **values)
         # Answers must not hold the token of an image, which random weights write as often as any other of some 270.
         cells.append(judge(steps, noise=0.2))
-    return f"{max(float(cell) for cell, _ in cells):.1g}", "; ".join(ratio for _, ratio in cells)
+    ratios = [float(ratio.split()[0]) for _, ratio in cells]
+    return f"{max(float(cell) for cell, _ in cells):.1g}", f"{min(ratios):.3f} to {max(ratios):.3f}, see below"
 
 
 def check_greedy(python: Path, folder: Path) -> tuple[str, str]:
