@@ -110,7 +110,7 @@ def run(
         metrics = [key for key in _METRICS if samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
         written = ("--html", folder / "index.html", "--json", folder / "diff.json")
-        _call("diff", folder / "before", folder / "after", *written, "--metric", "mean_iou", "--metrics", *metrics)
+        _call("diff", folder / "before", folder / "after", *written, "--metrics", *metrics)
     except subprocess.CalledProcessError as error:
         # It has said why.
         return error.returncode

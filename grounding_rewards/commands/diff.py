@@ -1,18 +1,17 @@
-"""Compare two runs of `grounding-rewards evaluate` on the images that both have: is B better than A, by how much, and
-on which labels and sizes of findings. Images are matched by id; runs with different reference boxes are refused.
-With more runs, A is compared with each of the others, on the images that all have.
+"""Compare two runs of `grounding-rewards evaluate` on the images that both have: what became better, what became worse,
+and of what no change is shown. Images are matched by id; runs with different reference boxes are refused. With more
+runs, A is compared with each of the others, on the images that all have.
 
-Every metric of both runs has a 95 % interval, and so has their difference, B - A, over patients (or over images, where
-no patient is known), the same ones left out of both. A permutation test says how often chance alone makes a difference
-as large, and Holm's p accounts for the number of tests in the table. The verdict is about one metric: choose it before
-you look.
+Every difference, B - A, has a 95 % interval over patients (or over images, where no patient is known), the same ones
+left out of both. A permutation test says how often chance alone makes a difference as large, and Holm's p accounts for
+the number of metrics that are shown. A metric is called better or worse if its interval excludes 0 and Holm's p is
+below 0.05; else no change is shown.
 
-The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows images and what
-the models wrote about them: protect it like the images.
+The page that --html writes shows images and what the models wrote about them: protect it like the images.
 
 examples:
   grounding-rewards diff runs/before runs/after
-  grounding-rewards diff runs/R3 runs/R4 --metric mean_iou --json diff.json --markdown diff.md
+  grounding-rewards diff runs/R3 runs/R4 --metric f1_50 --json diff.json --markdown diff.md
   grounding-rewards diff runs/before runs/after --html runs/after/diff.html --metrics reward_R4 mean_iou f1_50
   grounding-rewards diff runs/before runs/R1 runs/R3 runs/R4 --html diff.html
   grounding-rewards diff one/images.jsonl other/images.jsonl --seed 1 --resamples 20000
@@ -27,7 +26,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.logs.run_log import LOG
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
 from grounding_rewards.report.comparison_tables import compare_evaluations
@@ -53,7 +51,7 @@ def run(
     reward: str | None = None,
     log: Path | None = None,
     every: Annotated[
-        bool, option("print all metrics, labels and sizes, not the twelve that matter most", name="--all")
+        bool, option("print all metrics, labels, sizes, tests and baselines, not the core alone", name="--all")
     ] = False,
 ) -> int:
     """Compare A with B, and with each of the others, and report.
@@ -63,14 +61,14 @@ def run(
         b: the run that is compared with it
         others: more runs that are compared with A
         metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
-        metrics: show only these; default: all
+        metrics: show only these; default: the twelve that matter most, and the reward
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
         resamples: draws of the permutation test
         seed: of them, and of what intervals leave out
         markdown: write the verdict and the tables as Markdown
         html: write a page with metrics, curves and images
         reward: by whose change the page chooses images; default: the one that B was evaluated with, else R4
-        log: of the training, whose curves the page shows; default: log.jsonl beside the checkpoint of B
+        log: of the training of B, whose reward is shown; default: log.jsonl beside its checkpoint
 
     Returns:
         0, whatever the verdict is.
@@ -87,24 +85,18 @@ def run(
         resamples=resamples,
         seed=seed,
         reward=reward,
+        log=log,
     )
     if markdown is not None:
         write_whole(markdown, comparison.markdown())
     if html is not None:
-        from grounding_rewards.logs.run_log import read_entries
         from grounding_rewards.report.diff_page import render_diff_page
-        from grounding_rewards.report.plots import training_plot
 
-        facts = comparison.made[1]
-        # Beside the checkpoint, if any.
-        logged = log or Path(str(facts.get("model", ""))).parent / LOG
-        load_image = _image_loader(comparison.images[1], facts, b, allow_outside)
-        known = log is not None or ("model" in facts and logged.is_file())
-        training = training_plot(read_entries(logged)) if known else None
-        write_whole(html, render_diff_page(comparison, load_image=load_image, training=training))
+        load_image = _image_loader(comparison.images[1], comparison.made[1], b, allow_outside)
+        write_whole(html, render_diff_page(comparison, load_image=load_image))
     if json is not None:
         write_json(json, comparison.to_dict())
-    console = output_console(170)
+    console = output_console(120)
     comparison.print(console, every=every)
     if html is not None:
         console.print(f"Page: {html.resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.texts import read_yaml
@@ -17,6 +18,8 @@ from grounding_rewards.common.texts import read_yaml
 #: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
 LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json", "checkpoint"
 
+# Logged steps at each end of a run that are compared: one alone says little.
+_COMPARED = 10
 #: Seconds that the run took: a key of the last entry of one that came to its end, or was stopped.
 CLOSING = "train_runtime"
 
@@ -86,6 +89,20 @@ def read_run(folder: str | Path) -> RunSoFar:
     return RunSoFar(entries, _steps(entries, settings), ended)
 
 
+def first_and_last(values: Sequence[float]) -> str:
+    """The course of a logged value, from the mean of the first steps of a run to that of the last.
+
+    Args:
+        values: of the logged steps, oldest first; at least one.
+
+    Example:
+        >>> first_and_last([0.25] * 10 + [0.5] * 20)
+        '0.250 → 0.500, first and last 10 of 30'
+    """
+    n = min(_COMPARED, max(len(values) // 2, 1))
+    return f"{fmean(values[:n]):.3f} → {fmean(values[-n:]):.3f}, first and last {n} of {len(values)}"
+
+
 def tool_notes(model: str) -> list[str]:
     """What a command that asks a model without tools has to say, where the model's run trained it with tools.
 
@@ -128,6 +145,19 @@ def trained_reward(log: Path) -> tuple[str, dict[str, Any]] | None:
     given = given[0] or {} if isinstance(given, list) else given
     box_format = settings.get("box_format")
     return names[0], {**({} if box_format is None else {"box_format": box_format}), **given}
+
+
+def initial_checkpoint(model: Path) -> str | None:
+    """The model that the run began with whose checkpoint this is; None where no run is known.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "config.yaml").write_text("model_name_or_path: assets/tiny_vlm")
+        ...     initial_checkpoint(Path(folder, "checkpoint"))
+        'assets/tiny_vlm'
+    """
+    return _settings(model.parent).get("model_name_or_path")
 
 
 def _settings(folder: Path) -> Mapping[str, Any]:

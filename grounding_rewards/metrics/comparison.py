@@ -20,16 +20,17 @@ worse.
   places between the runs. Of many units it is so many parts of them as
   :data:`grounding_rewards.metrics.intervals.MOST_PARTS` says.
 * Several tests find something by chance more often than one. Holm's p is for a family of tests: the metrics that are
-  ratios of sums; those of a ranking; every metric of every label; every metric of every size. The intervals are not
-  adjusted.
+  shown, which are a dozen or those that were chosen; all other metrics; every metric of every label; every metric of
+  every size. The intervals are not adjusted.
 * By label and by size the metrics are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are their parts of the area of the image
   (:data:`grounding_rewards.metrics.ranking.IMAGE_AREAS`).
 
-The verdict is about one metric, which is chosen before looking. B is called better or worse where the interval leaves
-out 0 and p is below 0.05. A label or size is named where the interval of its mean IoU leaves out 0 and Holm's p is
-below 0.05.
+B is called better or worse by one rule, :func:`direction`: the interval excludes 0 and Holm's p is below 0.05. Else no
+change is shown, and there may be one, as large as the interval says. The verdict says of mean IoU, of F1 and of the
+metric that was asked for what changed or that no change is shown, then which other metrics are better, and which
+metrics, labels and sizes are worse.
 
 The test: if neither run is better, which of the two answers to a patient's images came from which run is the toss of a
 coin. So the runs change places on patients drawn at random, the metrics are taken again, and p is the share of draws
@@ -72,7 +73,8 @@ from grounding_rewards.metrics.counts import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, finite_or_none, format_estimate, format_value
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, capitalised, finite_or_none
+from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
@@ -182,19 +184,48 @@ def _random_swaps(n: int, draws: int, seed: int) -> Iterator[NDArray[np.int8]]:
         yield rng.integers(0, 2, (min(rows, draws - start), n), dtype=np.int8)
 
 
-#: What the verdict is about by default: it sees missed findings and false boxes alike.
-MAIN_METRIC = "f1_50"
+#: What the verdict is about by default: how well boxes fit.
+MAIN_METRIC = "mean_iou"
+# What every verdict tells: mean IoU does not see false boxes, and F1 does not see how well a right box fits.
+_LEADING = ("mean_iou", "f1_50")
 # Below it a p value is not written out.
 _SMALLEST_P = 0.001
 
 #: Draws of the permutation test.
 DRAWS = 5_000
 
-_LEVEL = 0.05
+#: B is called better or worse where Holm's p is below this.
+LEVEL = 0.05
+# An end of an interval that reads 0.000 in tables is 0: no verdict contradicts the numbers beside it.
+_DECIMALS = 3
 # The metrics of a group of reference boxes.
 _OF_GROUPS = ("mean_iou", "recall_50")
 # Metrics of the same boxes that are added up in another order differ by less than this.
 _ROUNDING = 1e-12
+
+
+def direction(difference: Estimate, holm: float, *, lower_is_better: bool | None = False) -> int:
+    """Whether a change is called better, worse or not shown: the rule of every verdict, table, plot and page.
+
+    Args:
+        difference: B - A with its 95 % interval.
+        holm: p, adjusted for the metrics that are shown with it; NaN without a test.
+        lower_is_better: None of a metric that is best at 0, from both sides: its change is neither.
+
+    Returns:
+        1 where the interval, in three decimals, has only better values than 0 and Holm's p is below 0.05, -1 where it
+        has only worse ones, else 0.
+
+    Example:
+        >>> direction(Estimate(0.17, 0.15, 0.19), 0.001), direction(Estimate(0.17, 0.15, 0.19), 0.06)
+        (1, 0)
+        >>> direction(Estimate(0.17, 0.15, 0.19), 0.001, lower_is_better=True)
+        -1
+    """
+    if lower_is_better is None or not holm < LEVEL:
+        return 0
+    sign = (round(difference.low, _DECIMALS) > 0) - (round(difference.high, _DECIMALS) < 0)
+    return -sign if lower_is_better else sign
 
 
 class Units(NamedTuple):
@@ -214,7 +245,7 @@ class Change(NamedTuple):
     difference: B - A.
     units: on how many images or patients B is better, worse and the same.
     p: of the permutation test; NaN without any difference, and where there is no test.
-    holm: p, adjusted for all tests of its table; NaN as p is.
+    holm: p, adjusted for all tests of its family; NaN as p is.
     """
 
     metric: Metric
@@ -225,19 +256,10 @@ class Change(NamedTuple):
     p: float
     holm: float
 
-    def direction(self, *, adjusted: bool = False) -> int:
-        """1 where interval and test show that B is better, -1 where both show that it is worse, else 0.
-
-        Args:
-            adjusted: whether to go by Holm's p instead of the p of this test alone.
-        """
-        p = self.holm if adjusted else self.p
-        return self.shown_by_interval() if p < _LEVEL else 0
-
-    def shown_by_interval(self) -> int:
-        """1 where the interval has only better values than 0, -1 where only worse, else 0."""
-        sign = (self.difference.low > 0) - (self.difference.high < 0)
-        return -sign if self.metric.lower_is_better else sign
+    @property
+    def direction(self) -> int:
+        """1 where B is better, -1 where it is worse, 0 where no change is shown: see :func:`direction`."""
+        return direction(self.difference, self.holm, lower_is_better=self.metric.lower_is_better)
 
     def to_dict(self) -> dict[str, Any]:
         """The metrics as plain values; None where there is nothing to measure."""
@@ -270,6 +292,7 @@ class RunDifference:
         units: `patients` or `images`: what is resampled, and what changes places in the test.
         n: number of units.
         main: key of the metric that the verdict is about.
+        core: keys of the metrics that are shown, for which Holm's p is adjusted together.
         metrics: by key, all images together.
         labels: by label, the one with most reference boxes first.
         sizes: by size of the reference boxes.
@@ -284,6 +307,7 @@ class RunDifference:
     units: str
     n: int
     main: str
+    core: tuple[str, ...]
     metrics: Mapping[str, Change]
     labels: tuple[GroupChanges, ...]
     sizes: tuple[GroupChanges, ...]
@@ -293,13 +317,43 @@ class RunDifference:
 
     @property
     def verdict(self) -> str:
-        """Whether B is better, by how much, and on which labels and sizes, in one sentence."""
-        return self.verdict_on("A", "B")
+        """What changed, what is not shown to have changed, and what is worse, in a few sentences."""
+        return f"{self.summary} {self.losses}"
 
-    def verdict_on(self, a: str, b: str) -> str:
-        """The verdict with these names of the runs."""
-        groups = [clause for clause in (_named(self.labels, "label"), _named(self.sizes, "size")) if clause]
-        return "; ".join([_judged(self.metrics[self.main], self.units, self.n, a, b), *groups]) + "."
+    @property
+    def leading(self) -> list[str]:
+        """Keys of the metrics that the verdict tells whatever became of them."""
+        return [key for key in dict.fromkeys((self.main, *_LEADING)) if key in self.core]
+
+    @property
+    def summary(self) -> str:
+        """The metrics that lead, each with its change or that none is shown, and which others are better."""
+        sentences = [_sentence(key, self.metrics[key], self.units) for key in self.leading]
+        gains = [_named(change) for _, change in self._others() if change.direction > 0]
+        if gains:
+            also = any(self.metrics[key].direction > 0 for key in self.leading)
+            sentences.append(f"{'Also better' if also else 'Better'}: {'; '.join(gains)}.")
+        return " ".join(sentences)
+
+    @property
+    def losses(self) -> str:
+        """Which other metrics, labels and sizes are worse."""
+        also = any(self.metrics[key].direction < 0 for key in self.leading)
+        if self.worse:
+            return f"{'Also worse' if also else 'Worse'}: {'; '.join(self.worse)}."
+        return f"No {'other ' * also}metric, label or size is shown to be worse."
+
+    @property
+    def worse(self) -> list[str]:
+        """What became worse beside the metrics that lead, with one number each."""
+        changes = [(change, "") for _, change in self._others()]
+        groups = (*self.labels, *self.sizes)
+        changes += [(change, f" on {group.name}") for group in groups for change in group.changes.values()]
+        return [_named(change, where) for change, where in changes if change.direction < 0]
+
+    def _others(self) -> list[tuple[str, Change]]:
+        """The metrics that are shown and do not lead."""
+        return [(key, self.metrics[key]) for key in self.core if key not in self.leading]
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as plain values; None where there is nothing to measure."""
@@ -315,6 +369,7 @@ class RunDifference:
             "images": {"both": self.images, "only_a": self.only_a, "only_b": self.only_b},
             "units": {"name": self.units, "count": self.n},
             "main": self.main,
+            "core": list(self.core),
             "metrics": plain(self.metrics),
             "labels": by_name(self.labels),
             "sizes": by_name(self.sizes),
@@ -347,6 +402,7 @@ def compare_runs(
     *,
     label_matching: str = "ignore",
     main: str = MAIN_METRIC,
+    core: Sequence[str] = CORE_METRICS,
     resamples: int = DRAWS,
     seed: int = 0,
 ) -> RunDifference:
@@ -358,6 +414,8 @@ def compare_runs(
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
             label.
         main: key of the metric that the verdict is about, `mean_iou` or `reward_R4` for instance.
+        core: keys of the metrics that are shown, beside `main`: Holm's p of each is adjusted for these together. Keys
+            that a run lacks are left out.
         resamples: draws of the test.
         seed: of them, and of what intervals leave out.
 
@@ -393,12 +451,19 @@ def compare_runs(
 
     def by_group(groups: BoxGroups) -> tuple[GroupChanges, ...]:
         of_groups = {(name, key): metrics[key] for name in groups for key in _OF_GROUPS}
-        found = _changes(of_groups, [reference_sums(run, groups) for run in runs], units, **drawn)
+        found = _with_holm(_changes(of_groups, [reference_sums(run, groups) for run in runs], units, **drawn))
         return tuple(
             GroupChanges(name or UNNAMED, int(members.sum()), {key: found[name, key] for key in _OF_GROUPS})
             for name, members in groups.items()
         )
 
+    sums = [run.sums(shared) | dependence_sums(run.images, label_matching=label_matching) for run in runs]
+    changes: dict[str, Change] = {
+        **_changes(metrics, sums, units, **drawn),
+        **_ranked_changes(first, second, label_matching, units, **drawn),
+    }
+    core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
+    others = {key: change for key, change in changes.items() if key not in core_changes}
     return RunDifference(
         images=len(pairs),
         only_a=len(own_a) - len(pairs),
@@ -406,15 +471,8 @@ def compare_runs(
         units="images" if patients is None else "patients",
         n=int(units.max()) + 1,
         main=main,
-        metrics={
-            **_changes(
-                metrics,
-                [run.sums(shared) | dependence_sums(run.images, label_matching=label_matching) for run in runs],
-                units,
-                **drawn,
-            ),
-            **_ranked_changes(first, second, label_matching, units, **drawn),
-        },
+        core=tuple(core_changes),
+        metrics={**changes, **_with_holm(core_changes), **_with_holm(others)},
         labels=by_group(label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")),
         sizes=by_group(_size_groups(first)),
         resamples=resamples,
@@ -448,7 +506,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def _changes(
     metrics: Mapping[Any, Metric], runs: Sequence[Mapping[Any, Array]], units: Sequence[Any], **drawn: int
 ) -> dict[Any, Change]:
-    """The changes of a family of metrics, of which both runs have sums over images by the same keys."""
+    """The changes of metrics of which both runs have sums over images by the same keys; Holm's p still to come."""
     one, other = ([sum_by_group(run[key], units) for key in metrics] for run in runs)
     found: dict[Any, Change] = {}
     for (key, metric), a, b, p in zip(metrics.items(), one, other, swap_p_values(one, other, **drawn), strict=True):
@@ -465,23 +523,21 @@ def _changes(
                 most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
                 change = change._replace(difference=Estimate(change.difference.value, -most, most))
         found[key] = change
-    return _with_holm(found)
+    return found
 
 
 def _ranked_changes(
     a: Sequence[AnsweredImage], b: Sequence[AnsweredImage], label_matching: str, groups: Sequence[Any], **drawn: int
 ) -> dict[str, Change]:
-    """Average precision and sensitivities, which a single image does not have."""
+    """Average precision and sensitivities, which a single image does not have; Holm's p still to come."""
     by_rank = RankingMetrics.of([*a, *b], label_matching)
     in_a, in_b = (by_rank.jackknifed(by_rank.rank(images), groups=groups, seed=drawn["seed"]) for images in (a, b))
     metrics = by_rank.metrics()
     one, other = ([run[key].as_mean for key in metrics] for run in (in_a, in_b))
-    return _with_holm(
-        {
-            key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)
-            for (key, metric), p in zip(metrics.items(), swap_p_values(one, other, **drawn), strict=True)
-        }
-    )
+    return {
+        key: _change(metric, in_a[key], in_b[key], Units(0, 0, 0), p)
+        for (key, metric), p in zip(metrics.items(), swap_p_values(one, other, **drawn), strict=True)
+    }
 
 
 def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
@@ -543,23 +599,37 @@ def _reference_that_differs(a: AnsweredImage, b: AnsweredImage) -> str:
     return next((what for what in one if one[what] != other[what]), "")
 
 
-def _judged(main: Change, units: str, n: int, a: str, b: str) -> str:
-    if math.isnan(main.difference.value):
-        return f"Nothing can be said: {main.metric.heading} cannot be measured in both runs"
-    metrics = (
-        f"{main.metric.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
-        f"{format_estimate(main.difference, signed=True)}, "
-    )
-    p = "no p" if math.isnan(main.p) else f"p {'' if main.p < _SMALLEST_P else '= '}{p_cell(main.p)}"
-    counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({p})"
-    word = {1: "better", -1: "worse"}
-    if direction := main.direction():
-        return f"{b} is {word[direction]} than {a}: {metrics}{counts}"
-    if shown := main.shown_by_interval():
-        return (
-            f"{b} is {word[shown]} than {a} on average, which the permutation test does not confirm: {metrics}{counts}"
-        )
-    return f"No difference between {a} and {b} can be shown: {metrics}{counts}"
+def _sentence(key: str, change: Change, units: str) -> str:
+    """What became of a metric: both values, and of a change that is shown its interval and the units behind it."""
+    heading = _short_heading(change)
+    if math.isnan(change.difference.value):
+        return f"{capitalised(heading)} is not measured in both runs."
+    digits = _digits(change)
+    values = f"{heading} {change.a.value:.{digits}f} → {change.b.value:.{digits}f}"
+    if not change.direction:
+        return f"{capitalised(values)}: no change shown."
+    word = "better" if change.direction > 0 else "worse"
+    opening = f"Boxes fit {word}" if key == "mean_iou" else word.capitalize()
+    interval = f"{change.difference.low:+.{digits}f} to {change.difference.high:+.{digits}f}"
+    better, worse, _ = change.units
+    counts = f", on {better} {units} better, on {worse} worse" if better or worse else ""
+    return f"{opening}: {values} ({interval}){counts}."
+
+
+def _named(change: Change, where: str = "") -> str:
+    """A change that is shown, with one number."""
+    return f"{_short_heading(change)}{where} {change.difference.value:+.{_digits(change)}f}"
+
+
+def _short_heading(change: Change) -> str:
+    """As in F1@0.5: in a sentence two numbers in a row are hard to read."""
+    return change.metric.heading.replace(" at IoU ", "@")
+
+
+def _digits(change: Change) -> int:
+    """Two, or three where the change or an end of its interval would read as 0."""
+    reads_as_0 = any(abs(number) < 0.005 for number in change.difference)
+    return _DECIMALS if change.direction and reads_as_0 else 2
 
 
 def p_cell(p: float) -> str:
@@ -572,18 +642,3 @@ def p_cell(p: float) -> str:
     if math.isnan(p):
         return NOTHING
     return f"< {_SMALLEST_P:g}" if p < _SMALLEST_P else f"{p:.3f}"
-
-
-def _named(groups: Sequence[GroupChanges], kind: str) -> str:
-    """Which groups differ, the largest difference first."""
-    if not groups:
-        return ""
-    clauses = []
-    for direction, word in ((1, "better"), (-1, "worse")):
-        ious = [(group.name, group.changes["mean_iou"]) for group in groups]
-        ious = [(name, change) for name, change in ious if change.direction(adjusted=True) == direction]
-        ious.sort(key=lambda one: -abs(one[1].difference.value))
-        if ious:
-            names = (f"{name} ({format_value(change.difference.value, signed=True)})" for name, change in ious)
-            clauses.append(f"{word} on {', '.join(names)}")
-    return f"by {kind}, " + (f"mean IoU is {' and '.join(clauses)}" if clauses else "no difference can be shown")

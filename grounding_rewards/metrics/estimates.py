@@ -136,3 +136,13 @@ def counted(number: int, what: str) -> str:
         ('1 image', '3 images')
     """
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def capitalised(sentence: str) -> str:
+    """The sentence with a capital letter, the rest as it is.
+
+    Example:
+        >>> capitalised("mean IoU rose")
+        'Mean IoU rose'
+    """
+    return sentence[:1].upper() + sentence[1:]

@@ -60,6 +60,11 @@ from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibrati
 from grounding_rewards.metrics.ranking import IMAGE_AREAS, RankedImages, rank_boxes
 from grounding_rewards.metrics.robustness import RobustnessPoint
 
+#: Keys of the metrics that are shown first, beside the reward that an evaluation is about.
+CORE_METRICS = (
+    *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
+    *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
+)
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
 

@@ -11,12 +11,33 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.logs.run_log import trained_reward
+import numpy as np
+
+from grounding_rewards.logs.run_log import LOG, first_and_last, initial_checkpoint, read_entries, trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
-from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC, Change, RunDifference, compare_runs, p_cell
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metrics, finite_or_none, format_value
-from grounding_rewards.metrics.evaluation import read_evaluation
-from grounding_rewards.report.tables import CORE_METRICS, Cell, Table, estimate_cell, group_metrics
+from grounding_rewards.metrics.comparison import (
+    DRAWS,
+    LEVEL,
+    MAIN_METRIC,
+    Change,
+    RunDifference,
+    compare_runs,
+    p_cell,
+)
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.estimates import (
+    NOTHING,
+    Estimate,
+    Metrics,
+    capitalised,
+    finite_or_none,
+    format_estimate,
+    format_value,
+)
+from grounding_rewards.metrics.evaluation import CORE_METRICS, read_evaluation
+from grounding_rewards.report.page import is_measured
+from grounding_rewards.report.plots import read_series
+from grounding_rewards.report.tables import Cell, Table, estimate_cell, group_metrics
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +60,8 @@ class Comparison:
         images: of each run.
         made: what is known of how each run was made.
         reward: name of the reward by which images are chosen.
-        chosen: whether the metrics were chosen, and no others, labels or sizes are wanted.
+        log: what the training of the second run logged; empty where no training is known.
+        evaluated: the sampled reward before and after that training, where the first run is its initial checkpoint.
     """
 
     differences: Sequence[RunDifference]
@@ -50,7 +72,8 @@ class Comparison:
     images: Sequence[Sequence[AnsweredImage]]
     made: Sequence[Mapping[str, Any]]
     reward: str = "R4"
-    chosen: bool = False
+    log: Sequence[Mapping[str, Any]] = ()
+    evaluated: Curve | None = None
 
     @property
     def first(self) -> RunDifference:
@@ -63,18 +86,40 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The verdict on two runs at length; of several which are better, worse, and not shown to differ."""
-        a, *others = self.names
-        if len(others) == 1:
-            return self.first.verdict_on(a, others[0])
-        told: dict[str, list[str]] = {"better": [], "worse": [], "not shown to differ": [], "not measured": []}
-        changes = self.changes(self.first.main)
-        for name, main in zip(others, changes, strict=True):
-            words = {1: "better", -1: "worse", 0: "not shown to differ"}
-            word = "not measured" if math.isnan(main.difference.value) else words[main.direction()]
-            told[word].append(f"{name} ({format_value(main.difference.value, signed=True)})")
-        said = "; ".join(f"{word}: {', '.join(names)}" for word, names in told.items() if names)
-        return f"{changes[0].metric.heading} against {a}. {said[:1].upper()}{said[1:]}."
+        """What changed, what is not shown to have changed, and what is worse."""
+        return f"{self.summary} {self.losses}"
+
+    @property
+    def summary(self) -> str:
+        """The metrics that lead: of two runs each with its values, of several which runs are better and worse."""
+        if len(self.differences) == 1:
+            return self.first.summary
+        sentences = []
+        for key in self.first.leading:
+            names: dict[str, list[str]] = {"better": [], "worse": [], "no change shown": [], "not measured": []}
+            for name, change in zip(self.names[1:], self.changes(key), strict=True):
+                word = {1: "better", -1: "worse", 0: "no change shown"}[change.direction]
+                word = "not measured" if math.isnan(change.difference.value) else word
+                names[word].append(f"{name} ({format_value(change.difference.value, signed=True)})")
+            clauses = "; ".join(f"{word}: {', '.join(runs)}" for word, runs in names.items() if runs)
+            heading = self.first.metrics[key].metric.heading
+            sentences.append(f"{capitalised(heading)} against {self.names[0]}. {capitalised(clauses)}.")
+        return " ".join(sentences)
+
+    @property
+    def losses(self) -> str:
+        """Which other metrics, labels and sizes are worse; of several runs in each."""
+        if len(self.differences) == 1:
+            return self.first.losses
+        worse = {name: "; ".join(difference.worse) for name, difference in self._others}
+        sentences = [f"Worse in {name}: {changes}." for name, changes in worse.items() if changes]
+        return " ".join(sentences) or "No other metric, label or size is shown to be worse."
+
+    @property
+    def training_reward(self) -> str:
+        """How the reward rose or fell in the training, as in `0.433 → 0.565, first and last 10 of 200`."""
+        rewards = read_series(self.log, "reward").get("")
+        return "" if rewards is None else first_and_last(rewards.y.tolist())
 
     @property
     def title(self) -> str:
@@ -96,11 +141,9 @@ class Comparison:
 
     @property
     def core(self) -> list[str]:
-        """Keys of the metrics that are shown first: those that were chosen, else the core, verdict and reward."""
-        core = (*CORE_METRICS, self.first.main, f"reward_{self.reward}")
-        shown, found = dict.fromkeys(self.metrics if self.chosen else core), self.first.metrics
-        measured = (key for key in shown if key in self.metrics)
-        return [key for key in measured if not math.isnan(found[key].a.value) or not math.isnan(found[key].b.value)]
+        """Keys of the metrics that are shown first: those that were chosen, or the core."""
+        changes = {key: self.first.metrics[key] for key in self.first.core if key in self.metrics}
+        return [key for key, change in changes.items() if is_measured(change.a) or is_measured(change.b)]
 
     @property
     def facts(self) -> list[str]:
@@ -149,24 +192,21 @@ class Comparison:
         return pandas.concat(tables, ignore_index=True)
 
     def table(self, keys: Sequence[str]) -> Table:
-        """A line for each of these metrics, in groups, and the baselines of two runs beside them."""
-        baselines = self.baselines[0] if len(self.differences) == 1 else {}
+        """A line for each of these metrics, in groups."""
         lines: list[list[str | Cell]] = []
-        for group, own in group_metrics(keys):
+        for group, members in group_metrics(keys):
             lines.append([Cell(group.title, group.definition)])
-            for key in own:
-                changes = self.changes(key)
-                metric = changes[0].metric
-                beside = [estimate_cell(metrics.get(key)) for metrics in baselines.values()]
-                lines.append([*_line(metric.heading + " ↓" * (metric.lower_is_better is True), changes), *beside])
-        return Table([*self._header, *baselines], lines)
+            for key in members:
+                metric = self.first.metrics[key].metric
+                lines.append(_line(metric.heading + " ↓" * (metric.lower_is_better is True), self.changes(key)))
+        return Table(self._header, lines)
 
-    def group_tables(self) -> list[Table]:
-        """A line for each label, and one for each size of the reference boxes; none where metrics were chosen."""
+    def further_tables(self) -> list[Table]:
+        """A line for each label and each size of the reference boxes, and the baselines of two runs."""
         tables = []
         for title, name in (("Reference boxes by label", "labels"), ("Reference boxes by size", "sizes")):
             # The runs have the same reference boxes, and so the same groups.
-            groups = list(zip(*(getattr(one, name) for one in self.differences), strict=True))
+            groups = list(zip(*(getattr(difference, name) for difference in self.differences), strict=True))
             rows = [
                 _line(
                     f"{several[0].name} ({several[0].boxes}), {change.metric.heading}",
@@ -175,51 +215,72 @@ class Comparison:
                 for several in groups
                 for key, change in several[0].changes.items()
             ]
-            tables += [Table(self._header, rows, title)] if rows and not self.chosen else []
+            tables += [Table(self._header, rows, title)] if rows else []
+        if len(self.differences) == 1 and (baselines := self.baselines[0]):
+            nothing = (math.nan,)
+            values = [
+                [
+                    self.first.metrics[key].metric.heading,
+                    *(format_value(metrics.get(key, nothing)[0]) for metrics in baselines.values()),
+                ]
+                for key in self.metrics
+            ]
+            tables.append(Table(["metric", *baselines], values, "Baselines on the same images"))
         return tables
 
     @property
-    def _header(self) -> list[str]:
-        a, *others = self.names
-        two = [f"{others[0]} − {a}", "better / worse / same"] if len(others) == 1 else []
-        return ["metric", *self.names, *two]
+    def _header(self) -> list[str | Cell]:
+        return ["metric", *self.names, *([Cell("change", "better / worse / same")] if len(self.names) == 2 else [])]
 
     @property
     def caption(self) -> str:
         """How to read the tables."""
-        units = self.first.units
-        several = f" Beneath each value: its difference from {self.names[0]}."
-        sides = f" Better / worse / same: {units}." if len(self.differences) == 1 else several
+        several = f" Beneath each value: its difference from {self.names[0]}." if len(self.names) > 2 else ""
         return (
-            f"95 % intervals, not adjusted for the number of metrics. ↓: lower is better.{sides} "
-            f"p: two-sided, of a permutation test in which the runs change places on {units}. Holm: p adjusted for all "
-            "tests of its kind, shown or not."
+            "Better or worse: the 95 % interval of the change excludes 0, and Holm's p over the metrics shown is below "
+            f"{LEVEL:g}; else no change is shown. ↓: lower is better.{several}"
+        )
+
+    @property
+    def tests_caption(self) -> str:
+        """What stands beneath the changes, and which tests Holm's p accounts for."""
+        sides = f"Better / worse / same: on how many {self.first.units}. "
+        return (
+            f"{sides * (len(self.names) == 2)}p: two-sided, of a permutation test in which the runs change places on "
+            f"{self.first.units}. Holm: p adjusted for the metrics that are shown, for all others, for labels, or for "
+            "sizes."
         )
 
     def print(self, console: Console, *, every: bool = False) -> None:
         """Print the tables, and the verdict last, where it is seen.
 
         Args:
-            console: a ``rich.console.Console``.
-            every: whether to print all metrics, labels and sizes, not the core alone.
+            console: a ``rich.console.Console``; two runs fit into 80 columns.
+            every: whether to print all metrics, labels, sizes, baselines and tests, not the core alone.
         """
         from rich.text import Text
 
         for line in self.facts:
             console.print(Text(line))
-        for table in (self.table(self.metrics if every else self.core), *(self.group_tables() if every else ())):
-            console.print(table.rich())
-        left = len(self.metrics) - len(self.core)
-        more = "" if every or self.chosen or not left else f" --all: {left} more metrics, labels and sizes."
-        console.print(Text(self.caption + more, style="dim"))
-        console.print(Text(self.verdict, style="bold"))
+        several = len(self.names) > 2
+        tables = [self.table(self.metrics), *self.further_tables()] if every else [self.table(self.core)]
+        for table in tables:
+            # Names are broken into lines where a metric has several anyway, and numbers where there are many runs.
+            unbroken = () if several else range(1, len(table.header)) if every else (0,)
+            console.print(table.rich(small=every or several, unbroken=unbroken))
+        more = self.tests_caption if every else "--all: every metric, labels, sizes, baselines and tests."
+        console.print(Text(f"{self.caption} {more}", style="dim"))
+        console.print(Text(self.summary, style="bold"))
+        if self.training_reward:
+            console.print(Text(f"Reward in training {self.training_reward} steps."))
+        console.print(Text(self.losses, style="bold"))
 
     def markdown(self) -> str:
         """The verdict and all tables as Markdown."""
         parts = [self.verdict, "\n".join(f"- {line}" for line in self.facts)]
-        for table in (self.table(self.metrics), *self.group_tables()):
+        for table in (self.table(self.metrics), *self.further_tables()):
             parts += [*([f"**{table.title}**"] if table.title else []), table.markdown()]
-        return "\n\n".join([*parts, self.caption]) + "\n"
+        return "\n\n".join([*parts, f"{self.caption} {self.tests_caption}"]) + "\n"
 
 
 def compare_evaluations(
@@ -231,18 +292,20 @@ def compare_evaluations(
     resamples: int = DRAWS,
     seed: int = 0,
     reward: str | None = None,
+    log: str | Path | None = None,
 ) -> Comparison:
     """Compare the first evaluation with each of the others, on the images that all have.
 
     Args:
         paths: folders of evaluations, or their images.jsonl.
         metric: what the verdict is about.
-        metrics: those that are shown; all without any.
+        metrics: those that are shown; without any the core, and all others on request.
         label_matching: as for :func:`grounding_rewards.metrics.comparison.compare_runs`; None for that of the
             evaluations.
         resamples: draws of the permutation test.
         seed: of all draws.
         reward: by which images are chosen; None for that of the second evaluation.
+        log: of the training of the second run; None for log.jsonl beside its checkpoint, if there is one.
 
     Raises:
         ValueError: a run cannot be read, the runs cannot be compared, or one lacks a metric.
@@ -260,10 +323,10 @@ def compare_evaluations(
         )
     # A run that does not say is taken to be as the others.
     matching = label_matching or next(iter(rules), "ignore")
-    found = [
-        compare_runs(runs[0], run, label_matching=matching, main=metric, resamples=resamples, seed=seed)
-        for run in runs[1:]
-    ]
+    reward = reward or evaluations[1].reward
+    options: dict[str, Any] = {"label_matching": matching, "resamples": resamples, "seed": seed}
+    core = metrics or (*CORE_METRICS, f"reward_{reward}")
+    found = [compare_runs(runs[0], run, main=metric, core=core, **options) for run in runs[1:]]
     # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.
     first = found[0].metrics
     common = [key for key in first if all(key in one.metrics for one in found)]
@@ -275,6 +338,8 @@ def compare_evaluations(
             raise ValueError(
                 f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
             )
+    made = [evaluation.facts for evaluation in evaluations]
+    entries = _training_log(log, made[1])
     return Comparison(
         differences=found,
         paths=(files := list(map(Path, paths))),
@@ -286,10 +351,33 @@ def compare_evaluations(
             for one, other in zip(found, evaluations[1:], strict=True)
         ],
         images=runs,
-        made=[one.facts for one in evaluations],
-        reward=reward or evaluations[1].reward,
-        chosen=bool(metrics),
+        made=made,
+        reward=reward,
+        log=entries,
+        evaluated=_evaluated(first.get("sampled_reward"), made, evaluations[1].reward, entries),
     )
+
+
+def _training_log(log: str | Path | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a training logged: in the file that was named, else beside the model that was evaluated, if at all."""
+    if log is not None:
+        return read_entries(Path(log))
+    beside = Path(str(facts.get("model", ""))).parent / LOG
+    return read_entries(beside) if "model" in facts and beside.is_file() else []
+
+
+def _evaluated(
+    change: Change | None, made: Sequence[Mapping[str, Any]], reward: str, log: Sequence[Mapping[str, Any]]
+) -> Curve | None:
+    """The sampled reward at the first and the last step, where one run is the initial checkpoint of the other."""
+    before, after = (facts.get("model") for facts in made[:2])
+    if change is None or not log or before is None or after is None:
+        return None
+    start, trained = initial_checkpoint(Path(after)), trained_reward(Path(after))
+    if start is None or Path(before).resolve() != Path(start).resolve() or trained is None or trained[0] != reward:
+        return None
+    steps = np.array([0.0, max(float(entry.get("step", 0)) for entry in log)])
+    return Curve("held-out images", steps, *np.transpose([change.a, change.b]))
 
 
 def _trained(facts: Mapping[str, Any]) -> str:
@@ -341,19 +429,19 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
 
 
 def _line(name: str, changes: Sequence[Change]) -> list[str | Cell]:
-    """The cells of a metric: of two runs a column for what differs, of several a line beneath each value."""
+    """The cells of a metric: of two runs both values and their change, of several the change beneath each value."""
     line: list[str | Cell] = [name, estimate_cell(changes[0].a)]
     for change in changes:
-        kind = kind_of(change.shown_by_interval())
-        difference = estimate_cell(change.difference, signed=True, kind=kind)
         holm = "" if math.isnan(change.holm) else f"Holm {p_cell(change.holm)}"
+        kind = kind_of(change.direction)
         if len(changes) == 1:
-            units = " / ".join(map(str, change.units)) if any(change.units) else NOTHING
+            units = " / ".join(map(str, change.units)) if any(change.units) else ""
             p = "" if math.isnan(change.p) else f"p {p_cell(change.p)}, {holm}"
-            line += [estimate_cell(change.b), difference, Cell(units, p)]
+            small = "\n".join(filter(None, (units, p)))
+            line += [estimate_cell(change.b), Cell(format_estimate(change.difference, signed=True), small, kind)]
         else:
-            owed = f"{difference.text} {difference.small}" if difference.small else ""
-            small = "\n".join(filter(None, (owed, holm)))
+            difference = estimate_cell(change.difference, signed=True)
+            small = "\n".join(filter(None, (difference.text, difference.small, holm)))
             line.append(Cell(estimate_cell(change.b).text, small, kind))
     return line
 

@@ -1,17 +1,21 @@
-"""The page of a comparison: images with the answers of all runs, their metrics side by side, and training curves."""
+"""The page of a comparison: first a few images with the boxes of all runs, then what changed, the reward in training,
+more images, and the metrics side by side."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.estimates import format_interval, format_value
 from grounding_rewards.metrics.outcomes import (
     MOST_BOXES,
     box_outcomes,
     drawn_answer,
+    drawn_boxes,
     format_iou,
     has_sides,
     image_summary,
@@ -31,7 +35,7 @@ from grounding_rewards.report.page import (
     is_measured,
     jpeg_uri,
 )
-from grounding_rewards.report.plots import Plot
+from grounding_rewards.report.plots import reward_plot, training_plot
 from grounding_rewards.report.tables import Cell
 
 if TYPE_CHECKING:
@@ -45,21 +49,53 @@ IMAGES_PER_SECTION = 6
 _MOST_TEXT = 4_000
 
 # The metrics at the top, after the one that the verdict is about.
-_TILES = ("sampled_reward", "mean_iou", "hallucination_rate", "sampled_unparseable_share")
+_TILES = ("mean_iou", "f1_50", "image_dependence", "sampled_reward")
 _MOST_TILES = 4
-
+# Findings that have an image at the head of the page.
+_FINDINGS_FIRST = 4
+_WORST_LOSS = "worst loss"
 
 #: The same image as each run answered it, A first.
 SharedImage = tuple[AnsweredImage, ...]
 
 
+def choose_first(images: Sequence[SharedImage], reward: str) -> list[Choice]:
+    """Choose the images at the head of the page: no choice of a person, and no flattery.
+
+    Of each of the four most frequent findings the image with the median gain, likewise a normal image, and the image
+    that lost most, if any did. No image comes twice.
+
+    Args:
+        images: all that every run has.
+        reward: name of the reward whose change ranks them.
+
+    Returns:
+        A choice of one image each, in this order; places are indices into `images`.
+
+    Example:
+        >>> image = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
+        >>> pairs = [(0.5, 0.7), (0.5, 0.6), (0.5, 0.8), (0.5, 0.3)]
+        >>> shared = [tuple(AnsweredImage("", **image, rewards={"R4": value}) for value in pair) for pair in pairs]
+        >>> [(choice.title, list(choice.places)) for choice in choose_first(shared, "R4")]
+        [('mass, median change', [0]), ('worst loss', [3])]
+    """
+    ranked = sorted(range(len(images)), key=lambda k: _gain(images[k], reward))
+    labels = Counter(label for shared in images for label in set(shared[0].gt_labels))
+    of_label = {
+        f"{label}, median change": [k for k in ranked if label in images[k][0].gt_labels]
+        for label, _ in labels.most_common(_FINDINGS_FIRST)
+    }
+    of_label["normal image"] = [k for k in ranked if images[k][0].is_normal]
+    losses = Choice(_WORST_LOSS, "", [k for k in ranked if _gain(images[k], reward) < 0], "first")
+    # The worst loss is chosen before it could be taken for a median, and shown last.
+    wanted = [losses, *(Choice(title, "", places, "middle") for title, places in of_label.items())]
+    return sorted(choose_images(wanted, 1), key=lambda choice: choice.title == _WORST_LOSS)
+
+
 def choose_shared(
     images: Sequence[SharedImage], reward: str, names: Sequence[str], *, count: int = IMAGES_PER_SECTION
 ) -> list[Choice]:
-    """Choose the images to show: largest losses, largest gains, the middle, unchanged images, normal images.
-
-    Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No image
-    is shown twice.
+    """Choose further images: largest gains, largest losses, and normal images.
 
     Args:
         images: all that every run has.
@@ -81,17 +117,14 @@ def choose_shared(
     findings = [k for k in ranked if not images[k][0].is_normal]
     normal = [k for k in ranked if images[k][0].is_normal][::-1]
     down, up = [k for k in findings if gains[k] < 0], [k for k in findings[::-1] if gains[k] > 0]
-    same = [k for k in findings if gains[k] == 0]
     others = names[1] if len(names) == 2 else "the mean of the others"
     tally = f"{len(up)} of {len(findings)} images with findings have a higher {reward} in {others}, "
-    tally += f"{len(down)} a lower one."
+    tally += f"{len(down)} a lower one, {len(findings) - len(up) - len(down)} the same."
     clean = {name: sum(not len(images[k][run].pred) for k in normal) for run, name in enumerate(names)}
     without = ", ".join(f"{n} of {len(normal)} in {name}" for name, n in clean.items())
     wanted = [
-        Choice("Largest losses", tally, down, "first"),
         Choice("Largest gains", tally, up, "first"),
-        Choice("In the middle", "From the middle of the ranking by change: what to expect.", findings, "middle"),
-        Choice("Unchanged", f"{len(same)} of {len(findings)} images with findings have the same {reward}.", same),
+        Choice("Largest losses", tally, down, "first"),
         Choice("Normal images", f"Nothing is to be found here; any box is invented. Without a box: {without}.", normal),
     ]
     return choose_images(wanted, count)
@@ -102,13 +135,12 @@ def _gain(shared: SharedImage, reward: str) -> float:
     return sum(others) / len(others) - first
 
 
-def render_diff_page(comparison: Comparison, *, load_image: LoadImage, training: Plot | None = None) -> str:
+def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     """Write the whole page.
 
     Args:
         comparison: of the runs.
         load_image: opens an image, None where there is none; called only for those that are shown.
-        training: from :func:`grounding_rewards.report.plots.training_plot`.
 
     Returns:
         An HTML document that refers to nothing outside itself.
@@ -119,24 +151,25 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage, training:
     found, names, reward = comparison.first, comparison.names, comparison.reward
     metrics = [found.metrics[key].metric for key in comparison.metrics]
     images = _shared_images(comparison)
-    folded: dict[str, list[Any]] = {}
-    if not comparison.chosen:
-        folded["All metrics"] = [comparison.table(comparison.metrics)]
-        folded |= {one.title: [one._replace(title="")] for one in comparison.group_tables()}
-    if definitions := {one.heading: one.definition for one in metrics if one.definition}:
+    everything = {"All metrics": [comparison.table(comparison.metrics)]}
+    folded: dict[str, list[Any]] = everything if {*comparison.metrics} - {*found.core} else {}
+    folded |= {table.title: [table._replace(title="")] for table in comparison.further_tables()}
+    if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
         folded["What each metric is"] = [definitions]
+    rewards, logged = reward_plot(comparison.log, comparison.evaluated), training_plot(comparison.log)
+    training: list[Any] = [rewards] if rewards else []
+    training += [Section("What else was logged", [logged], kind="fold")] if logged else []
 
     def card(shared: SharedImage) -> Card:
-        image, gain = load_image(shared[-1]), _gain(shared, reward)
         panels = []
         for name, answered in zip(names, shared, strict=True):
             outcomes = box_outcomes(answered, found.label_matching)
             boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
             lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
-            named, said = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
+            named, summary = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
             drawn, text = drawn_answer(answered, outcomes), answered.text[:_MOST_TEXT]
-            panels.append(Panel(drawn, named, said, lines[:MOST_BOXES], text))
-        first = shared[0]
+            panels.append(Panel(drawn, named, summary, lines[:MOST_BOXES], text))
+        image, gain, first = load_image(shared[-1]), _gain(shared, reward), shared[0]
         return Card(
             title=", ".join(first.gt_labels) or "normal",
             id=first.id,
@@ -147,27 +180,41 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage, training:
             value=Cell(format_value(gain, signed=True), kind=kind_of(gain)),
         )
 
+    def first_card(choice: Choice) -> Card:
+        """The reference beside the answers, which say no more than what became of their boxes."""
+        shared = images[choice.places[0]]
+        whole = card(shared)
+        reference = drawn_boxes(shared[0].gt, "reference", shared[0].gt_labels)
+        panels = [Panel(reference, "reference", whole.title)]
+        panels += [panel._replace(lines=(), text=None) for panel in whole.panels]
+        return whole._replace(title=choice.title, panels=panels)
+
+    first = [first_card(choice) for choice in choose_first(images, reward)]
     cards = [
-        Section(one.title, [Cards([card(images[k]) for k in one.places])], one.note)
-        for one in choose_shared(images, reward, names)
+        Section(choice.title, [Cards([card(images[k]) for k in choice.places])], choice.note)
+        for choice in choose_shared(images, reward, names)
     ]
-    core = [comparison.table(comparison.core)]
     facts = comparison.made[1]
     split = f" ({facts['split']})" if facts.get("split") else ""
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return Page(
         title=comparison.title,
-        subtitle=f"{found.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}.",
+        subtitle=f"{found.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. Above each image: "
+        f"the change of its {reward}.",
+        opening=[Legend(), Cards(first)] if first else [],
         verdict=comparison.verdict,
         tiles=_tiles(comparison),
         sections=[
+            Section("Training", training),
             Section("Images", [Legend(found.label_matching), *cards] if cards else []),
             Section(
                 "Metrics",
-                [*core, *(Section(title, blocks, kind="fold") for title, blocks in folded.items())],
-                comparison.caption,
+                [
+                    comparison.table(comparison.core),
+                    *(Section(title, blocks, kind="fold") for title, blocks in folded.items()),
+                ],
+                f"{comparison.caption} {comparison.tests_caption}",
             ),
-            Section("Training", [training] if training else []),
             Section("How it was compared", [comparison.facts]),
         ],
         footer=GUARD,
@@ -193,15 +240,16 @@ def _tiles(comparison: Comparison) -> list[Tile]:
     if len(comparison.differences) > 1:
         shown = list(zip(comparison.names[1:], comparison.changes(main), strict=True))
     else:
-        keys = dict.fromkeys((main, *_TILES))
-        shown = [(first[key].metric.heading, first[key]) for key in keys if key in first]
+        keys = [key for key in dict.fromkeys((main, *_TILES)) if key in comparison.core]
+        shown = [(first[key].metric.heading, first[key]) for key in keys]
         shown = [(name, one) for name, one in shown if is_measured(one.a) or is_measured(one.b)][:_MOST_TILES]
     return [
         Tile(
             name,
             f"{format_value(one.a.value)} → {format_value(one.b.value)}",
             f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
-            kind=kind_of(one.shown_by_interval()),
+            note=f"Holm's p {p_cell(one.holm)}" if one.holm == one.holm else "",
+            kind=kind_of(one.direction),
         )
         for name, one in shown
     ]

@@ -126,9 +126,9 @@ class Histogram(NamedTuple):
 
 
 class Legend(NamedTuple):
-    """How boxes are drawn by what became of them, and from when on a box is right."""
+    """How boxes are drawn by what became of them and, with `label_matching`, from when on a box is right."""
 
-    label_matching: str
+    label_matching: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +139,7 @@ class Page:
         title: at its head.
         sections: in order.
         subtitle: beneath the title.
+        opening: blocks above the verdict.
         verdict: the result in a sentence.
         tiles: numbers at the top.
         footer: a sentence at the end.
@@ -149,6 +150,7 @@ class Page:
     title: str
     sections: Sequence[Section]
     subtitle: str = ""
+    opening: Sequence[Any] = ()
     verdict: str = ""
     tiles: Sequence[Tile] = ()
     footer: str = ""

@@ -11,7 +11,7 @@ import re
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -43,10 +43,9 @@ DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 # Points of a curve that are drawn.
 _POINTS = 400
-#: What is drawn of a log: titles by key, in order. Metrics carry the name of their reward (``R4/mean_iou``), so a key
-#: is also found behind the first slash.
+#: What is drawn of a log beside the reward: titles by key, in order. Metrics carry the name of their reward
+#: (``R4/mean_iou``), so a key is also found behind the first slash.
 PANELS = {
-    "reward": "reward",
     "mean_iou": "mean IoU",
     "boxes": "boxes per completion",
     "status/unparseable": "unparseable completions",
@@ -54,6 +53,10 @@ PANELS = {
     "kl": "KL to the start",
     "loss": "loss",
 }
+# Logged values of which a running mean is drawn, at least.
+_LEAST_SMOOTHED = 10
+_REWARD_SIZE = (5.6, 2.4)  # inches
+_SMOOTHED_NOTE = "Pale: every logged step. Strong: running mean."
 # More lines in one panel cannot be told apart.
 _MOST_IN_PANEL = 3
 _COLUMNS = 3
@@ -269,6 +272,24 @@ def smooth(values: NDArray[np.float64], *, reach: int) -> NDArray[np.float64]:
     return np.convolve(values, window)[inside] / np.convolve(np.ones(len(values)), window)[inside]
 
 
+def reward_plot(log_history: Sequence[Mapping[str, Any]], evaluated: Curve | None = None) -> Plot | None:
+    """The reward over steps, beside that of the evaluations; None where the log holds none.
+
+    Args:
+        log_history: the trainer's ``state.log_history``.
+        evaluated: the reward on images that are not trained on, for a log without evaluations.
+    """
+    trained, evaluations = (read_series(log_history, key).get("") for key in ("reward", "eval_reward"))
+    evaluated = evaluations or evaluated
+    if trained is None:
+        return None
+    lines = [trained._replace(name="training images")]
+    lines += [] if evaluated is None else [evaluated._replace(name="held-out images")]
+    note = _SMOOTHED_NOTE if evaluated is None or evaluated.low is None else f"{_SMOOTHED_NOTE} Band: 95 % interval."
+    plot = curves("reward", "Reward in training", note, {"": lines}, x="step", y="reward", smoothed=True)
+    return replace(plot, size=_REWARD_SIZE)
+
+
 def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
     """What the log holds of :data:`PANELS`, each value pale and its running mean strong; None where it holds none.
 
@@ -276,9 +297,8 @@ def training_plot(log_history: Sequence[Mapping[str, Any]]) -> Plot | None:
         log_history: the trainer's ``state.log_history``.
     """
     panels = {title: [*read_series(log_history, key).values()] for key, title in PANELS.items()}
-    note = "Pale: every logged step. Strong: running mean."
-    found = {title: several for title, several in panels.items() if several}
-    return curves("training", "Training", note, found, x="step", smoothed=True) if found else None
+    panels = {title: lines for title, lines in panels.items() if lines}
+    return curves("training", "Training", _SMOOTHED_NOTE, panels, x="step", smoothed=True) if panels else None
 
 
 def curves(
@@ -300,7 +320,7 @@ def curves(
         panels: curves by heading, with their bands.
         x: label.
         y: label of an axis that all panels share; each has its own where it is empty.
-        smoothed: whether the curves are pale behind their running means.
+        smoothed: whether curves of enough points are pale behind their running means.
     """
     # A metric of the trainer itself has no name, and the first colour.
     names = list(dict.fromkeys(one.name for several in panels.values() for one in several if one.name)) or [""]
@@ -316,9 +336,12 @@ def curves(
         for axis, (heading, several) in zip(axes, shown, strict=True):
             for one in several:
                 number = names.index(one.name) if one.name else 0
-                if smoothed:
+                if smoothed and len(one.y) >= _LEAST_SMOOTHED:
                     axis.plot(one.x, one.y, color=SERIES[number % len(SERIES)], alpha=0.3, linewidth=1)
                     one = one._replace(y=smooth(np.asarray(one.y), reach=max(1, len(one.y) // 16)))
+                elif smoothed:
+                    # Of what was measured a few times the points are seen, and not a course between them.
+                    axis.plot(one.x, one.y, "o", color=SERIES[number % len(SERIES)], markersize=4)
                 draw_curve(axis, one, number)
             axis.set_title(wrapped(heading, 36), loc="left")
             axis.set_xlabel(x)

@@ -14,7 +14,7 @@ import numpy as np
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
-from grounding_rewards.metrics.evaluation import Evaluation, GroupMetrics
+from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.rewards.registry import summary_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import rich.table
 
 # How kinds of cells look in the terminal.
-_STYLES = {"better": "bold", "worse": "bold", "marked": "bold red", "strong": "bold", "error": "bold red"}
+_STYLES = {"better": "bold green", "worse": "bold red", "marked": "bold red", "strong": "bold", "error": "bold red"}
 
 
 class Cell(NamedTuple):
@@ -232,11 +232,7 @@ METRIC_GROUPS = (
         ("reward_", "sampled_", "unparseable"),
     ),
 )
-#: What is shown before anything is unfolded, beside the reward that an evaluation is about, and how many at most.
-CORE_METRICS = (
-    *("recall_50", "precision_50", "f1_50", "false_per_film", "hallucination_rate", "specificity"),
-    *("label_accuracy", "mean_iou", "image_dependence", "ap_50", "ap_50_95", "froc"),
-)
+#: Metrics that are shown before anything is unfolded, at most.
 MOST_CORE = 12
 _OTHER = MetricGroup("Other metrics", "", ())
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import mean
 from typing import Any, NamedTuple
 
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback, TrainerState
@@ -21,6 +20,7 @@ from transformers.integrations import TensorBoardCallback
 from grounding_rewards.common.environment import untested_vllm
 from grounding_rewards.data.held_out import check_patients_apart
 from grounding_rewards.images.resize import largest_image, set_image_size
+from grounding_rewards.logs.run_log import first_and_last
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
@@ -70,8 +70,6 @@ from grounding_rewards.training.run_folder import (
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.sharding import without_zero3
 
-# Logged steps at each end of a run that are compared at its end: one alone says little.
-_COMPARED = 10
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
@@ -308,8 +306,7 @@ def _closing_line(trainer: Any, arguments: GroundingArguments | SupervisedArgume
         parts.append(f"the best one, {best}, of {Path(state.best_model_checkpoint).name}")
     values = [entry[key] for entry in state.log_history if entry.get(key) is not None]
     if values:
-        n = min(_COMPARED, max(len(values) // 2, 1))
-        parts.append(f"{key} {mean(values[:n]):.3f} → {mean(values[-n:]):.3f}, first and last {n} of {len(values)}")
+        parts.append(f"{key} {first_and_last(values)}")
     words = ["evaluate", "--model", folder / CHECKPOINT, "--dataset", arguments.dataset]
     if arguments.box_format is not None:
         named = isinstance(arguments.box_format, str)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
+from grounding_rewards.report.comparison_tables import compare_evaluations
 from tests.commands.conftest import call
 
 HOSTILE = "<b>mass</b>|[red]x"
@@ -37,11 +40,13 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     printed = capsys.readouterr().out
     content = json.loads(written[0].read_text(encoding="utf-8"))
     page = written[1].read_text(encoding="utf-8")
-    verdict = "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000, +1.000 [+1.000, +1.000], "
-    assert content["verdict"].startswith(verdict + "better on 7 and worse on 0 of 7 patients (p = 0.016)")
+    # seven patients: p = 2 / 2^7, which Holm's adjustment for the metrics shown leaves above 0.05
+    verdict = "Mean IoU 0.40 → 0.80: no change shown. F1@0.5 0.00 → 1.00: no change shown. No metric, "
+    assert content["verdict"].startswith(verdict)
+    assert content["metrics"]["f1_50"]["permutation_test"]["p"] == 2 / 2**7
     assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 200)
     for shown in (printed, page):
-        assert "b is better than a: F1 at IoU 0.5 is 1.000 against 0.000" in shown
+        assert "Mean IoU 0.40 → 0.80: no change shown." in shown
         assert f"a: {a}" in shown
         assert "14 images of 7 patients in both; 0 only in a and 0 only in b play no part" in shown
         assert "200 draws of patients, seed 3" in shown
@@ -50,9 +55,10 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "model: " not in shown
         assert "+0.400" in shown
     # a label is no markup, neither in the terminal nor in Markdown
-    assert HOSTILE in printed
+    assert diff(a, b, "--all") == 0
+    assert HOSTILE in capsys.readouterr().out
     assert "| &lt;b>mass&lt;/b>\\|\\[red]x (14), mean IoU | 0.400" in page
-    assert page.startswith(content["verdict"].replace("B is better than A", "b is better than a") + "\n\n")
+    assert page.startswith(content["verdict"] + "\n\n")
     # every line of a table has the same number of cells
     for table in re.findall(r"(?:^\|.*\n)+", page, flags=re.MULTILINE):
         assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1
@@ -66,11 +72,26 @@ def test_the_terminal_shows_the_core_and_all_on_request(runs: tuple[Path, Path],
     rest = ("recall at IoU 0.75", "Dice", "Reference boxes by label", "Reference boxes by size")
     assert [name for name in rest if name in printed] == []
     assert "specificity" not in printed  # no image is normal
-    assert re.search(r"--all: \d+ more metrics, labels and sizes", printed)
+    assert "--all: every metric, labels, sizes, baselines and tests." in printed
     assert diff(*runs, "--all") == 0
     printed = capsys.readouterr().out
-    assert [name for name in (*names, *rest) if name not in printed] == []
+    assert [name for name in (*names, *rest) if name not in " ".join(printed.split())] == []
     assert "--all" not in printed
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_two_runs_fit_into_80_columns(runs: tuple[Path, Path], every: bool) -> None:
+    with_baselines(runs[1])
+    console = Console(file=StringIO(), width=80)
+    compare_evaluations(runs).print(console, every=every)
+    printed = console.file.getvalue()
+    assert max(map(len, printed.splitlines())) <= 80
+    # nothing is cut, and no number is broken
+    assert "…" not in printed
+    heading = next(line for line in printed.splitlines() if "metric" in line)
+    assert heading.split() == ["metric", "before", "after", "change"]
+    assert re.search(r"mean IoU +0\.400 +0\.800 +\+0\.400 \[\+0\.400, \+0\.400\]", printed)
+    assert (HOSTILE in printed, "Holm 1.000" in printed or "Holm 0." in printed) == (every, every)
 
 
 def test_several_runs_stand_in_one_table(tmp_path: Path, capsys: Any) -> None:
@@ -85,8 +106,8 @@ def test_several_runs_stand_in_one_table(tmp_path: Path, capsys: Any) -> None:
     printed = capsys.readouterr().out
     assert re.search(r"metric +before +R3 +R4\s", printed)
     assert re.search(r"mean IoU +0\.400 +0\.600 +0\.800", printed)
-    assert re.search(r"mean IoU.*\n +\[0\.2.*\] +\+0\.200 \[.*\] +\+0\.400 \[", printed)
-    assert "mean IoU against before. Better: R3 (+0.200), R4 (+0.400)." in printed
+    assert re.search(r"mean IoU.*\n +\[0\.2.*\] +\+0\.200 +\+0\.400 *\n +\[\+0\.200, .*\] +\[\+0\.400, ", printed)
+    assert "Mean IoU against before. No change shown: R3 (+0.200), R4 (+0.400)." in printed
     found = json.loads(written["json"].read_text(encoding="utf-8"))
     assert found["a"] == str(paths[0])
     # each as two runs alone are written
@@ -194,10 +215,11 @@ def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytes
     assert json.loads(written[0].read_text(encoding="utf-8"))["baselines"] == {
         HOSTILE: {"f1_50": [0.25, 0.125, None], "mean_iou": [None, 0.125, None]}
     }
-    assert HOSTILE in capsys.readouterr().out
-    lines = written[1].read_text(encoding="utf-8").splitlines()
-    assert next(line for line in lines if line.startswith("| F1 at IoU 0.5 ")).endswith("| 0.250 |")
-    assert next(line for line in lines if line.startswith("| mean IoU ")).endswith("| – |")
+    # in the terminal on request
+    assert "Baselines" not in capsys.readouterr().out
+    page = written[1].read_text(encoding="utf-8")
+    assert "| F1 at IoU 0.5 | 0.250 |" in page
+    assert "| mean IoU | – |" in page
 
 
 @pytest.mark.parametrize("other", ["labels", "images"])
@@ -217,8 +239,8 @@ def test_chosen_metrics_are_shown_alone(runs: tuple[Path, Path], capsys: pytest.
     printed = capsys.readouterr().out
     assert re.search(r"F1 at IoU 0\.5 +0\.000 +1\.000 +\+1\.000", printed)
     assert re.search(r"mean IoU +0\.400 +0\.800 +\+0\.400", printed)
-    assert "after is better than before: F1 at IoU 0.5" in printed
-    assert "--all" not in printed
+    # of three metrics two differ: 2 * 2 / 2^7
+    assert "Boxes fit better: mean IoU 0.40 → 0.80 (+0.40 to +0.40), on 7 patients better, on 0 worse." in printed
     assert "precision" not in printed
     assert "right label" not in printed  # nobody has it
 
@@ -232,13 +254,12 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html"}
     page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
     assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
-    assert "<h1><bdi>after against before: F1 at IoU 0.5 0.00 → 1.00</bdi></h1>" in page
+    assert "<h1><bdi>after against before: mean IoU 0.40 → 0.80</bdi></h1>" in page
     # images before tables
     assert page.index("<h3>Largest gains</h3>") < page.index('aria-label="Metrics, table"')
     assert "14 images of images" in page
-    assert "after is better than before: F1 at IoU 0.5 is 1.000 against 0.000" in page
-    assert "<h3>Largest gains</h3>" in page
-    assert "<h3>Training</h3>" in page
+    assert "Mean IoU 0.40 → 0.80: no change shown." in page
+    assert "<h3>Reward in training</h3>" in page
     # no address but data, and no markup of others
     assert not re.search(r"(?:href|src|srcset)=\"(?!data:|#)", page)
     assert "<b>mass" not in page
@@ -280,7 +301,8 @@ def test_images_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys
     assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert diff(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
-    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
+    # one file for all three, which is in the page once
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 1
 
 
 def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
@@ -295,10 +317,9 @@ def test_images_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_pat
         lines.append(json.dumps(line if k else {**line, "labels": []}) + "\n")
     (root / "annotations.jsonl").write_text("".join(lines), encoding="utf-8")
     # The first line is no image; of the others the last three were evaluated.
-    images = [
-        AnsweredImage(f"{k}", 64, 64, gt=[[8, 8, 40, 40]], gt_labels=["mass"], rewards={"R4": 0.5}) for k in (3, 4, 5)
-    ]
-    for name, rows in (("a", "refused"), ("b", "left out")):
+    for name, rows, reward in (("a", "refused", 0.5), ("b", "left out", 0.7)):
+        boxes = {"gt": [[8, 8, 40, 40]], "gt_labels": ["mass"], "rewards": {"R4": reward}}
+        images = [AnsweredImage(f"{k}", 64, 64, **boxes) for k in (3, 4, 5)]
         (tmp_path / name).mkdir()
         write_answered(tmp_path / name / "images.jsonl", images)
         with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "images": 3, "bad rows": rows})

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.comparison import compare_runs, holm
+from grounding_rewards.metrics.comparison import compare_runs, direction, holm
+from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.intervals import ratio_estimates
 from tests.metrics.test_intervals import difference
 
@@ -64,8 +65,8 @@ def test_less_is_better_for_hallucinations() -> None:
     assert found.difference == (-1.0, -1.0, -1.0)
     assert found.units == (9, 0, 0)
     assert found.p == 2 / 2**9
-    assert (found.direction(), found.shown_by_interval()) == (1, 1)
-    assert compare_runs(b, a).metrics["hallucination_rate"].direction() == -1
+    assert found.direction == 1
+    assert compare_runs(b, a).metrics["hallucination_rate"].direction == -1
 
 
 def test_a_run_does_not_differ_from_itself() -> None:
@@ -75,7 +76,10 @@ def test_a_run_does_not_differ_from_itself() -> None:
         assert change.difference.value == 0 or math.isnan(change.difference.value)
         assert change.units[:2] == (0, 0)
         assert math.isnan(change.p)
-    assert found.verdict.startswith("No difference between A and B can be shown")
+    assert found.verdict == (
+        "Mean IoU 0.53 → 0.53: no change shown. F1@0.5 0.67 → 0.67: no change shown. "
+        "No metric, label or size is shown to be worse."
+    )
 
 
 def test_images_of_one_patient_are_left_out_and_counted_together() -> None:
@@ -99,7 +103,7 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
         masses = [image(f"m{i}", ious[0]) for i in range(12)]
         return masses + [image(f"n{i}", ious[1], "nodule", side=20) for i in range(8)]
 
-    found = compare_runs(both((0.2, 0.9)), both((0.6, 0.4)))
+    found = compare_runs(both((0.2, 0.9)), both((0.6, 0.4)), core=())
     assert [(group.name, group.boxes) for group in found.labels] == [("mass", 12), ("nodule", 8)]
     assert [(group.name, group.boxes) for group in found.sizes] == [
         ("medium, 1 % to 10 % of the image", 12),
@@ -112,53 +116,120 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
         assert second.difference == pytest.approx((-0.5, -0.5, -0.5))
         # four tests: 0.5^11 times 4 for the least p; 0.5^7 times 2 for the others
         assert [first.holm, second.holm] == pytest.approx([4 * 0.5**11, 2 * 0.5**7])
-    assert found.verdict.endswith(
-        "by label, mean IoU is better on mass (+0.400) and worse on nodule (-0.500); "
-        "by size, mean IoU is better on medium, 1 % to 10 % of the image (+0.400) and worse on large, above 10 "
-        "% of the "
-        "image (-0.500)."
+    assert found.losses == (
+        "Worse: mean IoU on nodule -0.50; recall@0.5 on nodule -1.00; "
+        "mean IoU on large, above 10 % of the image -0.50; recall@0.5 on large, above 10 % of the image -1.00."
     )
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "verdict"),
+    ("difference", "holm", "lower_is_better", "expected"),
     [
-        # every one of 10 images is found: p = 2 / 2^10
+        ((0.1, 0.05, 0.2), 0.049, False, 1),
+        ((-0.1, -0.2, -0.05), 0.049, False, -1),
+        ((-0.1, -0.2, -0.05), 0.049, True, 1),
+        ((0.1, 0.05, 0.2), 0.049, True, -1),
+        # best at 0: neither more nor less is better
+        ((0.1, 0.05, 0.2), 0.049, None, 0),
+        # the interval alone, or p alone, is not enough
+        ((0.1, 0.05, 0.2), 0.05, False, 0),
+        ((0.1, 0.05, 0.2), math.nan, False, 0),
+        ((0.1, -0.05, 0.2), 0.001, False, 0),
+        # an end that tables show as 0.000
+        ((0.1, 0.0004, 0.2), 0.001, False, 0),
+        ((-0.1, -0.2, -0.0004), 0.001, False, 0),
+        ((0.1, 0.0006, 0.2), 0.001, False, 1),
+        ((math.nan, math.nan, math.nan), 0.001, False, 0),
+    ],
+)
+def test_one_rule_says_better_worse_or_not_shown(
+    difference: tuple[float, float, float], holm: float, lower_is_better: bool | None, expected: int
+) -> None:
+    assert direction(Estimate(*difference), holm, lower_is_better=lower_is_better) == expected
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "summary"),
+    [
+        # every one of 12 images is found, and each box fits better
         (
-            run([0.2] * 10),
-            run([0.6] * 10),
-            "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000, +1.000 [+1.000, +1.000], "
-            "better on 10 and worse on 0 of 10 images (p = 0.002); ",
+            run([0.2] * 12),
+            run([0.6] * 12),
+            "Boxes fit better: mean IoU 0.20 → 0.60 (+0.40 to +0.40), on 12 images better, on 0 worse. "
+            "Better: F1@0.5 0.00 → 1.00 (+1.00 to +1.00), on 12 images better, on 0 worse. Also better: ",
         ),
-        (run([0.6] * 10), run([0.2] * 10), "B is worse than A: F1 at IoU 0.5 is 0.000 against 1.000, -1.000 "),
+        (
+            run([0.6] * 12),
+            run([0.2] * 12),
+            "Boxes fit worse: mean IoU 0.60 → 0.20 (-0.40 to -0.40), on 0 images better, on 12 worse. Worse: F1@0.5 ",
+        ),
+        # a gain and no change beside each other: all found by both, and boxes that fit better
+        (
+            run([0.6] * 12),
+            run([0.8] * 12),
+            "Boxes fit better: mean IoU 0.60 → 0.80 (+0.20 to +0.20), on 12 images better, on 0 worse. "
+            "F1@0.5 1.00 → 1.00: no change shown. Also better: AP@0.5 to 0.95",
+        ),
         # five images: none of the 32 ways to change places is rare enough
         (
             run([0.2] * 5),
             run([0.6] * 5),
-            "B is better than A on average, which the permutation test does not confirm: F1 at IoU 0.5 is 1.000 "
-            "against 0.000, +1.000 [+1.000, +1.000], better on 5 and worse on 0 of 5 images (p = 0.062); "
-            "by label, no difference can be shown; by size, no difference can be shown.",
+            "Mean IoU 0.20 → 0.60: no change shown. F1@0.5 0.00 → 1.00: no change shown.",
         ),
-        (run([0.6, 0.2] * 4), run([0.2, 0.6] * 4), "No difference between A and B can be shown: F1 at IoU 0.5 is"),
         # normal images on which nobody says anything
         (
             [AnsweredImage("1", 9, 9)],
             [AnsweredImage("1", 9, 9)],
-            "Nothing can be said: F1 at IoU 0.5 cannot be measured in both runs.",
+            "Mean IoU is not measured in both runs. F1@0.5 is not measured in both runs.",
         ),
     ],
 )
-def test_verdicts(a: list[AnsweredImage], b: list[AnsweredImage], verdict: str) -> None:
-    assert compare_runs(a, b).verdict.startswith(verdict)
+def test_the_summary_says_what_changed_and_of_what_no_change_is_shown(
+    a: list[AnsweredImage], b: list[AnsweredImage], summary: str
+) -> None:
+    difference = compare_runs(a, b)
+    assert difference.summary.startswith(summary)
+    assert difference.verdict == f"{difference.summary} {difference.losses}"
+
+
+def test_losses_are_said_beside_gains() -> None:
+    # all fit better, but on twelve normal images B answers with a box
+    ious, normal = [0.6] * 12, {"gt": [], "gt_labels": [], "status": "boxes"}
+    a = [*run(ious), *(AnsweredImage(f"n{i}", 100, 100, **{**normal, "status": "empty"}) for i in range(12))]
+    b = [*run([0.8] * 12), *(AnsweredImage(f"n{i}", 100, 100, **normal, pred=[BOX]) for i in range(12))]
+    difference = compare_runs(a, b)
+    assert difference.summary.startswith("Boxes fit better: mean IoU 0.60 → 0.80 ")
+    # F1 leads and is worse, so that the others are also worse
+    assert "Worse: F1@0.5 1.00 → 0.67 " in difference.summary
+    assert difference.losses.startswith("Also worse: ")
+    assert "hallucination on normal images +1.00" in difference.losses
+
+
+def test_a_small_change_has_digits_enough() -> None:
+    difference = compare_runs(run([0.600] * 12), run([0.604] * 12))
+    assert difference.summary.startswith("Boxes fit better: mean IoU 0.600 → 0.604 (+0.004 to +0.004), on 12 images ")
 
 
 def test_the_verdict_is_about_the_metric_that_was_chosen() -> None:
-    a = run([0.6] * 9, rewards={"R4": 0.1})
-    b = run([0.6] * 9, rewards={"R4": 0.3, "R1": 1.0})
+    a = run([0.6] * 12, rewards={"R4": 0.1})
+    b = run([0.6] * 12, rewards={"R4": 0.3, "R1": 1.0})
     found = compare_runs(a, b, main="reward_R4")
-    assert found.verdict.startswith("B is better than A: reward R4 is 0.300 against 0.100, +0.200 ")
+    assert found.verdict.startswith("Better: reward R4 0.10 → 0.30 (+0.20 to +0.20), on 12 images better, on 0 worse. ")
     # what one run alone has is not compared
     assert "reward_R1" not in found.metrics
+
+
+def test_holm_is_adjusted_for_the_metrics_that_are_shown() -> None:
+    rng = np.random.default_rng(5)
+    a, b = (run(rng.random(40).tolist(), rewards={"R4": 0.5}) for _ in range(2))
+    chosen = compare_runs(a, b, core=["mean_iou", "f1_50", "nowhere"], main="recall_50")
+    assert chosen.core == ("mean_iou", "f1_50", "recall_50")
+    families = [chosen.core, [key for key in chosen.metrics if key not in chosen.core]]
+    for keys in families:
+        changes = [chosen.metrics[key] for key in keys]
+        assert [change.holm for change in changes] == pytest.approx(holm([change.p for change in changes]), nan_ok=True)
+    # the fewer are shown, the smaller the adjustment
+    assert chosen.metrics["f1_50"].holm <= compare_runs(a, b).metrics["f1_50"].holm
 
 
 @pytest.mark.parametrize(
@@ -215,9 +286,6 @@ def test_metrics_of_a_ranking_have_a_test_of_their_own() -> None:
     found = compare_runs(a, b).metrics
     assert found["ap_50"].p < 0.001
     assert found["froc"].p < 0.001
-    assert found["ap_50"].direction() == found["ap_50"].direction(adjusted=True) == 1
-    # a family of its own
-    ranked = [change for key, change in found.items() if key.startswith(("ap_", "froc", "sensitivity_"))]
-    assert [change.holm for change in ranked] == pytest.approx(holm([change.p for change in ranked]), nan_ok=True)
+    assert found["ap_50"].direction == 1
     # what two images have in common is no metric of an image, and a run does not differ from itself
     assert math.isnan(compare_runs(a, a).metrics["ap_50"].p)

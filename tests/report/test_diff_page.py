@@ -16,8 +16,7 @@ from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_METRICS
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.report.comparison_tables import Comparison
-from grounding_rewards.report.diff_page import SharedImage, choose_shared, render_diff_page
-from grounding_rewards.report.plots import training_plot
+from grounding_rewards.report.diff_page import SharedImage, choose_first, choose_shared, render_diff_page
 from tests.report.documents import Document, check_self_contained
 
 BOX = (10.0, 10.0, 60.0, 40.0)
@@ -41,24 +40,26 @@ def page(pairs: list[SharedImage], *, label_matching: str = "ignore", **values: 
         "paths": (Path("runs/before"), Path("runs/after")),
         "names": ("before", "after"),
         "metrics": ["f1_50", "mean_iou"],
-        "chosen": True,
         "baselines": [{"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}}],
         "images": (a, b),
         "made": ({}, {"dataset": "drawn images"}),
+        "log": [{"step": 1, "reward": 0.5, "loss": 0.1}],
     }
-    shown: dict[str, Any] = {
-        "load_image": lambda image: Image.new("L", (100, 80), 40),
-        "training": training_plot([{"step": 1, "reward": 0.5}]),
-    }
-    shown |= {key: values.pop(key) for key in shown.keys() & values}
-    found = values.pop("found", None) or compare_runs(a, b, label_matching=label_matching, resamples=10)
-    return render_diff_page(Comparison(**{"differences": [found], **compared, **values}), **shown)
+    # Every image has pixels of its own, as on real pages.
+    load_image = values.pop("load_image", lambda image: Image.new("L", (100, 80), sum(image.id.encode()) % 256))
+    metrics = compared["metrics"]
+    found = values.pop("found", None) or compare_runs(a, b, label_matching=label_matching, core=metrics, resamples=10)
+    return render_diff_page(Comparison(**{"differences": [found], **compared, **values}), load_image=load_image)
+
+
+def sections(text: str) -> str:
+    """The page from the first image of its sections on: the head and the legend come before it."""
+    return text[text.index("<article", text.index("<h2")) :]
 
 
 def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
-    """Side and outcome of the boxes on images; those of the legend come before them."""
-    images = text[text.index("<article") :]
-    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', images)]
+    """Side and outcome of the boxes on images."""
+    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', sections(text))]
 
 
 def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> None:
@@ -66,36 +67,67 @@ def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> N
     text = page([one], label_matching="exact")
     assert drawn_boxes(text) == ["predicted o-wrong-label"] * 2
     assert drawn_boxes(text, "reference") == ["reference o-wrong-label"] * 2
-    assert (
-        text.count("0 of 1 found, 1 under a wrong label</") + text.count("0 of 1 found, 1 under a wrong label\n") == 2
-    )
+    assert sections(text).count("0 of 1 found, 1 under a wrong label\n") == 2
     assert "left lung: wrong label" in text
     # findings that are named by side tell that the image is frontal
-    assert text.count(">R</text>") == text.count(">L</text>") == 2
+    assert sections(text).count(">R</text>") == sections(text).count(">L</text>") == 2
     other = page([one])
     assert drawn_boxes(other) == ["predicted o-right"] * 2
     # a box in a wrong place is crossed out, whatever its colour
     missed = page([pair("a", 0.1, 0.9, pred=[(70, 50, 90, 70)])])
     assert drawn_boxes(missed) == ["predicted o-wrong-place"] * 2
-    assert missed[missed.index("<article") :].count("<line ") == 4
+    assert sections(missed).count("<line ") == 4
     assert ">R</text>" not in missed
 
 
-def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None:
+def test_the_first_images_are_chosen_by_rule() -> None:
+    # of "mass" seven images whose gains are -0.3 to 0.3, of three rarer findings one each, and five normal images
+    pairs = [pair(f"m{k}", 0.5, 0.5 + k / 10) for k in range(-3, 4)]
+    pairs += [pair(label, 0.5, 0.6, gt_labels=[label]) for label in ("effusion", "nodule", "fracture", "rare")]
+    pairs += [pair(f"n{k}", 0.0, k / 10, normal=True) for k in range(5)]
+    chosen = {choice.title: [pairs[k][0].id for k in choice.places] for choice in choose_first(pairs, "R4")}
+    assert chosen == {
+        # the median of the six that are left: the worst is at the end
+        "mass, median change": ["m0"],
+        "effusion, median change": ["effusion"],
+        "nodule, median change": ["nodule"],
+        "fracture, median change": ["fracture"],
+        "normal image": ["n2"],
+        "worst loss": ["m-3"],
+    }
+    # without a loss there is none
+    assert [choice.title for choice in choose_first([pair("up", 0.1, 0.9)], "R4")] == ["mass, median change"]
+    assert choose_first([], "R4") == []
+
+
+def test_the_page_begins_with_reference_before_and_after_then_says_what_changed() -> None:
+    text = page([pair("a", 0.1, 0.9), pair("b", 0.5, 0.2), pair("c", 0.0, 0.2, normal=True)])
+    first = text[text.index('<div class="opening">') : text.index('<p class="verdict">')]
+    cards = first.split("<article")[1:]
+    assert [re.findall("<strong>(.*?)</strong>", card) for card in cards] == [
+        ["reference", "before 0.10", "after 0.90"],
+        ["reference", "before 0.00", "after 0.20"],
+        ["reference", "before 0.50", "after 0.20"],
+    ]
+    # the reference alone, without what became of it
+    assert cards[0].count('class="reference"') == 3
+    assert cards[0].count('<g class="is-') == 4
+    order = ['<p class="verdict">', '"tiles"', ">Reward in training<", ">Largest gains<", ">Largest losses<", "<table>"]
+    places = [text.index(part) for part in order]
+    assert places == sorted(places)
+
+
+def test_sections_tell_gains_losses_and_normal_images() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
-    sections = choose_shared(pairs, "R4", ["before", "after"], count=3)
-    titles = ["Largest losses", "Largest gains", "In the middle", "Unchanged", "Normal images"]
-    assert [section.title for section in sections] == titles
-    losses, gains, middle, unchanged, normal = ([pairs[k][0].id for k in section.places] for section in sections)
+    choices = choose_shared(pairs, "R4", ["before", "after"], count=3)
+    assert [choice.title for choice in choices] == ["Largest gains", "Largest losses", "Normal images"]
+    gains, losses, normal = ([pairs[k][0].id for k in choice.places] for choice in choices)
     assert gains == ["f19", "f18", "f17"]
     assert losses == ["f0", "f1", "f2"]
-    assert middle == ["f10", "s0", "s1"]
-    assert unchanged == ["s2", "s3"]
     assert len(normal) == 3
-    assert "9 of 24 images with findings have a higher R4 in after, 10 a lower one" in sections[0].note
-    assert "5 of 24 images with findings have the same R4" in sections[3].note
-    assert "0 of 8 in before, 4 of 8 in after" in sections[4].note
+    assert "9 of 24 images with findings have a higher R4 in after, 10 a lower one, 5 the same" in choices[0].note
+    assert "0 of 8 in before, 4 of 8 in after" in choices[2].note
 
 
 @pytest.mark.parametrize(
@@ -104,11 +136,11 @@ def test_sections_tell_losses_gains_middle_unchanged_and_normal_images() -> None
         ([], []),
         ([pair("up", 0.1, 0.9)], ["Largest gains"]),
         ([pair("down", 0.9, 0.1)], ["Largest losses"]),
-        ([pair("same", 0.5, 0.5)], ["In the middle"]),
+        ([pair("same", 0.5, 0.5)], []),
         ([pair("normal", 0.0, 0.2, normal=True)], ["Normal images"]),
     ],
 )
-def test_empty_sections_are_left_out_and_no_image_comes_twice(pairs: list[SharedImage], titles: list[str]) -> None:
+def test_empty_sections_are_left_out(pairs: list[SharedImage], titles: list[str]) -> None:
     assert [section.title for section in choose_shared(pairs, "R4", ["before", "after"])] == titles
 
 
@@ -116,16 +148,16 @@ def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
     text = page([pair("a", 0.1, 0.9, text="[1, 2, 3, 4]"), pair("b", 0.0, 0.2, normal=True)])
     check_self_contained(Document(text))
     assert text.count("<blockquote><pre>[1, 2, 3, 4]</pre></blockquote>") == 2
-    # each image is in the file once, and drawn twice
+    # each image is in the file once: drawn beside its reference at the head, and again among the gains
     assert text.count("data:image/jpeg") == 2
-    assert text.count('href="#image-1"') == 2
+    assert text.count('href="#image-1"') == 3 + 2
     # the policy in its head lets nothing be loaded and nothing run, style attributes among it
     assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
     assert "script-src 'none'" in text
 
 
 def test_without_images_curves_and_baselines_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, training=None, baselines=[{}])
+    text = page([pair("a", 0.1, 0.9)], load_image=lambda image: None, log=[], baselines=[{}])
     assert "Training" not in text
     assert "nothing found" not in text
     assert "data:image/jpeg" not in text
@@ -175,34 +207,38 @@ def test_large_images_are_shrunk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("difference", "lower_is_better", "kind"),
+    ("difference", "holm", "kind"),
     [
-        ((0.1, 0.05, 0.2), False, "better"),
-        ((0.1, -0.05, 0.2), False, "soft"),  # may be chance
-        ((-0.1, -0.2, -0.05), False, "worse"),
-        ((-0.1, -0.2, -0.05), True, "better"),
-        ((0.1, 0.05, 0.2), True, "worse"),
+        ((0.1, 0.05, 0.2), 0.01, "better"),
+        ((0.1, 0.05, 0.2), 0.06, "soft"),
+        ((0.1, -0.05, 0.2), 0.01, "soft"),
+        ((-0.1, -0.2, -0.05), 0.01, "worse"),
     ],
 )
-def test_tiles_are_coloured_only_where_the_interval_leaves_0(
-    difference: tuple[float, float, float], lower_is_better: bool, kind: str
+def test_tiles_and_cells_are_coloured_by_the_rule_of_the_verdict(
+    difference: tuple[float, float, float], holm: float, kind: str
 ) -> None:
     pairs = [pair("a", 0.1, 0.9)]
     found = compare_runs([pairs[0][0]], [pairs[0][1]], resamples=10)
-    ends, metric = Estimate(0.5, 0, 1), Metric("x", "", lower_is_better=lower_is_better)
-    change = Change(metric, ends, ends, Estimate(*difference), Units(0, 0, 0), float("nan"), float("nan"))
-    text = page(pairs, found=replace(found, metrics={"f1_50": change}), metrics=["f1_50"])
+    ends, metric = Estimate(0.5, 0, 1), Metric("x", "")
+    change = Change(metric, ends, ends, Estimate(*difference), Units(0, 0, 0), holm, holm)
+    text = page(
+        pairs, found=replace(found, main="f1_50", core=("f1_50",), metrics={"f1_50": change}), metrics=["f1_50"]
+    )
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
+    assert re.search(r'<td class="(\w+)">[+-]0.100', text).group(1) == kind
+    assert f"Holm&#39;s p {holm:.3f}" in text
 
 
-def test_the_table_has_the_chosen_metrics_beside_the_baselines() -> None:
+def test_the_table_has_four_columns_and_the_baselines_are_beneath() -> None:
     text = page([pair("a", 0.1, 0.9), pair("b", 0.1, 0.2)])
-    table = text.partition('class="panel"')[2].partition("</table>")[0]
-    assert re.findall(r'<th scope="col">(.*?)</th>', table)[1:4] == ["before", "after", "after − before"]
-    assert '<th scope="col">nothing found</th>' in table
+    table, _, rest = text.partition('class="panel"')[2].partition("</table>")
+    assert re.findall(r'<th scope="col">(.*?)</th>', table)[:3] == ["metric", "before", "after"]
+    assert '<th scope="col">change<small>better / worse / same</small></th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
     # in groups, with one definition each; what each metric is stands below
-    assert re.findall(r'<th scope="rowgroup" colspan="6">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
+    assert re.findall(r'<th scope="rowgroup" colspan="4">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
+    assert '<th scope="col">nothing found</th>' in rest
     assert f"<dt>mean IoU</dt><dd><bdi>{DETECTION_METRICS['mean_iou'].definition}</bdi></dd>" in text
 
 
@@ -215,7 +251,7 @@ def test_the_verdict_on_several_runs_is_short() -> None:
     before, good, none = runs[1], runs[0], runs[2]
     runs = {"before": before, "R3": good, "R5": none}
     compared = {
-        "differences": [compare_runs(before, run, resamples=200) for run in (good, none)],
+        "differences": [compare_runs(before, run, resamples=200, core=["f1_50"]) for run in (good, none)],
         "paths": [Path(name) for name in runs],
         "names": [*runs],
         "metrics": ["f1_50"],
@@ -223,7 +259,10 @@ def test_the_verdict_on_several_runs_is_short() -> None:
         "images": [*runs.values()],
         "made": [{}] * 3,
     }
-    said = "F1 at IoU 0.5 against before. Better: R3 (+1.000); not shown to differ: R5 (0.000)."
-    assert Comparison(**compared).verdict == said
+    assert Comparison(**compared).verdict == (
+        "Mean IoU against before. Better: R3 (+1.000), R5 (+0.067). "
+        "F1 at IoU 0.5 against before. Better: R3 (+1.000); no change shown: R5 (0.000). "
+        "No other metric, label or size is shown to be worse."
+    )
     two = {key: values[:2] for key, values in compared.items()} | {"differences": compared["differences"][:1]}
-    assert Comparison(**two).verdict.startswith("R3 is better than before: ")
+    assert Comparison(**two).verdict.startswith("Boxes fit better: mean IoU 0.00 → 1.00 ")

@@ -75,7 +75,7 @@ def pages(tmp_path_factory) -> dict[str, Path]:
         "measured": render_evaluation_page(
             EvaluationPage(title="mine", subtitle="", evaluation=found, images=made, reward="R4")
         ),
-        "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], training=None),
+        "diff": diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], log=[]),
         "audit": render_audit_page(audit({"R1": r1}, IMAGES, FMT), dataset="images"),
         "doctor": render_doctor_page(examine(open_rows(str(folder)), thumbnails=8)),
         "signal": render_signal_page(measure_signal([row], [answers], r1), title="Signal"),

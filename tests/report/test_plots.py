@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.report.plots import PANELS, curves, read_series, training_plot
+from grounding_rewards.report.plots import PANELS, curves, read_series, reward_plot, training_plot
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
@@ -35,25 +35,49 @@ def test_series(key: str, steps: list[float], values: list[float]) -> None:
 
 
 def test_panels_know_the_metrics_that_rewards_log() -> None:
-    trainer = {"reward", "kl", "loss"}
+    trainer = {"kl", "loss"}
     assert set(PANELS) <= trainer | set(METRIC_KEYS)
 
 
 def test_curves_are_drawn_and_an_empty_log_has_none() -> None:
     plot = training_plot(LOG)
     assert plot is not None
-    assert [axis.get_title(loc="left") for axis in plot.figure.axes][:2] == ["reward", "mean IoU"]
+    assert [axis.get_title(loc="left") for axis in plot.figure.axes][:2] == ["mean IoU", "boxes per completion"]
     assert training_plot([]) is None
 
 
+def test_the_reward_stands_beside_that_of_evaluations() -> None:
+    steps = [{"step": step, "reward": step / 40} for step in range(1, 21)]
+    evaluations = [{"step": step, "eval_reward": step / 50} for step in (10, 20)]
+    before_and_after = Curve("", *(np.array(ends) for ends in ([0.0, 20.0], [0.1, 0.4], [0.0, 0.3], [0.2, 0.5])))
+    for log, evaluated, values in (
+        (steps, None, None),
+        ([*steps, *evaluations], None, [0.2, 0.4]),
+        (steps, before_and_after, [0.1, 0.4]),
+        # the log's own evaluations come first
+        ([*steps, *evaluations], before_and_after, [0.2, 0.4]),
+    ):
+        plot = reward_plot(log, evaluated)
+        assert plot is not None
+        [axis] = plot.figure.axes
+        # pale and strong; of the few evaluations points and the line between them, and nothing smoothed
+        assert len(axis.lines) == (4 if values else 2)
+        if values:
+            assert [line.get_ydata().tolist() for line in axis.lines[2:]] == [values] * 2
+            names = [text.get_text() for text in axis.get_legend().get_texts()]
+            assert names == ["training images", "held-out images"]
+        assert ("Band" in plot.note) == (evaluated is not None and log is steps)
+    assert reward_plot([{"step": 1, "loss": 0.5}]) is None
+
+
 def test_each_reward_has_a_colour_and_no_panel_more_than_three() -> None:
-    entries = [{"step": step, **{f"R{k}/mean_iou": 0.1 * k for k in range(1, 6)}} for step in (1, 2)]
-    plot = training_plot([*entries, {"step": 3, "reward": 0.5, "eval_R1/mean_iou": 0.9}])
+    entries = [{"step": step, **{f"R{k}/mean_iou": 0.1 * k for k in range(1, 6)}} for step in range(10)]
+    plot = training_plot([*entries, {"step": 10, "eval_R1/mean_iou": 0.9}])
     assert plot is not None
-    reward, *ious = plot.figure.axes
+    ious = plot.figure.axes
     # a pale and a strong line each
-    assert [len(axis.lines) for axis in (reward, *ious)] == [2, 6, 4]
-    assert [len(line.get_xdata()) for axis in ious for line in axis.lines] == [2] * 10
+    assert [len(axis.lines) for axis in ious] == [6, 4]
+    assert [len(line.get_xdata()) for axis in ious for line in axis.lines] == [10] * 10
     assert len({line.get_color() for axis in ious for line in axis.lines}) == 5
     assert [text.get_text() for text in ious[1].get_legend().get_texts()] == ["R4", "R5"]
 
