@@ -22,6 +22,7 @@ import yaml
 
 from grounding_rewards.common.whole_files import changed_settings, write_whole
 from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.comparison import LEVEL
 from grounding_rewards.metrics.estimates import format_estimate, format_value
 from grounding_rewards.metrics.image_dependence import constant_answer, constant_boxes, image_dependence
 from grounding_rewards.overlap import pairwise_iou
@@ -32,7 +33,6 @@ from grounding_rewards.study.folder import FEWEST_SEEDS, Measure, read_study
 from grounding_rewards.study.plan import GRPO
 from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
 from grounding_rewards.study.rulers import RULERS
-from grounding_rewards.study.statistics import ALPHA
 
 _PAGE = """\
 # Which reward? Studies
@@ -234,8 +234,8 @@ def first_screen(found: StudyResult, folder: Path) -> str:
     note = (
         "First row: F1@0.5, and [image dependence](metrics.md#image-dependence), which is mean IoU less what the same "
         "answers reach on other images. Below it: changes since the checkpoint, with 95 % intervals over checkpoints "
-        f"with their seeds and patients. \\*: differs from {study.reference}, p < {ALPHA:g} after Holm for "
-        f"{found.family} comparisons.\n\n"
+        f"with their seeds and patients. \\*: differs from {study.reference}: interval without 0, p < {LEVEL:g} after "
+        f"Holm for {found.family} comparisons.\n\n"
         f"One run of an arm began at each of {checkpoints} checkpoints. Saturated: after all of SFT. Early: SFT "
         "was stopped where F1@0.5 was at most half as high. "
         f"Other readers' boxes on the same images have a mean IoU of {format_value(readers)} with those that are "
@@ -314,15 +314,14 @@ def changed_settings_of(folder: Path) -> str:
 
 def gains(arm: ArmFound, primary: Sequence[Measure]) -> bool:
     """Whether a reward is shown to be better than its checkpoint by every primary metric."""
-    return not arm.is_control and all(
-        arm.holm[START][one] < ALPHA and arm.against[START][one].value > 0 for one in primary
-    )
+    return not arm.is_control and all(arm.direction(measure, START) > 0 for measure in primary)
 
 
 def change(arm: ArmFound, measure: Measure) -> str:
     """Since the checkpoint, marked where the arm differs from the reference."""
     found = format_estimate(arm.against[START][measure].estimate, signed=True).replace("[", "\\[")
-    return f"{found} \\*" if arm.holm.get(REFERENCE, {}).get(measure, 1.0) < ALPHA else found
+    differs = measure in arm.holm.get(REFERENCE, {}) and arm.direction(measure, REFERENCE)
+    return f"{found} \\*" if differs else found
 
 
 def ceiling_and_constant(rows: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> tuple[float, float]:

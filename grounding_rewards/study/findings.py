@@ -11,7 +11,7 @@ import numpy as np
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.legal import check_word
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
-from grounding_rewards.metrics.comparison import holm
+from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.metrics.intervals import group_numbers, ratios, sum_by_group
@@ -68,6 +68,12 @@ class ArmFound:
     def difference(self, measure: Measure, against: str) -> Difference | None:
         """None for the reference against itself."""
         return self.against[against][measure] if against in self.against else None
+
+    def direction(self, primary: Measure, against: str) -> int:
+        """1 where the arm is better, -1 where it is worse, 0 where neither is shown, by a primary metric."""
+        adjusted = self.holm[against][primary]
+        lower_is_better = RULERS[primary.metric].lower_is_better
+        return direction(self.against[against][primary].estimate, adjusted, lower_is_better=lower_is_better)
 
 
 @dataclass(frozen=True)

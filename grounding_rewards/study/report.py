@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.whole_files import whole_folder, write_whole
-from grounding_rewards.metrics.comparison import p_cell
-from grounding_rewards.metrics.estimates import counted, format_value, percent
+from grounding_rewards.metrics.comparison import LEVEL, direction, holm, p_cell
+from grounding_rewards.metrics.estimates import capitalised, counted, format_value, percent
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import ForestRow, Plot, curves, forest
 from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell
 from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
 from grounding_rewards.study.folder import Measure, read_study
 from grounding_rewards.study.rulers import RULERS
-from grounding_rewards.study.statistics import ALPHA, RESAMPLES
+from grounding_rewards.study.statistics import RESAMPLES
 
 #: Files of a report.
 PAGE, ROWS, NUMBERS = "study.html", "findings.csv", "findings.json"
@@ -31,8 +31,8 @@ ARMS_NOTE = (
     "Minutes are of one run."
 )
 _MATRIX_NOTE = (
-    "Means over runs. +, -: higher or lower than the reference by an interval of its own, not adjusted for how many "
-    "there are. R1 to soft f1 are the rewards with their default parameters."
+    "Means over runs. +, -: higher or lower than the reference. The interval of the difference excludes 0, and Holm's "
+    "p over the table is below 0.05. R1 to soft f1 are the rewards with their default parameters."
 )
 
 
@@ -105,7 +105,7 @@ def sentences(found: StudyResult) -> list[str]:
 
 def _compared(found: StudyResult, primary: Measure, against: str) -> str:
     """Which arms are shown to differ, and which to be equal within the margin; controls among them."""
-    sign, margin = RULERS[primary.metric].sign, found.study.equivalence
+    margin = found.study.equivalence
     parts = []
     for name in found.starts:
         better: list[str] = []
@@ -115,13 +115,13 @@ def _compared(found: StudyResult, primary: Measure, against: str) -> str:
             one = arm.difference(primary, against)
             if one is None:
                 continue
-            if arm.holm[against][primary] < ALPHA:
-                shown = better if one.value * sign > 0 else worse
-                shown.append(f"{_marked(arm)} ({format_value(one.value, signed=True)})")
+            if direction := arm.direction(primary, against):
+                arms = better if direction > 0 else worse
+                arms.append(f"{_marked(arm)} ({format_value(one.value, signed=True)})")
             if -margin < one.low and one.high < margin:
                 equal.append(_marked(arm))
         told = {"better": better, "worse": worse, f"equal within {margin:g}": equal}
-        clauses = [f"{word} {', '.join(arms)}" for word, arms in told.items() if arms]
+        clauses = [f"{word} {', '.join(names)}" for word, names in told.items() if names]
         parts.append(f"from {found.start_name(name)} {'; '.join(clauses) or 'none'}")
     other = "its initial checkpoint" if against == START else found.study.reference
     of = f" by {RULERS[primary.metric].heading}" if len(found.study.primary) > 1 else ""
@@ -159,20 +159,24 @@ def _arms_table(found: StudyResult, primary: Measure) -> Table:
             spread = arm.curves.get(NO_SPREAD)
             row.append("" if spread is None else percent(float(spread.y.mean())))
             rows.append([*row, f"{arm.compute.get('seconds', math.nan) / 60:.1f}"])
-    return Table(header, rows, f"{metric[:1].upper()}{metric[1:]} on {primary.on}")
+    return Table(header, rows, f"{capitalised(metric)} on {primary.on}")
 
 
 def matrix_table(found: StudyResult, on: str) -> Table:
     """Initial checkpoints and arms by every ruler on one set."""
+    measures = [Measure(key, on) for key in RULERS]
+    places = [(arm.key, at) for arm in found.arms for at in measures if arm.difference(at, REFERENCE) is not None]
+    differences = {arm.key: arm.against.get(REFERENCE, {}) for arm in found.arms}
+    adjusted = dict(zip(places, holm([differences[key][at].p for key, at in places]), strict=True))
     rows: list[list[str]] = []
     for start, metrics in found.starts.items():
-        rows.append([found.start_name(start), *(format_value(metrics[Measure(key, on)].value) for key in RULERS)])
+        rows.append([found.start_name(start), *(format_value(metrics[at].value) for at in measures)])
         for arm in found.of_start(start):
             cells = []
-            for at in (Measure(key, on) for key in RULERS):
-                one = arm.difference(at, REFERENCE)
-                mark = "" if one is None else " +" if one.low > 0 else " -" if one.high < 0 else ""
-                cells.append(format_value(arm.metrics[at].value) + mark)
+            for at in measures:
+                p = adjusted.get((arm.key, at), math.nan)
+                sign = direction(differences[arm.key][at].estimate, p) if at in differences[arm.key] else 0
+                cells.append(format_value(arm.metrics[at].value) + {1: " +", -1: " -", 0: ""}[sign])
             rows.append([_marked(arm), *cells])
     headings = (ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in RULERS.values())
     return Table(["arm", *headings], rows, f"Every ruler on {on}")
@@ -202,13 +206,13 @@ def plots(found: StudyResult) -> list[Plot]:
         ):
             groups = {
                 f"from {found.start_name(start)}": [
-                    ForestRow(arm.key.arm, one.estimate, arm.is_control, arm.holm[against][primary] < ALPHA)
+                    ForestRow(arm.key.arm, one.estimate, arm.is_control, bool(arm.direction(primary, against)))
                     for arm in found.of_start(start)
                     if (one := arm.difference(primary, against)) is not None and not math.isnan(one.value)
                 ]
                 for start in found.starts
             }
-            note = f"{metric} on {primary.on}; blue: stays after Holm (p < {ALPHA:g}). Circles: controls."
+            note = f"{metric} on {primary.on}; blue: interval without 0, Holm's p < {LEVEL:g}. Circles: controls."
             if any(groups.values()):
                 file = f"{name}_{primary.metric}" if number else name
                 made.append(forest(file, f"Differences from {other}", note, f"{metric}, less that of {other}", groups))

@@ -30,11 +30,6 @@ class Ruler(NamedTuple):
     heading: str
     lower_is_better: bool = False
 
-    @property
-    def sign(self) -> int:
-        """1 where more is better, -1 where less is."""
-        return -1 if self.lower_is_better else 1
-
 
 #: By key; a key that metrics/ has too is the same metric.
 RULERS = {
