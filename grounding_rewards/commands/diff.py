@@ -60,13 +60,13 @@ def run(
         a: folder of an evaluation, or its images.jsonl
         b: the run that is compared with it
         others: more runs that are compared with A
-        metric: what the verdict is about, such as mean_iou or reward_R4; a wrong key lists the right ones
-        metrics: show only these; default: the twelve that matter most, and the reward
+        metric: what the verdict tells first, such as f1_50 or reward_R4; a wrong key lists the right ones
+        metrics: show only these and that of --metric; default: the twelve that matter most, and the reward
         label_matching: whether a box is right only under the finding's label; default: as in both evaluations
         resamples: draws of the permutation test
         seed: of them, and of what intervals leave out
         markdown: write the verdict and the tables as Markdown
-        html: write a page with metrics, curves and images
+        html: write a page that begins with the boxes of all runs on the same images
         reward: by whose change the page chooses images; default: the one that B was evaluated with, else R4
         log: of the training of B, whose reward is shown; default: log.jsonl beside its checkpoint
 

@@ -299,7 +299,7 @@ def compare_evaluations(
     Args:
         paths: folders of evaluations, or their images.jsonl.
         metric: what the verdict is about.
-        metrics: those that are shown; without any the core, and all others on request.
+        metrics: those that are shown beside `metric`; without any the core, and all others on request.
         label_matching: as for :func:`grounding_rewards.metrics.comparison.compare_runs`; None for that of the
             evaluations.
         resamples: draws of the permutation test.
@@ -326,12 +326,13 @@ def compare_evaluations(
     reward = reward or evaluations[1].reward
     options: dict[str, Any] = {"label_matching": matching, "resamples": resamples, "seed": seed}
     core = metrics or (*CORE_METRICS, f"reward_{reward}")
-    found = [compare_runs(runs[0], run, main=metric, core=core, **options) for run in runs[1:]]
+    differences = [compare_runs(runs[0], run, main=metric, core=core, **options) for run in runs[1:]]
     # Where a run states no confidences its boxes are ranked otherwise, and the same key is another metric.
-    first = found[0].metrics
-    common = [key for key in first if all(key in one.metrics for one in found)]
+    first, *others = (difference.metrics for difference in differences)
     common = [
-        key for key in common if all(one.metrics[key].metric.heading == first[key].metric.heading for one in found)
+        key
+        for key, change in first.items()
+        if all(key in other and other[key].metric.heading == change.metric.heading for other in others)
     ]
     for key in metrics:
         if key not in common:
@@ -341,14 +342,16 @@ def compare_evaluations(
     made = [evaluation.facts for evaluation in evaluations]
     entries = _training_log(log, made[1])
     return Comparison(
-        differences=found,
+        differences=differences,
         paths=(files := list(map(Path, paths))),
         names=run_names(files),
-        metrics=list(dict.fromkeys(metrics)) or common,
+        metrics=list(dict.fromkeys((*metrics, metric))) if metrics else common,
         # They stand beside both runs where they were measured on the same images, by the same labels.
         baselines=[
-            dict(list(other.systems.items())[1:]) if not one.only_b and other.label_matching == matching else {}
-            for one, other in zip(found, evaluations[1:], strict=True)
+            dict([*evaluation.systems.items()][1:])
+            if not difference.only_b and evaluation.label_matching == matching
+            else {}
+            for difference, evaluation in zip(differences, evaluations[1:], strict=True)
         ],
         images=runs,
         made=made,

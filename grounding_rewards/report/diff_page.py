@@ -3,6 +3,7 @@ more images, and the metrics side by side."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,7 +33,6 @@ from grounding_rewards.report.page import (
     Section,
     Tile,
     choose_images,
-    is_measured,
     jpeg_uri,
 )
 from grounding_rewards.report.plots import reward_plot, training_plot
@@ -132,7 +132,8 @@ def choose_shared(
 
 def _gain(shared: SharedImage, reward: str) -> float:
     first, *others = (answered.rewards[reward] for answered in shared)
-    return sum(others) / len(others) - first
+    # The mean of equal numbers may differ from them in the last digit.
+    return round(sum(others) / len(others) - first, 9)
 
 
 def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
@@ -148,11 +149,11 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     Raises:
         ValueError: an image lacks the reward by whose change images are chosen.
     """
-    found, names, reward = comparison.first, comparison.names, comparison.reward
-    metrics = [found.metrics[key].metric for key in comparison.metrics]
+    difference, names, reward = comparison.first, comparison.names, comparison.reward
+    metrics = [difference.metrics[key].metric for key in comparison.metrics]
     images = _shared_images(comparison)
     everything = {"All metrics": [comparison.table(comparison.metrics)]}
-    folded: dict[str, list[Any]] = everything if {*comparison.metrics} - {*found.core} else {}
+    folded: dict[str, list[Any]] = everything if {*comparison.metrics} - {*difference.core} else {}
     folded |= {table.title: [table._replace(title="")] for table in comparison.further_tables()}
     if definitions := {metric.heading: metric.definition for metric in metrics if metric.definition}:
         folded["What each metric is"] = [definitions]
@@ -163,12 +164,12 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     def card(shared: SharedImage) -> Card:
         panels = []
         for name, answered in zip(names, shared, strict=True):
-            outcomes = box_outcomes(answered, found.label_matching)
+            outcomes = box_outcomes(answered, difference.label_matching)
             boxes = zip(answered.pred_labels, outcomes.pred, outcomes.pred_ious.tolist(), strict=True)
             lines = [(f"{label or 'box'}: {outcome}", f"IoU {format_iou(iou)}") for label, outcome, iou in boxes]
-            named, summary = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
-            drawn, text = drawn_answer(answered, outcomes), answered.text[:_MOST_TEXT]
-            panels.append(Panel(drawn, named, summary, lines[:MOST_BOXES], text))
+            heading, summary = f"{name} {answered.rewards[reward]:.2f}", image_summary(answered, outcomes)
+            drawing, text = drawn_answer(answered, outcomes), answered.text[:_MOST_TEXT]
+            panels.append(Panel(drawing, heading, summary, lines[:MOST_BOXES], text))
         image, gain, first = load_image(shared[-1]), _gain(shared, reward), shared[0]
         return Card(
             title=", ".join(first.gt_labels) or "normal",
@@ -199,14 +200,14 @@ def render_diff_page(comparison: Comparison, *, load_image: LoadImage) -> str:
     dataset = f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else ""
     return Page(
         title=comparison.title,
-        subtitle=f"{found.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. Above each image: "
-        f"the change of its {reward}.",
+        subtitle=f"{difference.images} images{dataset}. {', '.join(names[1:])} compared with {names[0]}. "
+        f"Above each image: the change of its {reward}.",
         opening=[Legend(), Cards(first)] if first else [],
         verdict=comparison.verdict,
         tiles=_tiles(comparison),
         sections=[
             Section("Training", training),
-            Section("Images", [Legend(found.label_matching), *cards] if cards else []),
+            Section("Images", [Legend(difference.label_matching), *cards] if cards else []),
             Section(
                 "Metrics",
                 [
@@ -236,20 +237,19 @@ def _shared_images(comparison: Comparison) -> list[SharedImage]:
 
 def _tiles(comparison: Comparison) -> list[Tile]:
     """Of two runs the metrics that matter most; of several the metric of the verdict for each."""
-    main, first = comparison.first.main, comparison.first.metrics
+    main, metrics = comparison.first.main, comparison.first.metrics
     if len(comparison.differences) > 1:
-        shown = list(zip(comparison.names[1:], comparison.changes(main), strict=True))
+        changes = dict(zip(comparison.names[1:], comparison.changes(main), strict=True))
     else:
         keys = [key for key in dict.fromkeys((main, *_TILES)) if key in comparison.core]
-        shown = [(first[key].metric.heading, first[key]) for key in keys]
-        shown = [(name, one) for name, one in shown if is_measured(one.a) or is_measured(one.b)][:_MOST_TILES]
+        changes = {metrics[key].metric.heading: metrics[key] for key in keys[:_MOST_TILES]}
     return [
         Tile(
             name,
-            f"{format_value(one.a.value)} → {format_value(one.b.value)}",
-            f"{format_value(one.difference.value, signed=True)} {format_interval(one.difference, signed=True)}",
-            note=f"Holm's p {p_cell(one.holm)}" if one.holm == one.holm else "",
-            kind=kind_of(one.direction),
+            f"{format_value(change.a.value)} → {format_value(change.b.value)}",
+            f"{format_value(change.difference.value, signed=True)} {format_interval(change.difference, signed=True)}",
+            note="" if math.isnan(change.holm) else f"Holm's p {p_cell(change.holm)}",
+            kind=kind_of(change.direction),
         )
-        for name, one in shown
+        for name, change in changes.items()
     ]

@@ -32,7 +32,8 @@ ARMS_NOTE = (
 )
 _MATRIX_NOTE = (
     "Means over runs. +, -: higher or lower than the reference. The interval of the difference excludes 0, and Holm's "
-    "p over the table is below 0.05. R1 to soft f1 are the rewards with their default parameters."
+    "p is below 0.05: over the primary metrics, or over all others of the table. R1 to soft f1 are the rewards with "
+    "their default parameters."
 )
 
 
@@ -165,17 +166,21 @@ def _arms_table(found: StudyResult, primary: Measure) -> Table:
 def matrix_table(found: StudyResult, on: str) -> Table:
     """Initial checkpoints and arms by every ruler on one set."""
     measures = [Measure(key, on) for key in RULERS]
-    places = [(arm.key, at) for arm in found.arms for at in measures if arm.difference(at, REFERENCE) is not None]
-    differences = {arm.key: arm.against.get(REFERENCE, {}) for arm in found.arms}
-    adjusted = dict(zip(places, holm([differences[key][at].p for key, at in places]), strict=True))
+    differences = {
+        (arm.key, at): arm.against[REFERENCE][at] for arm in found.arms if REFERENCE in arm.against for at in measures
+    }
+    # Primary metrics are a family of their own, by which the sentences go too.
+    secondary = [place for place in differences if place[1] not in found.study.primary]
+    adjusted = dict(zip(secondary, holm([differences[place].p for place in secondary]), strict=True))
+    adjusted |= {(arm.key, at): p for arm in found.arms for at, p in arm.holm.get(REFERENCE, {}).items()}
     rows: list[list[str]] = []
     for start, metrics in found.starts.items():
         rows.append([found.start_name(start), *(format_value(metrics[at].value) for at in measures)])
         for arm in found.of_start(start):
             cells = []
             for at in measures:
-                p = adjusted.get((arm.key, at), math.nan)
-                sign = direction(differences[arm.key][at].estimate, p) if at in differences[arm.key] else 0
+                place = arm.key, at
+                sign = direction(differences[place].estimate, adjusted[place]) if place in differences else 0
                 cells.append(format_value(arm.metrics[at].value) + {1: " +", -1: " -", 0: ""}[sign])
             rows.append([_marked(arm), *cells])
     headings = (ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in RULERS.values())

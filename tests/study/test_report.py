@@ -16,8 +16,8 @@ pytest.importorskip("jinja2", reason="needs the eval extra")
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.study.findings import REFERENCE, START, StudyResult, find
 from grounding_rewards.study.folder import ArmKey, Measure, read_study
-from grounding_rewards.study.report import plots, sentences, write_report
-from grounding_rewards.study.rulers import read_model, ruler_sums
+from grounding_rewards.study.report import matrix_table, plots, sentences, write_report
+from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from tests.study.fake_studies import ARMS, Arm, write_study
 
 PRIMARY = Measure("mean_iou", "test")
@@ -82,6 +82,21 @@ def test_what_is_shown_is_said_in_five_sentences(found):
     assert "from the strong checkpoint better soft_f1 (+0." in reference
     assert "worse R1 (-0." in reference
     assert len(sentences(found)) <= 5
+
+
+def test_the_matrix_marks_what_is_shown_after_holm(found):
+    rows = {row[0]: dict(zip(RULERS, row[1:], strict=True)) for row in matrix_table(found, "test").rows}
+    assert rows["soft_f1"]["mean_iou"].endswith(" +")
+    assert rows["R1"]["mean_iou"].endswith(" -")
+    # not every difference whose own interval excludes 0
+    differences = [
+        arm.difference(Measure(key, "test"), REFERENCE)
+        for arm in found.arms
+        if REFERENCE in arm.against
+        for key in RULERS
+    ]
+    marked = sum(cell.endswith((" +", " -")) for row in rows.values() for cell in row.values())
+    assert marked < sum(difference.low > 0 or difference.high < 0 for difference in differences)
 
 
 def test_arms_alike_do_not_differ(tmp_path):
