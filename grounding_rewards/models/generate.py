@@ -143,7 +143,8 @@ def generate_with_vllm(
 
     ends, forbidden = _end_tokens(model, processor.tokenizer)
     prompts = []
-    for row, conversation in zip(rows, _conversations(rows), strict=True):
+    for row in rows:
+        conversation = _conversation(row["prompt"], [row["image"]])
         text = processor.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
         # The template has already added the special tokens, one placeholder for the image among them.
         ids = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -166,9 +167,12 @@ def generate_with_vllm(
     return _decoded(processor, (answer.token_ids for output in outputs for answer in output.outputs), ends, sampling)
 
 
-def _conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The prompts with their images in place, as chat templates expect them; in RGB, as some processors need them."""
-    return [prepare_multimodal_messages(row["prompt"], images=[row["image"].convert("RGB")]) for row in rows]
+def _conversation(prompt: Any, images: Sequence[Any]) -> list[dict[str, Any]]:
+    """A prompt with its images in place, as chat templates expect it; in RGB, as some processors need them."""
+    conversation: list[dict[str, Any]] = prepare_multimodal_messages(
+        prompt, images=[image.convert("RGB") for image in images]
+    )
+    return conversation
 
 
 def _end_tokens(model: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
@@ -221,7 +225,7 @@ def check_processor(processor: Any, dataset: Any, name: str) -> None:
     row = dataset[0]
     images = [row["image"]] if row.get("image") is not None else row["images"]
     try:
-        conversation = prepare_multimodal_messages(row["prompt"], images=[image.convert("RGB") for image in images])
+        conversation = _conversation(row["prompt"], images)
         processor.apply_chat_template([conversation], add_generation_prompt=True, tokenize=True, return_dict=True)
     # Processors and chat templates of all families raise nearly everything.
     except Exception as error:
@@ -257,7 +261,7 @@ def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]],
         **(drawn if sampling.temperature > 0 else {"do_sample": False}),
     )
     inputs = processor.apply_chat_template(
-        _conversations(rows),
+        [_conversation(row["prompt"], [row["image"]]) for row in rows],
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,

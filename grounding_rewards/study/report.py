@@ -32,8 +32,8 @@ ARMS_NOTE = (
 )
 _MATRIX_NOTE = (
     "Means over runs. +, -: higher or lower than the reference. The interval of the difference excludes 0, and Holm's "
-    "p is below 0.05: over the primary metrics, or over all others of the table. R1 to soft f1 are the rewards with "
-    "their default parameters."
+    f"p is below {LEVEL:g}: over the primary metrics, or over all others of the table. R1 to soft f1 are the rewards "
+    "with their default parameters."
 )
 
 

@@ -23,6 +23,7 @@ from grounding_rewards.common.config_files import check_known, find_shipped, rea
 from grounding_rewards.common.legal import check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
+from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
@@ -111,7 +112,7 @@ class _Parser(TrlParser):
         return super().parse_args_into_dataclasses(args=args, **rest)
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message[:1].upper()}{message[1:]}. --help lists the options and their values.")
+        raise ValueError(f"{capitalised(message)}. --help lists the options and their values.")
 
 
 def _option(default: Any, text: str) -> Any:

@@ -32,6 +32,7 @@ from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answers import read_each
+from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SAME, SIGNAL_KEYS, main_cause
 from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
 from grounding_rewards.models.parity import check_parity
@@ -149,7 +150,7 @@ def _line_of(logs: Mapping[str, Any], shown: Mapping[str, str]) -> str:
     'reward  0.250, rate      –, loss -1.000'
     """
     values = {label: logs.get(key) for key, label in shown.items()}
-    return ", ".join(f"{label} {'–' if value is None else f'{value:.3f}':>6}" for label, value in values.items())
+    return ", ".join(f"{label} {NOTHING if value is None else f'{value:.3f}':>6}" for label, value in values.items())
 
 
 def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:
