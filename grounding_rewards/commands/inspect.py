@@ -24,7 +24,7 @@ from typing import Any
 
 from grounding_rewards.commands.console import output_console, printable, track, write_json
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
-from grounding_rewards.logs.completion_logs import LogDoubts, read_completions
+from grounding_rewards.logs.completion_logs import LogDoubts, read_completions, with_answer_references
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import box_format_from_option
@@ -60,12 +60,13 @@ def run(
         strict: exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the
             completions is unparseable
     """
-    read = read_completions(log, text_column=text_column)
     sizes = stated_sizes(width, height, resized_width, resized_height)
+    stated_format = box_format_from_option(box_format)
+    read = with_answer_references(read_completions(log, text_column=text_column), stated_format, sizes)
     inspection = inspect_completions(
         read.completions,
         read.rows,
-        box_format_from_option(box_format),
+        stated_format,
         sizes=sizes,
         prompt_opens_thinking=prompt_opens_thinking,
         track=partial(track, "inspecting"),
