@@ -10,11 +10,13 @@ Other names are given with `annotations` and `images`. `bbox` is x, y, width, he
 Negative: an image without annotations.
 Carried along: what else an image entry says, such as age or view, and the name of its `license` as `licence`.
 Ignored: a crowd (`iscrowd` 1).
+Turned: a box with `attributes.rotation`, as CVAT writes it, is the box around the turned one.
 Source: https://cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -30,7 +32,7 @@ from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
-from grounding_rewards.sources.tables import split_files
+from grounding_rewards.sources.tables import split_files, turned_box
 
 MissingCategory = Literal["error", "ignore"]
 
@@ -105,13 +107,18 @@ def coco_images(
         ValueError: as `read_coco`.
     """
     document = _document(path)
-    names = _names(document["categories"])
+    names = _category_names(document["categories"], path)
     licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
     drawn, by_name = defaultdict[Any, list[dict[str, Any]]](list), defaultdict[str, list[dict[str, Any]]](list)
     for annotation in document["annotations"]:
         drawn[_key(annotation.get("image_id"))].append(annotation)
     for entry in document["images"]:
         by_name[str(entry.get("file_name") or "")].append(entry)
+    if patient_key and document["images"] and all(_value(entry, patient_key) is None for entry in document["images"]):
+        raise ValueError(
+            f"Expected the key {patient_key!r} of patient_key in the images of {path}, got none. Name a key that they "
+            "have, or leave patient_key out."
+        )
     ids = Counter(_key(entry.get("id")) for entry in document["images"])
     if lost := [one for key, found in drawn.items() if key not in ids for one in found]:
         raise ValueError(
@@ -137,6 +144,8 @@ def coco_images(
                 problems.append(f"annotation {annotation.get('id')}: {problem}")
                 continue
             box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
+            # CVAT writes the box before it was turned.
+            box = turned_box(box, _rotation(annotation))
             if is_ignored:
                 ignored.append((box[0], box[1], box[2], box[3]))
             else:
@@ -164,6 +173,31 @@ def coco_images(
 @cache
 def _patient_key(keys: tuple[str, ...]) -> str | None:
     return "patient_id" if "patient_id" in keys else patient_column(keys)
+
+
+def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -> dict[int | str, str]:
+    """The name of each category by its id.
+
+    Raises:
+        ValueError: one id has several names: boxes of one class would be of another.
+    """
+    names = _names(categories)
+    for category in categories:
+        key, name = _key(category.get("id")), str(category.get("name"))
+        if key is not None and names[key] != name:
+            raise ValueError(
+                f"Expected one category of each id in {path}, got {name!r} and {names[key]!r} for id {key!r}. Files "
+                "that were merged count their categories each from its own start: number them anew, in the "
+                "annotations too."
+            )
+    return names
+
+
+def _rotation(annotation: Mapping[str, Any]) -> float:
+    """Degrees by which a box is turned."""
+    attributes = annotation.get("attributes")
+    rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
+    return float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
 
 
 def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:

@@ -51,6 +51,10 @@ from grounding_rewards.sources.tables import (
 _TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
 _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
+# Digits in groups of three, as thousands are written.
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
+# Longest side of an image in pixels: a larger number has decimals. The shortest whose pixels need a mark.
+_LARGEST_SIDE, _SMALL = 30_000, 999
 # What programs write into a cell that holds nothing.
 _EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 
@@ -96,7 +100,8 @@ def read_csv_table(
         columns: what the columns are called where that is not seen, such as `file=scan,label=dx,x1=ulx`. Parts: file,
             label, split, patient, boxes, width, height, and x1 y1 x2 y2, x y w h, or cx cy w h.
         classes: names of the classes where the table has their numbers, from 0.
-        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh.
+        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh; or of columns x, y, width and height, which may
+            be the middle of the box.
         frame: what the numbers count: `pixel`, or `fraction` of the image.
 
     Returns:
@@ -170,6 +175,15 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
             f"Expected a column for the file and four for the box, or a list of boxes, in {path}, got "
             f"{', '.join(header)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
         )
+    if box is not None and order not in ("", box[0]):
+        # The names of both are the same, but for c.
+        if {order, box[0]} != {"xywh", "cxcywh"}:
+            names = ", ".join(header[at] for at in box[1] if at is not None)
+            raise ValueError(
+                f"Expected order {box[0]} for the columns {names} of {path}, got {order}. Leave order out, or name the "
+                f"columns of this order: --option columns={','.join(f'{part}=NAME' for part in _CELLS[order])}."
+            )
+        box = (order, box[1])
     if box is None and not order:
         raise ValueError(
             f"Expected the order of the four numbers of column {header[listed or 0]} of {path}, got none. Say it: "
@@ -183,7 +197,15 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
     optional["patient"] = stated.get("patient", None if patient is None else header.index(patient))
     optional |= sizes if len(sizes) == 2 else {}
     boxes = {"box": box} if box else {"boxes": listed, "order": order}
-    return {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
+    parts = {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
+    used = {*parts.values(), *of_box} if box is None else {file, *of_box, *optional.values()}
+    for part, at in stated.items():
+        if at not in used:
+            raise ValueError(
+                f"Expected a part of use for columns, got {part}={header[at]}: it has no effect in {path}. Leave it "
+                "out, or name the others of its kind too, such as width and height."
+            )
+    return parts
 
 
 def _images(
@@ -229,6 +251,8 @@ def _images(
 
     unmarked: dict[str, str] = {}
     broken: set[str] = set()
+    if frame == "pixel":
+        _refuse_thousands(path, rows(), found)
     find, groups = image_finder(path.parent), group_rows(rows(), rows())
     kept = (group for group in groups if group[0] not in broken)
     yield from sound_images(image, (one for one in kept if split in (None, of_rows(one[1], "split", split_name))))
@@ -240,6 +264,43 @@ def _images(
             PackageWarning,
             stacklevel=2,
         )
+
+
+def _refuse_thousands(path: Path, rows: Iterator[TableRow], found: Mapping[str, Any]) -> None:
+    """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
+
+    Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
+    is the decimal sign.
+
+    Raises:
+        ValueError: the first such cell is named.
+    """
+    places = [found[part] for part in ("width", "height") if part in found]
+    places += found["box"][1] if "box" in found else []
+    grouped: dict[str, tuple[RowPlace, str]] = {}
+    decimal: set[str] = set()
+    largest = 0.0
+    for place, (_, *cells) in rows:
+        for cell in (cells[at] for at in places):
+            mark = next((mark for mark in ",." if mark in cell), "")
+            if not mark:
+                largest = max(largest, float(cell) if cell.isdecimal() else 0)
+            elif _GROUPED.fullmatch(cell) and int(re.sub("[,.]", "", cell)) <= _LARGEST_SIDE:
+                grouped.setdefault(mark, (place, cell))
+            else:
+                decimal.add(mark)
+    for mark, (place, cell) in grouped.items():
+        if mark in decimal:
+            continue
+        file = path.parent / image_finder(path.parent)(place.image, place.image)
+        if largest <= _SMALL and file.is_file():
+            largest = max(header_size(file))
+        if largest > _SMALL:
+            whole, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
+            raise ValueError(
+                f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
+                f"it {whole} or {fraction}? Write {whole}, or decimals with another number of digits."
+            )
 
 
 @cache

@@ -390,6 +390,24 @@ def outline_box(numbers: Sequence[float]) -> list[float]:
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
+def turned_box(box: Sequence[float], degrees: float) -> list[float]:
+    """The box around an xyxy box that is turned about its middle, clockwise on the image.
+
+    Example:
+        >>> turned_box([10, 20, 30, 60], 90)
+        [0.0, 30.0, 40.0, 50.0]
+    """
+    if degrees % 360 == 0:
+        return list(box)
+    x1, y1, x2, y2 = box
+    cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
+    width, height = (x2 - x1) * cos + (y2 - y1) * sin, (x2 - x1) * sin + (y2 - y1) * cos
+    middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
+    corners = (middle_x - width / 2, middle_y - height / 2, middle_x + width / 2, middle_y + height / 2)
+    # Right angles give whole numbers.
+    return [round(value, 6) for value in corners]
+
+
 def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
 

@@ -12,7 +12,8 @@ Folder, CVAT 1.1::
     images/<name>
 
 Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
-format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges.
+format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges; a box
+with `rotation` is the box around the turned one. Boxes are pixels of `size`: files of another size are reported.
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
@@ -20,17 +21,19 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
-from grounding_rewards.sources.tables import RowPlace, check_split, outline_box
+from grounding_rewards.sources.tables import RowPlace, check_split, header_size, outline_box, turned_box
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -84,9 +87,28 @@ def read_voc(
     # A broken file of several costs its image alone.
     read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths))
     roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
-    return chain.from_iterable(
-        _images(root, path, images, split, splits.get(path.stem), one_based) for path, root in roots
-    )
+    each = (_images(tree, path, images, split, splits.get(path.stem), one_based) for path, tree in roots)
+    return _with_known_sizes(root, chain.from_iterable(each))
+
+
+def _with_known_sizes(root: Path, images: Iterator[AnnotatedImage]) -> Iterator[AnnotatedImage]:
+    """The images as they are; a warning names one whose stated size is not that of its file."""
+    count, example = 0, ""
+    for image in images:
+        yield image
+        stated = (image.width, image.height)
+        if None not in stated and (root / image.file).is_file() and (size := header_size(root / image.file)) != stated:
+            count += 1
+            example = example or (
+                f"{image.file} ({stated[0]} x {stated[1]} in the XML, {size[0]} x {size[1]} in the file)"
+            )
+    if count:
+        warnings.warn(
+            f"{count} images have another size than their XML states, such as {example}. Their boxes are taken as "
+            "pixels of the size in the XML: correct it if they are pixels of the file.",
+            PackageWarning,
+            stacklevel=2,
+        )
 
 
 def _xml_files(root: Path, annotations: str | None) -> list[Path]:
@@ -190,9 +212,9 @@ def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> A
 def _cvat_box(shape: Element, place: RowPlace) -> list[float]:
     if not place.image or not shape.get("label"):
         raise place.error("a name of the image and a label of the shape", shape.get("label"), "Add them.")
-    if shape.tag == "box" and place.numbers([shape.get("rotation", "0")]) == [0]:
-        return place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
+    if shape.tag == "box":
+        box = place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
+        return turned_box(box, *place.numbers([shape.get("rotation", "0")]))
     if shape.tag == "polygon":
         return outline_box(place.numbers(shape.get("points", "").replace(";", ",").split(",")))
-    kind = "rotated box" if shape.tag == "box" else shape.tag
-    raise place.error("a box or a polygon", kind, "Draw a box around it, or remove it.")
+    raise place.error("a box or a polygon", shape.tag, "Draw a box around it, or remove it.")

@@ -184,3 +184,55 @@ def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
     assert one.patient_id == "p1"
     assert one.extra == {"licence": "CC BY 4.0", "age": 63, "view": "PA", "site": {"name": "north"}}
     assert other.extra == {}
+
+
+@pytest.mark.parametrize(
+    ("categories", "refused"),
+    [
+        # merged exports, each of which counts from its own start
+        (
+            [{"id": 3, "name": "mass"}, {"id": 3, "name": "effusion"}],
+            "'mass' and 'effusion' for id 3|'effusion' and 'mass'",
+        ),
+        ([{"id": 3, "name": "mass"}, {"id": 9, "name": "a"}, {"id": 9, "name": "b"}], "for id 9"),
+        ([{"id": "3", "name": "mass"}, {"id": "3", "name": None}], "for id '3'"),
+        # the same one again
+        ([{"id": 3, "name": "mass"}, {"id": 3, "name": "mass"}], None),
+        # one name under two ids
+        ([{"id": 3, "name": "mass"}, {"id": 4, "name": "mass"}], None),
+    ],
+)
+def test_a_category_id_of_two_names_is_refused(folder, categories, refused):
+    root = folder(document([box(1, [1, 2, 3, 4], categories[0]["id"])], categories=categories))
+    if refused is None:
+        assert [image.labels for image in read_coco(root)] == [["mass"]]
+    else:
+        with pytest.raises(ValueError, match=f"Expected one category of each id in .*(?:{refused})"):
+            list(read_coco(root))
+
+
+@pytest.mark.parametrize(
+    ("rotation", "expected"),
+    [
+        # by hand: 10 x 20 about (15, 20)
+        (0, [10, 10, 20, 30]),
+        (360.0, [10, 10, 20, 30]),
+        (90, [5, 15, 25, 25]),
+        (180, [10, 10, 20, 30]),
+        (-90, [5, 15, 25, 25]),
+        (45, [15 - 10.606602, 20 - 10.606602, 15 + 10.606602, 20 + 10.606602]),  # 30 / √2 on both sides
+        (None, [10, 10, 20, 30]),
+    ],
+)
+def test_a_box_that_cvat_turned_is_the_box_around_it(folder, rotation, expected):
+    attributes = {"occluded": False, "rotation": rotation}
+    (image,) = read_coco(folder(document([box(1, [10, 10, 10, 20], attributes=attributes)])))
+    assert image.boxes == [pytest.approx(expected, abs=1e-6)]
+
+
+def test_a_patient_key_that_no_image_has_is_refused(folder):
+    root = folder(document([]))
+    with pytest.raises(
+        ValueError, match=r"Expected the key 'metadata\.patient' of patient_key in the images of .*, got none"
+    ):
+        list(read_coco(root, patient_key="metadata.patient"))

@@ -155,3 +155,70 @@ def test_the_command_reads_a_table_with_options(folder, tmp_path, capsys):
     rows = {row["id"]: row for row in load_split(str(out), "val")}
     assert (rows["a.png"]["boxes"], rows["a.png"]["labels"]) == ([[1.5, 2, 30, 40]], ["mass"])
     assert json.loads((out / "manifest.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "options", "expected"),
+    [
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {}, [20, 30, 30, 50]),
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {"order": "xywh"}, [20, 30, 30, 50]),
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {"order": "cxcywh"}, [15, 20, 25, 40]),
+        ("image,cx,cy,w,h,label", "a.png,20,30,10,20,mass", {"order": "xywh"}, [20, 30, 30, 50]),
+        (
+            "image,x,y,width,height,label",
+            "a.png,20,30,10,20,mass",
+            {"order": "xyxy"},
+            "Expected order xywh for the columns",
+        ),
+        ("image,x1,y1,x2,y2,label", "a.png,20,30,30,50,mass", {"order": "xyxy"}, [20, 30, 30, 50]),
+        (
+            "image,x1,y1,x2,y2,label",
+            "a.png,20,30,10,20,mass",
+            {"order": "xywh"},
+            "Expected order xyxy for the columns x1",
+        ),
+        (
+            "image,x1,y1,x2,y2,wide",
+            "a.png,20,30,30,50,40",
+            {"columns": ("width=wide",)},
+            "got width=wide: it has no effect",
+        ),
+        ("image,x1,y1,x2,y2,c", "a.png,20,30,30,50,9", {"columns": ("cx=c",)}, "got cx=c: it has no effect"),
+        ("image,x1,y1,x2,y2,W,H", "a.png,20,30,30,50,40,60", {"columns": ("width=W", "height=H")}, [20, 30, 30, 50]),
+    ],
+)
+def test_options_take_effect_or_are_refused(folder, header, row, options, expected):
+    root = folder(f"{header}\n{row}\n")
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            list(read_csv_table(root, **options))
+    else:
+        assert [image.boxes for image in read_csv_table(root, **options)] == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "side", "expected"),
+    [
+        # thousands
+        (['a.png,"1,010",20,"1,200",40'], 2000, "got '1,010' in line 2: is it 1010 or 1.01"),
+        (["a.png,1.010,20,1.200,40"], 2000, "got '1.010' in line 2"),
+        (["b.png,1,2,30,40", "a.png,950,20,1.200,40"], 2000, "got '1.200' in line 3: is it 1200 or 1.2"),
+        (['a.png,"1,010",20,1500,40'], 40, "got '1,010'"),  # beside a whole number of that size
+        (['a.png,"12,010",20,"13,200",40'], 2000, "got '12,010'"),
+        # decimals
+        (["a.png,1.010,2.125,30.250,40.500"], 40, [1.01, 2.125, 30.25, 40.5]),  # a small image
+        (["a.png,1.01,2.125,1100.250,1200.500"], 2000, [1.01, 2.125, 1100.25, 1200.5]),  # another number of digits
+        (["a.png,1.010,2.125,331.250,400.500"], 2000, [1.01, 2.125, 331.25, 400.5]),  # 331,250 pixels are none
+        (["a.png,1.0100,2,1500.0,1600"], 2000, [1.01, 2, 1500, 1600]),
+        (["a.png,0.125,0.250,0.500,1500"], 2000, [0.125, 0.25, 0.5, 1500]),  # no number of thousands begins with 0
+        (['a.png,"1,5",2,"1500,25",1600'], 2000, [1.5, 2, 1500.25, 1600]),  # a decimal comma
+    ],
+)
+def test_marks_between_thousands_are_asked_about(folder, rows, side, expected):
+    root = folder("image,x1,y1,x2,y2\n" + "\n".join(rows) + "\n")
+    Image.new("L", (side, side)).save(root / "a.png")
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            list(read_csv_table(root))
+    else:
+        assert list(read_csv_table(root))[-1].boxes == [expected]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.sources.voc import read_voc
 from tests.conftest import valid_box_lists
 
@@ -103,6 +105,27 @@ def test_cvat(tmp_path):
     assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
 
 
+def test_a_turned_box_is_the_box_around_it(tmp_path):
+    first, _ = read_voc(write(tmp_path, {"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
+    # by hand: 8.5 x 18 about (5.75, 11)
+    assert first.boxes[0] == [-3.25, 6.75, 14.75, 15.25]
+
+
+def test_files_of_another_size_are_reported(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="needs the train extra")
+    root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
+    (image,) = read_voc(root, one_based=False)
+    (root / "JPEGImages").mkdir()
+    file = root / image.file
+    pillow.new("L", (image.width, image.height)).save(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(read_voc(root, one_based=False)) == [image]
+    pillow.new("L", (2 * image.width, 2 * image.height)).save(file)
+    with pytest.warns(PackageWarning, match=rf"1 images have another size .* {2 * image.width} x"):
+        assert list(read_voc(root, one_based=False)) == [image]
+
+
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]>' + voc(item((1, 2, 3, 4), "&y;"))
 EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item((1, 2, 3, 4), "&x;"))
 
@@ -122,7 +145,7 @@ EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item
         (voc("<object><name>mass</name><polygon/></object>"), "4 finite numbers in entry 1"),
         (voc(item((1, 2, 3, "x"))), "4 finite numbers in entry 1"),
         (voc(item((1, 2, 3, "inf"))), "4 finite numbers in entry 1"),
-        (CVAT.replace("<box ", '<box rotation="12.5" '), "got 'rotated box'"),
+        (CVAT.replace("<box ", '<box rotation="x" '), "1 finite numbers in entry 1"),
         (CVAT.replace("<tag ", "<points "), r"a box or a polygon in entry 1 of .*\(id a.png\), got 'points'"),
         (CVAT.replace('label="mass"', ""), "a name of the image and a label of the shape in entry 1"),
         (CVAT.replace('name="a.png"', ""), "a name of the image and a label of the shape in entry 1"),
