@@ -4,9 +4,10 @@ Folder::
 
     annotations/instances_<split>.json    images[id,file_name,width,height], annotations[image_id,category_id,bbox,
                                           iscrowd], categories[id,name]
-    <split>/<file_name>
+    <split>/<file_name>                   or images/<split>/ or images/, as CVAT has them
 
-Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+or, as Roboflow writes it, <split>/_annotations.coco.json beside the images. Other names are given with `annotations`
+and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
 Carried along: what else an image entry says, such as age or view, and the name of its `license` as `licence`.
 Ignored: a crowd (`iscrowd` 1).
@@ -36,6 +37,9 @@ from grounding_rewards.sources.tables import split_files, turned_box
 
 MissingCategory = Literal["error", "ignore"]
 
+_ANNOTATIONS = ("annotations/instances_{split}.json", "{split}/_annotations.coco.json")
+_IMAGES = ("{split}", "images/{split}", "images")
+
 _SHOWN = 5
 
 
@@ -44,8 +48,8 @@ def read_coco(
     root: str | Path,
     *,
     split: str | None = None,
-    annotations: str = "annotations/instances_{split}.json",
-    images: str = "{split}",
+    annotations: str | None = None,
+    images: str | None = None,
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
 ) -> Iterator[AnnotatedImage]:
@@ -54,9 +58,10 @@ def read_coco(
     Args:
         root: the folder of the dataset.
         split: name of a split; `validation` finds `val` and `valid` too; None takes all.
-        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
-            writes `{split}/_annotations.coco.json`.
-        images: the folder of `file_name`, likewise; `.` is the root.
+        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. By default
+            `annotations/instances_{split}.json`, else `{split}/_annotations.coco.json`.
+        images: the folder of `file_name`, likewise; `.` is the root. By default `{split}`, `images/{split}` or
+            `images`, the first that is there.
         patient_key: the key of an image entry that holds the patient, with dots into nested objects:
             `metadata.patientid`; by default `patient_id`, or what looks like it.
         missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
@@ -81,10 +86,18 @@ def read_coco(
         [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
+    patterns = _ANNOTATIONS if annotations is None else (annotations,)
+    pattern = next((one for one in patterns if any(Path(root).glob(one.replace("{split}", "*")))), patterns[0])
     return chain.from_iterable(
-        coco_images(path, images.replace("{split}", spelling), name, patient_key, missing_category)
-        for name, spelling, path in split_files(root, annotations, split)
+        coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category)
+        for name, spelling, path in split_files(root, pattern, split)
     )
+
+
+def _image_folder(root: Path, images: str | None, split: str) -> str:
+    patterns = _IMAGES if images is None else (images,)
+    folders = [pattern.replace("{split}", split) for pattern in patterns]
+    return next((folder for folder in folders if (root / folder).is_dir()), folders[0])
 
 
 def coco_images(

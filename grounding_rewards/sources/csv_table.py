@@ -2,7 +2,8 @@
 
 Folder::
 
-    boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz
+    boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz; or a
+                       file a split: train.csv, val.csv, test.csv
     <images>           below the folder, where the table says; a name without folders or ending is searched for
 
 Columns, found by their names, whatever the case and the marks between words; `columns` names others::
@@ -23,6 +24,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -34,7 +36,7 @@ from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.tables import (
     RowPlace,
@@ -45,6 +47,7 @@ from grounding_rewards.sources.tables import (
     image_finder,
     read_whole_table,
     scaled_box,
+    stated_separator,
 )
 
 # Text files are tables where there is nothing else: most are words about the images.
@@ -61,7 +64,7 @@ _EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 # Names in small letters without marks, the most telling first.
 _NAMES: dict[str, tuple[str, ...]] = {
     "file": ("file", "filename", "imagefile", "imagepath", "imgpath", "filepath", "path", "imagename", "imageid",
-             "imageindex", "image", "img", "imgid", "id"),
+             "imageindex", "image", "img", "imgid", "sopinstanceuid", "id"),
     "boxes": ("boxes", "bboxes", "bbox", "box"),
     "label": ("label", "labels", "classname", "class", "findinglabel", "finding", "findings", "category",
               "categoryname", "classid", "categoryid", "pathology", "disease"),
@@ -95,8 +98,8 @@ def read_csv_table(
 
     Args:
         root: the folder.
-        split: of the column `split`; None takes all.
-        table: the CSV file, relative to the root; needed where there are several.
+        split: of the column `split`, or of the files' names; None takes all.
+        table: the CSV file, relative to the root; needed where there are several that are not a split each.
         columns: what the columns are called where that is not seen, such as `file=scan,label=dx,x1=ulx`. Parts: file,
             label, split, patient, boxes, width, height, and x1 y1 x2 y2, x y w h, or cx cy w h.
         classes: names of the classes where the table has their numbers, from 0.
@@ -120,30 +123,49 @@ def read_csv_table(
         ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
         [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
     """
-    path = _table(Path(root), table)
+    tables = _tables(Path(root), table)
     check_word("frame", frame, _FRAMES)
     if order:
         check_word("order", order, tuple(_CELLS))
-    separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
-    header, rows = read_whole_table(path, separator)
-    found = _found(path, header, _given(columns), order)
-    if split is not None:
-        place = found.get("split")
-        check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
-    return _images(path, separator, found, split, classes, frame)
+    if len(tables) > 1:
+        check_split(split, [name for name in tables if name is not None])
+    images: list[Iterator[AnnotatedImage]] = []
+    for name, path in tables.items():
+        if name is not None and split not in (None, name):
+            continue
+        separator = stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
+        header, rows = read_whole_table(path, separator)
+        found = _found(path, header, _given(columns), order)
+        if split is not None and name is None:
+            place = found.get("split")
+            check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
+        own_split = split if name is None else None
+        read = _images(path, separator, found, own_split, classes, frame)
+        images.append(read if name is None else _of_split(read, name))
+    return chain.from_iterable(images)
 
 
-def _table(root: Path, name: str) -> Path:
+def _of_split(images: Iterator[AnnotatedImage], split: str) -> Iterator[AnnotatedImage]:
+    for image in images:
+        yield image._replace(split=split)
+
+
+def _tables(root: Path, name: str) -> dict[str | None, Path]:
+    """The CSV files by the split that their names say, or one file of no split."""
     files = sorted(root.glob("*"))
-    tables = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
-    found = [root / name] if name else next(filter(None, tables), [])
+    kinds = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
+    found = [root / name] if name else next(filter(None, kinds), [])
+    splits = [split_name(path.name.partition(".")[0]) for path in found]
+    if len(found) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(found):
+        return dict(zip(splits, found, strict=True))
     if len(found) != 1 or not found[0].is_file():
         listed = ", ".join(path.name for path in found) or "none"
-        raise ValueError(
-            f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. Name it: "
-            "--option table=FILE."
-        )
-    return found[0]
+        sheets = [path.name for path in files if path.suffix.lower() in (".xlsx", ".xls")]
+        remedy = "Name it: --option table=FILE."
+        if sheets and not found:
+            remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
+        raise ValueError(f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. {remedy}")
+    return {None: found[0]}
 
 
 def _given(columns: Sequence[str]) -> dict[str, str]:

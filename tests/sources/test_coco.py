@@ -236,3 +236,40 @@ def test_a_patient_key_that_no_image_has_is_refused(folder):
         ValueError, match=r"Expected the key 'metadata\.patient' of patient_key in the images of .*, got none"
     ):
         list(read_coco(root, patient_key="metadata.patient"))
+
+
+@pytest.mark.parametrize(
+    ("files", "images", "expected"),
+    [
+        # CVAT's export of a task: one subset called default, which is no split
+        (["annotations/instances_default.json"], ["images/default/a.png"], [("images/default/a.png", None)]),
+        (["annotations/instances_default.json"], ["images/a.png"], [("images/a.png", None)]),
+        # of a project with subsets
+        (
+            ["annotations/instances_Train.json", "annotations/instances_Validation.json"],
+            ["images/Train/a.png", "images/Validation/a.png"],
+            [("images/Train/a.png", "train"), ("images/Validation/a.png", "validation")],
+        ),
+        (
+            ["annotations/instances_default.json", "annotations/instances_test.json"],
+            ["images/default/a.png", "images/test/a.png"],
+            [("images/default/a.png", "default"), ("images/test/a.png", "test")],
+        ),
+        # COCO's own, also before the images are there
+        (["annotations/instances_val2017.json"], ["val2017/a.png"], [("val2017/a.png", "val2017")]),
+        (["annotations/instances_train.json"], [], [("train/a.png", "train")]),
+        # Roboflow
+        (
+            ["train/_annotations.coco.json", "valid/_annotations.coco.json"],
+            ["train/a.png", "valid/a.png"],
+            [("train/a.png", "train"), ("valid/a.png", "validation")],
+        ),
+    ],
+)
+def test_usual_layouts_need_no_option(folder, tmp_path, files, images, expected):
+    for name in files:
+        folder(document([]), name)
+    for name in images:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [(image.file, image.split) for image in read_coco(tmp_path)] == expected

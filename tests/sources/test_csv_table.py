@@ -222,3 +222,44 @@ def test_marks_between_thousands_are_asked_about(folder, rows, side, expected):
             list(read_csv_table(root))
     else:
         assert list(read_csv_table(root))[-1].boxes == [expected]
+
+
+def test_two_tables_are_two_splits(folder):
+    root = folder("image,x1,y1,x2,y2\na.png,1,2,30,40\n", "train.csv")
+    folder("image,x1,y1,x2,y2\nb.png,1,2,30,40\n", "val.csv")
+    assert [(image.file, image.split) for image in read_csv_table(root)] == [
+        ("a.png", "train"),
+        ("b.png", "validation"),
+    ]
+    assert [image.file for image in read_csv_table(root, split="validation")] == ["b.png"]
+    with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
+        read_csv_table(root, split="test")
+    # A third table is none of a split: which one is meant is asked for.
+    folder("image,x1,y1,x2,y2\n", "sizes.csv")
+    with pytest.raises(ValueError, match=r"got sizes.csv, train.csv, val.csv in .*--option table=FILE"):
+        read_csv_table(root)
+    assert [image.split for image in read_csv_table(root, table="val.csv")] == [None]
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "sep=;\r"])
+def test_the_separator_may_be_stated_for_excel(folder, first):
+    root = folder(f"{first}\nimage;x1;y1;x2;y2;a,b,c,d,e\na.png;1,5;2;30;40;\n")
+    assert [image.boxes for image in read_csv_table(root)] == [[[1.5, 2, 30, 40]]]
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    (tmp_path / "boxes.xlsx").touch()
+    with pytest.raises(ValueError, match=r"Expected one CSV file .*Save boxes\.xlsx as CSV"):
+        read_csv_table(tmp_path)
+
+
+def test_dicom_files_are_found_by_their_uid(tmp_path):
+    dcmread = pytest.importorskip("pydicom", reason="needs the extra dicom").dcmread
+    from grounding_rewards.synthetic import draw_radiograph
+    from tests.conftest import write_dicom
+
+    file = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
+    uid = dcmread(file).SOPInstanceUID
+    for name in (uid, f"{uid}.dcm"):
+        (tmp_path / "boxes.csv").write_text(f"SOPInstanceUID,x1,y1,x2,y2\n{name},1,2,30,40\n")
+        assert [image.file for image in read_csv_table(tmp_path)] == [file.name if name == uid else name]

@@ -105,6 +105,38 @@ def test_cvat(tmp_path):
     assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        # labelImg: each file beside its image
+        ({"a.xml": voc(), "a.jpg": ""}, [("a.jpg", None)]),
+        # Roboflow
+        (
+            {"train/a.xml": voc(), "valid/b.xml": voc(name="b.jpg"), "train/a.jpg": "", "valid/b.jpg": ""},
+            [("train/a.jpg", "train"), ("valid/b.jpg", "validation")],
+        ),
+        # two folders, as on Kaggle; and the challenge's, also before the images are there
+        ({"annotations/a.xml": voc(), "images/a.jpg": ""}, [("images/a.jpg", None)]),
+        ({"Annotations/a.xml": voc()}, [("JPEGImages/a.jpg", None)]),
+        ({"Annotations/a.xml": voc(), "Annotations/a.jpg": ""}, [("Annotations/a.jpg", None)]),
+        # CVAT: one subset called default, which is no split, and folders of subsets
+        (
+            {"annotations.xml": CVAT.replace("Train", "default").replace("Validation", "default")},
+            [("images/a.png", None), ("images/b.png", None)],
+        ),
+        (
+            {"annotations.xml": CVAT, "images/Train/a.png": ""},
+            [("images/Train/a.png", "train"), ("images/b.png", "validation")],
+        ),
+    ],
+)
+def test_usual_layouts_need_no_option(tmp_path, monkeypatch, files, expected):
+    # Files here are empty.
+    monkeypatch.setattr("grounding_rewards.sources.voc.header_size", lambda path: (40, 30))
+    images = read_voc(write(tmp_path, files), one_based=False)
+    assert [(image.file, image.split) for image in images] == expected
+
+
 def test_a_turned_box_is_the_box_around_it(tmp_path):
     first, _ = read_voc(write(tmp_path, {"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
     # by hand: 8.5 x 18 about (5.75, 11)
