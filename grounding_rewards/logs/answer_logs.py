@@ -92,7 +92,7 @@ class Answers:
             Traceback (most recent call last):
             ...
             ValueError: Expected sizes, boxes and labels that fit the image for every image, got 1 of 1 that does not. \
-Correct it, or go on without by --bad-rows drop:
+Correct it:
             line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the image of 50 x 50
         """
         problems = image_problems(self.rows, reward, label_matching=label_matching, places=self.places)
@@ -111,9 +111,11 @@ Correct it, or go on without by --bad-rows drop:
             )
         verb, them = ("does", "it") if len(problems) == 1 else ("do", "them")
         more = len(lines) - _MOST_NAMED
+        # Where most are wrong, so is the order or the frame of the boxes.
+        way_out = ", or go on without by --bad-rows drop" if 2 * len(problems) < len(self.rows) else ""
         raise ValueError(
             f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of "
-            f"{len(self.rows)} that {verb} not. Correct {them}, or go on without by --bad-rows drop:\n"
+            f"{len(self.rows)} that {verb} not. Correct {them}{way_out}:\n"
             + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
         )
 

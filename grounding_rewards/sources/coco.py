@@ -129,14 +129,14 @@ def coco_images(
         by_name[str(entry.get("file_name") or "")].append(entry)
     if patient_key and document["images"] and all(_value(entry, patient_key) is None for entry in document["images"]):
         raise ValueError(
-            f"Expected the key {patient_key!r} of patient_key in the images of {path}, got none. Name a key that they "
-            "have, or leave patient_key out."
+            f"Expected the key {patient_key!r} of --option patient_key in the images of {path}, got none. Name a key "
+            "that they have, or leave it out."
         )
     ids = Counter(_key(entry.get("id")) for entry in document["images"])
     if lost := [one for key, found in drawn.items() if key not in ids for one in found]:
         raise ValueError(
-            f"Expected annotations of images in {path}, got {len(lost)} of none; of annotation {lost[0].get('id')} "
-            f"image_id {lost[0].get('image_id')!r} is no image of the file. Correct or drop them."
+            f"Expected annotations of images of {path}, got {len(lost)} of other images: annotation "
+            f"{lost[0].get('id')} has image_id {lost[0].get('image_id')!r}. Correct or drop them."
         )
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
@@ -167,10 +167,11 @@ def coco_images(
         file = PurePosixPath(images, name).as_posix()
         if problems:
             shown = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
+            count = f"{len(problems)} faults: " if len(problems) > 1 else ""
             hint = _HINT if "category_id is missing" in shown else ""
             raise ValueError(
-                f"Expected an image that can be read for {file} in {path}, got {len(problems)} faults: {shown}. "
-                f"Correct or drop them{hint}."
+                f"Expected an image that can be read for {file} in {path}, got {count}{shown}. Correct or drop "
+                f"{'it' if len(problems) == 1 else 'them'}{hint}."
             )
         extra: dict[str, Any] = {}
         for entry, own in zip(entries, patients, strict=True):
@@ -226,7 +227,7 @@ def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[
     return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
 
 
-_HINT = ', or take boxes without category_id as regions to ignore with missing_category="ignore"'
+_HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
 
 
 def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:

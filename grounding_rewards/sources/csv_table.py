@@ -25,7 +25,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
-from pathlib import Path, PureWindowsPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
@@ -58,6 +58,9 @@ _FRAMES = ("pixel", "fraction")
 _GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
 # Longest side of an image in pixels: a larger number has decimals. The shortest whose pixels need a mark.
 _LARGEST_SIDE, _SMALL = 30_000, 999
+# Labels of tissue without disease, which some datasets mark; and the part of the image that a placeholder covers.
+_SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
+_WHOLE_IMAGE = 0.9
 # What programs write into a cell that holds nothing.
 _EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 
@@ -263,13 +266,15 @@ def _images(
                 box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
                 boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
                 labels.append(place.class_name(label, classes) if label else UNNAMED)
-                if _is_nothing(labels[-1]):
+                if _is_nothing(labels[-1]) and not _is_class(labels[-1], boxes[-1], size):
                     raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
             if not drawn:
                 unmarked.update((name, label) for label in called if label and not _is_nothing(label))
         patient, own_split = stated_name(of_rows(rows, "patient")), of_rows(rows, "split", split_name)
         width, height = size or (None, None)
-        return AnnotatedImage(name, file, boxes, labels, width, height, patient, own_split)
+        # A path of somebody's machine is no id.
+        is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
+        return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
     unmarked: dict[str, str] = {}
     broken: set[str] = set()
@@ -323,6 +328,14 @@ def _refuse_thousands(path: Path, rows: Iterator[TableRow], found: Mapping[str, 
                 f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
                 f"it {whole} or {fraction}? Write {whole}, or decimals with another number of digits."
             )
+
+
+def _is_class(label: str, box: Sequence[float], size: tuple[int, int] | None) -> bool:
+    """Whether a label such as normal or healthy is a class here: its box stands around something on the image."""
+    if not _SOUND_TISSUE.search(label) or size is None:
+        return False
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    return 1 < area < _WHOLE_IMAGE * size[0] * size[1]
 
 
 @cache

@@ -193,7 +193,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
         others = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
         raise ValueError(
             f"Expected {pattern} in the folder for root, got {str(root)!r} with {', '.join(others) or 'no such file'}. "
-            "Name the file in `annotations`; {split} stands for the name of the split."
+            "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
         )
     check_split(split, dict.fromkeys(name for name, _, _ in files if name is not None))
     return [file for file in files if split in (None, file[0])]

@@ -129,7 +129,7 @@ def _xml_files(root: Path, annotations: str | None) -> list[Path]:
             return files
     raise ValueError(
         f"Expected {' or '.join(names)} with XML in the folder for root, got {str(root)!r} without. "
-        "Name the file or folder in `annotations`."
+        "Name the file or folder: --option annotations=NAME."
     )
 
 
@@ -167,8 +167,9 @@ def _images(
             check_split(split, ())
         if one_based is None:
             raise ValueError(
-                f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where "
-                "xmin of the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
+                f"Expected true or false for --option one_based=, got none with a Pascal VOC file ({path}). Give true "
+                "where xmin of the first pixel is 1, as in the VOC challenge, and false where it is 0, as most tools "
+                "write."
             )
         folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
         read = partial(voc_image, images=folder, split=known_split, one_based=one_based)
@@ -205,7 +206,7 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
         x1, y1, x2, y2 = place.numbers([found.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
         if one_based:
             if min(x1, y1) < 1:
-                raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give one_based=False.")
+                raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give --option one_based=false.")
             x1, y1 = x1 - 1, y1 - 1
         if (found.findtext("difficult") or "").strip() == "1":
             ignored.append((x1, y1, x2, y2))

@@ -263,3 +263,30 @@ def test_dicom_files_are_found_by_their_uid(tmp_path):
     for name in (uid, f"{uid}.dcm"):
         (tmp_path / "boxes.csv").write_text(f"SOPInstanceUID,x1,y1,x2,y2\n{name},1,2,30,40\n")
         assert [image.file for image in read_csv_table(tmp_path)] == [file.name if name == uid else name]
+
+
+@pytest.mark.parametrize(
+    ("label", "box", "is_class"),
+    [
+        ("Normal", "5,6,20,30", True),
+        ("healthy", "5,6,20,30", True),
+        ("Normal tissue", "0,0,20,30", True),
+        # placeholders
+        ("Normal", "0,0,40,60", False),
+        ("Normal", "0,0,1,1", False),
+        ("No finding", "5,6,20,30", False),
+    ],
+)
+def test_normal_with_a_tight_box_is_a_class(folder, label, box, is_class):
+    root = folder(f"image,x1,y1,x2,y2,label\na.png,{box},{label}\nb.png,5,6,20,30,mass\n")
+    if is_class:
+        assert [image.labels for image in read_csv_table(root)] == [[label], ["mass"]]
+    else:
+        with pytest.raises(ValueError, match="no box beside a label that says there is nothing"):
+            list(read_csv_table(root))
+
+
+@pytest.mark.parametrize("name", [r"C:\Users\somebody\a.png", "/home/somebody/a.png", r"\\server\share\a.png"])
+def test_paths_of_a_machine_are_no_ids(folder, name):
+    (image,) = read_csv_table(folder(f"image,x1,y1,x2,y2\n{name},1,2,30,40\n"))
+    assert (image.id, image.file) == ("a.png", "a.png")

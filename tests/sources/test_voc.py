@@ -60,10 +60,10 @@ def test_voc(tmp_path):
 
 def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
     root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
-    with pytest.raises(ValueError, match="Expected True or False for one_based, got None"):
+    with pytest.raises(ValueError, match="Expected true or false for --option one_based="):
         list(read_voc(root))
     # pixel 0 does not exist where they count from 1
-    with pytest.raises(ValueError, match=r"pixels from 1 on, .* in entry 1 .*Give one_based=False"):
+    with pytest.raises(ValueError, match=r"pixels from 1 on, .* in entry 1 .*Give --option one_based=false"):
         list(read_voc(root, one_based=True))
 
 
