@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
+from grounding_rewards.parsing.no_finding import asserts_finding
 from grounding_rewards.parsing.numbers import (
     CORNER_NAMES,
     NOTHING,
@@ -397,6 +398,7 @@ class _Scan:
         """Read text between box tags that has no brackets."""
         if content.strip(" .\n").casefold() in NOTHING:
             self.found.stated_empty = True
+            self.found.asserted |= asserts_finding(self._own_label() or "")
             return
         lists = [tokens for tokens in split_numbers(content) if any(map(looks_numeric, tokens))]
         for tokens in lists:

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
 from grounding_rewards.parsing.numbers import (
     CORNER_NAMES,
     NOTHING,
@@ -41,6 +42,8 @@ _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
 SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
 _STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
+_NAMING_KEYS = _STATEMENT_KEYS.union(_LABEL_KEYS)
+_NORMAL_KEY = re.compile("(?<!ab)normal|healthy|negative|no(?:finding|abnormal)")
 _LIST_KEYS = frozenset(
     [
         *("boxes", "bboxes", "boundingboxes", "objects", "detections", "predictions", "annotations", "results"),
@@ -397,8 +400,7 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     """
     keys = _folded(fmt.keys)
     if not _has_corners(node) and not any(
-        key in keys or key in _REASON_BY_KEY or key in _STATEMENT_KEYS or isinstance(member, _Node)
-        for key, member in node.members
+        key in keys or key in _REASON_BY_KEY or isinstance(member, bool | _Node) for key, member in node.members
     ):
         # It says nothing of boxes: '{"a": 1}' over and over is as quick to read as anything else.
         return
@@ -421,6 +423,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     if not count and _has_corners(node):
         found.take(_corner_box(node), last_label, score)
         count = 1
+    elif not count and any(key in keys for key, _ in members) and not any(_denies_finding(*one) for one in members):
+        # A label and no box may deny it, but no label that is "severe".
+        found.asserted |= any(_asserts_finding(*one) for one in members if one[0] not in keys)
     # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they are.
     beside_box = beside_box or count > 0
     holding = [one for _, one in members if isinstance(one, _Node) and _holds_key(one, keys)]
@@ -441,9 +446,30 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
             if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, keys)):
                 under = "" if is_object and key is None else key
                 _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside)
-        elif key in _STATEMENT_KEYS and isinstance(member, bool):
-            found.asserted |= member
-            found.stated_empty |= not member
+        elif isinstance(member, bool):
+            found.asserted |= _asserts_finding(key, member)
+            found.stated_empty |= key in _STATEMENT_KEYS and not member
+
+
+def _denies_finding(key: str | None, value: _Value) -> bool:
+    """Whether a member says that there is no finding: `"present": false`, `"label": "none"`."""
+    return key in _NAMING_KEYS and (value is False or (isinstance(value, str) and _is_nothing(value)))
+
+
+def _asserts_finding(key: str | None, value: _Value) -> bool:
+    """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
+    if isinstance(value, _Node):
+        # Under "en" or "zh" stands a label in another language.
+        return any(_asserts_finding(own if own and len(own) > 2 else key, member) for own, member in value.members)
+    if isinstance(value, bool):
+        return value is not bool(key and _NORMAL_KEY.search(key))
+    if value is None or _is_nothing(value) or read_number(value) == 0:
+        return False
+    return key not in _LABEL_KEYS or asserts_finding(value)
+
+
+def _is_nothing(words: str) -> bool:
+    return words.strip().casefold() in NOTHING or words == "false" or states_nothing(words)
 
 
 def _joined_corners(members: _Members) -> _Members:

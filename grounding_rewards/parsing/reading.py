@@ -20,7 +20,7 @@ from grounding_rewards.parsing.bracket_syntax import (
 )
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, scan_json
-from grounding_rewards.parsing.no_finding import echoes_prompt, gives_instructions, states_nothing
+from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.scope import Answer, find_answer
 from grounding_rewards.parsing.writing import write_answer
@@ -233,7 +233,9 @@ def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxForma
         if answer.closed or ("blank" in fmt.negatives and not answer.thought):
             return "empty"
         found.reject("no_answer")
-    elif not found.asserted and (found.stated_empty or states_nothing(text, fmt.no_finding)):
+    elif found.asserted or (found.stated_empty and asserts_finding(outside)):
+        found.reject("finding_without_box")
+    elif found.stated_empty or states_nothing(text, fmt.no_finding):
         return "empty"
     else:
         found.reject("nothing_stated")

@@ -220,13 +220,39 @@ EMPTY = [
     # words in the JSON that an instruction would use
     '{"output": []}',
     '{"defects": [], "verdict": "pass"}',
+    # a bare label, a label or a member that denies, words that only name what was asked for
+    '{"label": {"en": "mass", "zh": "肿块"}, "bbox_2d": null}',
+    '{"label": "none", "confidence": 0.99, "bbox_2d": null}',
+    '{"label": "large left mass", "present": false, "confidence": 0.98, "bbox_2d": null}',
+    '{"label": "mass", "severity": "none", "note": "No mass is seen.", "score": 0, "bbox_2d": null}',
+    '{"normal": true, "bbox_2d": null}',
+    "Pneumothorax: []",
+    "Detected objects: []",
+    "Is there a large mass? []",
+    "The left lung is clear, no left mass is seen. []",
 ]
 
 UNPARSEABLE = [
     ("{}", "nothing_stated"),
-    ('{"finding": true}', "nothing_stated"),
+    ('{"finding": true}', "finding_without_box"),
     # it says both
-    ('{"finding": true, "bbox_2d": []}', "nothing_stated"),
+    ('{"finding": true, "bbox_2d": []}', "finding_without_box"),
+    ('{"is_anomaly": true, "bbox_2d": null}', "finding_without_box"),
+    ('{"normal": false, "boxes": []}', "finding_without_box"),
+    # more than a label, in each spelling of no box, nested, behind prose
+    *(
+        (f'[{{"label": "pneumothorax", "severity": "severe", "bbox_2d": {none}}}]', "finding_without_box")
+        for none in ("null", "[]", '""', '"none"', "[null, null, null, null]")
+    ),
+    ('{"findings": [{"label": "mass", "confidence": 0.95, "bbox_2d": null}]}', "finding_without_box"),
+    ('{"findings": [{"label": "mass", "confidence": 0.95}], "bbox_2d": null}', "finding_without_box"),
+    ('{"pneumothorax": {"size": "3 cm", "bbox_2d": null}}', "finding_without_box"),
+    ('{"label": "large left pneumothorax", "bbox_2d": null}', "finding_without_box"),
+    ('{"label": "mass", "description": "A mass is seen.", "bbox_2d": null}', "finding_without_box"),
+    ('The image shows a mass. [{"label": "mass", "bbox_2d": null}]', "finding_without_box"),
+    ("There is a large pneumothorax. []", "finding_without_box"),
+    ("No effusion, but there is a large mass. []", "finding_without_box"),
+    ("```json\n[]\n```\nCardiomegaly is present.", "finding_without_box"),
     # a finding that has a name, and an empty list of something else
     ('{"label": "mass", "attributes": []}', "nothing_stated"),
     ("A mass in the left lung.", "nothing_stated"),
