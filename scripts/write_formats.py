@@ -46,8 +46,10 @@ original image:
 
 ```
 
-In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corner points, tags of another family and bare lines
-of numbers are read too. [`inspect`](scoring.md) explains why something is no box.
+In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corners by name, corner points,
+tags of another family and bare lines of numbers are read too. Boxes that are struck out (`~~…~~`, `<del>`) or commented
+out are none; where only a sentence takes a box back ("Sorry, the right answer is …"), both count.
+[`inspect`](scoring.md) explains why something is no box.
 
 ## Bring your own model
 

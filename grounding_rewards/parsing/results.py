@@ -21,6 +21,8 @@ REASON_MEANINGS = {
     "point": "two numbers, or a key that holds points",
     "quad": "eight numbers or four corner points",
     "box_3d": "nine numbers, or a key that holds 3-D boxes",
+    "words": "words stand where a box belongs",
+    "missing_number": "a coordinate is blank or null",
     "not_a_number": "something else stands where a coordinate belongs",
     "placeholder": "the prompt's own x1, y1, x2, y2",
     "not_finite": "NaN or infinity",
