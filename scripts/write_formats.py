@@ -231,9 +231,12 @@ def row(fmt: BoxFormat) -> str:
     nothing = code(format_boxes([], fmt, **SIZES))
     obstacles = [obstacle_of(name) for name in MODEL_TYPES.get(fmt.name, ())]
     trains = "–" if not obstacles else "no" if all(obstacles) else "GRPO"
-    source = SOURCES.get(fmt.name)
-    kind = "–" if source is None else next((one for one in KINDS if re.search(rf"\b{one}\b", source)), "named")
-    return f"| `{fmt.name}` | {models} | {trains} | {space} | {written} | {nothing} | {kind} |"
+    kinds = dict.fromkeys(map(kind_of, SOURCES.get(fmt.name, ())))
+    return f"| `{fmt.name}` | {models} | {trains} | {space} | {written} | {nothing} | {', '.join(kinds) or '–'} |"
+
+
+def kind_of(source: str) -> str:
+    return next((kind for kind in KINDS if re.search(rf"\b{kind}\b", source)), "named")
 
 
 def obstacle_of(model_type: str) -> str | None:

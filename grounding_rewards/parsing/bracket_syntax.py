@@ -97,7 +97,8 @@ def without_counts(text: str) -> str:
         >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]"), without_counts("Ribs (4, 5, 6, 7).")
         ('Fractures of ribs  : [412, 233, 598, 411]', 'Ribs  .')
     """
-    counts, boxes = [], []
+    counts: list[re.Match[str]] = []
+    boxes: list[re.Match[str]] = []
     for numbers in _LIST_OF_FOUR.finditer(text):
         start = numbers.start()
         (counts if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start) else boxes).append(numbers)

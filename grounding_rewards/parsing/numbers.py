@@ -126,7 +126,7 @@ def _tokens(part: str) -> list[str]:
     pieces = _COMMA.split(part, MAX_LIST)
     if len(pieces) == 1:
         return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
-    tokens = []
+    tokens: list[str] = []
     for piece in pieces:
         token = piece.strip(_QUOTES)
         # "12 34, 56 78": corner points
