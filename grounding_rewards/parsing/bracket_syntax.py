@@ -255,6 +255,8 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
             lists = split_numbers(content)
             # "[1, 2, 3, 4)" and "[1, 2, 3, 4</box>" are closed.
             closed = closing is not None or (match[8] is not None and all(len(tokens) == 4 for tokens in lists))
+            # "[)" states nothing.
+            closed &= bool(lists) or closing in ("]", "］")
             breaks_off = not closed and lists and looks_numeric(lists[0][0])
             # Anything else in brackets is prose.
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):

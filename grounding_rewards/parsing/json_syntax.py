@@ -305,10 +305,12 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
         if kind == "close":
             # The innermost frame of this bracket, with everything open inside it; a stray bracket closes none.
             bracket = _BRACKET[token["close"]]
-            depth = max((k for k, (opening, _) in enumerate(frames) if opening == bracket), default=None)
+            depth = max((k for k, (opening, _) in enumerate(frames) if _BRACKET[opening] == bracket), default=None)
             if depth is not None:
-                node = frames[depth][1]
-                node.closed, node.end = True, position
+                opening, node = frames[depth]
+                # "[)" states nothing.
+                node.closed = bool(node.members) or (opening in "(（") == (token["close"] in ")）")
+                node.end = position
                 del frames[depth:]
         elif kind == "open":
             if len(frames) == MAX_DEPTH:
@@ -319,9 +321,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             if child is not None:
                 position = child.end
             else:
-                bracket = _BRACKET[token["open"]]
-                child = _Node(bracket == "{", start)
-                frames.append((bracket, child))
+                child = _Node(_BRACKET[token["open"]] == "{", start)
+                frames.append((token["open"], child))
             if parent is None:
                 roots.append(child)
             else:

@@ -262,6 +262,9 @@ UNPARSEABLE = [
     ('{"label": "mass", "description": "A mass is seen.", "bbox_2d": null}', "finding_without_box"),
     ('The image shows a mass. [{"label": "mass", "bbox_2d": null}]', "finding_without_box"),
     ("There is a large pneumothorax. []", "finding_without_box"),
+    # no list
+    ("[) is seen.", "nothing_stated"),
+    ('{"boxes": [)}', "nothing_stated"),
     ("No effusion, but there is a large mass. []", "finding_without_box"),
     ("```json\n[]\n```\nCardiomegaly is present.", "finding_without_box"),
     # a finding that has a name, and an empty list of something else
