@@ -229,7 +229,7 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
 
 # ms-swift fills templates of JSON with boxes in Qwen2-VL's tags; others write <bbox> for a bracket.
 _BOX_TAG = re.compile(
-    r"(?P<open><(?:\|box_start\||b?box)>(?!\s{0,8}[\[(]))|(?P<close>(?<![\])])<(?:\|box_end\||/b?box)>)"
+    r"(?P<open><(?:\|box_start\||b?box)>(?=\s{0,8}[-+.\d]))|(?P<close>(?:(?<=\d)|(?<=\d\s))<(?:\|box_end\||/b?box)>)"
     r"|<(?:\|box_(?:start|end)\||/?b?box)>"
 )
 _BRACKET_OF_TAG = {"open": "[", "close": "]", None: " "}
