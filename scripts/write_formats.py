@@ -46,8 +46,10 @@ original image:
 
 ```
 
-In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corner points, tags of another family and bare lines
-of numbers are read too. [`inspect`](scoring.md) explains why something is no box.
+In the YAML of a run: `box_format: qwen3-vl`. Misspelt JSON, lists, corners by name, corner points,
+tags of another family and bare lines of numbers are read too. Boxes that are struck out (`~~…~~`, `<del>`) or commented
+out are none; where only a sentence takes a box back ("Sorry, the right answer is …"), both count.
+[`inspect`](scoring.md) explains why something is no box.
 
 ## Bring your own model
 
@@ -229,9 +231,12 @@ def row(fmt: BoxFormat) -> str:
     nothing = code(format_boxes([], fmt, **SIZES))
     obstacles = [obstacle_of(name) for name in MODEL_TYPES.get(fmt.name, ())]
     trains = "–" if not obstacles else "no" if all(obstacles) else "GRPO"
-    source = SOURCES.get(fmt.name)
-    kind = "–" if source is None else next((one for one in KINDS if re.search(rf"\b{one}\b", source)), "named")
-    return f"| `{fmt.name}` | {models} | {trains} | {space} | {written} | {nothing} | {kind} |"
+    kinds = dict.fromkeys(map(kind_of, SOURCES.get(fmt.name, ())))
+    return f"| `{fmt.name}` | {models} | {trains} | {space} | {written} | {nothing} | {', '.join(kinds) or '–'} |"
+
+
+def kind_of(source: str) -> str:
+    return next((kind for kind in KINDS if re.search(rf"\b{kind}\b", source)), "named")
 
 
 def obstacle_of(model_type: str) -> str | None:

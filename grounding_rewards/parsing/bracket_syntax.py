@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
+from grounding_rewards.parsing.no_finding import asserts_finding
 from grounding_rewards.parsing.numbers import (
-    CORNER_NAMES,
     NOTHING,
     are_coordinates,
-    folded,
     looks_numeric,
     split_numbers,
     take_box,
@@ -81,28 +80,42 @@ def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
 
 # Four numbers that count something: right behind the word, or in round brackets where boxes stand in square ones.
 _FOUR = r"\s{0,2}-?\d{1,6}(?:\.\d{1,6})?(?:\s{0,2}[,-]\s{0,2}\d{1,6}(?:\.\d{1,6})?){3}\s{0,2}"
+_LIST_OF_FOUR = re.compile(rf"[\[(]{_FOUR}[\])]")
 _COUNTED = re.compile(
-    rf"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|(?:frames?|image\ssize)(?:\sis|:)?)\s{{0,2}}"
-    rf"[\[(]{_FOUR}[\])]",
+    r"\b(?:ribs?|levels?|segments?|slices?|refs?\.?|references?|zones?|teeth|tooth|series|days?|vertebrae?|pages?"
+    r"|(?:frames?|image\ssize)(?:\sis|:)?)\s{0,2}$",
     re.IGNORECASE,
 )
-# One of these is in every match, and the pattern alone is slow on an endless text.
-_COUNTED_WORDS = ("rib", "level", "segment", "slice", "ref", "frame", "size")
-_ROUND, _SQUARE = re.compile(rf"\({_FOUR}\)"), re.compile(rf"\[{_FOUR}\]")
+# One of these is in every match, and few texts have any.
+_COUNTED_WORDS = (
+    *("rib", "level", "segment", "slice", "ref", "zone", "teeth", "tooth", "series", "day", "vertebra", "page"),
+    *("frame", "size"),
+)
+_LONGEST_COUNTED = 24
+_SMALL = re.compile(r"\(\s{0,2}\d\d?(?:\s{0,2}[,-]\s{0,2}\d\d?){3}\s{0,2}\)")
 
 
 def without_counts(text: str) -> str:
-    """The text without lists of four numbers that are no boxes, where another list is left to be one.
+    """The text without lists of four numbers that are no boxes: where another is left to be one, or they are small.
 
     Example:
-        >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]")
-        'Fractures of  : [412, 233, 598, 411]'
+        >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]"), without_counts("Ribs (4, 5, 6, 7).")
+        ('Fractures of ribs  : [412, 233, 598, 411]', 'Ribs  .')
     """
     lower = text.lower()
-    without = _COUNTED.sub(" ", text) if any(word in lower for word in _COUNTED_WORDS) else text
-    if without != text and (_SQUARE.search(without) or _ROUND.search(without)):
-        text = without
-    return _ROUND.sub(" ", text) if "(" in text and _SQUARE.search(text) else text
+    if "(" not in text and not (text.count("[") > 1 and any(word in lower for word in _COUNTED_WORDS)):
+        return text
+    counts: list[re.Match[str]] = []
+    boxes: list[re.Match[str]] = []
+    for numbers in _LIST_OF_FOUR.finditer(text):
+        start = numbers.start()
+        (counts if _COUNTED.search(text, max(0, start - _LONGEST_COUNTED), start) else boxes).append(numbers)
+    if not boxes:
+        counts = [numbers for numbers in counts if _SMALL.fullmatch(numbers[0])]
+    elif any(numbers[0][0] == "[" for numbers in boxes):
+        counts += [numbers for numbers in boxes if numbers[0][0] == "("]
+    starts = {numbers.start() for numbers in counts}
+    return _LIST_OF_FOUR.sub(lambda numbers: " " if numbers.start() in starts else numbers[0], text) if starts else text
 
 
 def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
@@ -166,11 +179,10 @@ TAG_ROLES = {
     **dict.fromkeys(("</point_box>", "</collection>"), "named_end"),
     # Boxes behind a predicate repeat those of its subject and its object.
     "<pred>": "relation",
-    **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>"), "shape"),
-    **dict.fromkeys(("</poly>", "</quad>", "<|quad_end|>", "</point>"), "shape_end"),
+    **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>", "<seg>"), "shape"),
+    **dict.fromkeys(("</poly>", "</quad>", "<|quad_end|>", "</point>", "</seg>"), "shape_end"),
 }
 _NUMBERS = frozenset({"run", "group"})
-_CLOSED_BY = {"[": "]］", "［": "]］", "(": ")）", "（": ")）", "<": ">"}
 _BETWEEN_CORNERS = " \t\n,，"
 _BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"
 _AFTER_LABEL = " \t\r\n,;:-，；：、[(*`\\&"
@@ -203,7 +215,8 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # character a bounded number of times.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
     return re.compile(
-        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
+        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)"
+        r"|(?P<group>([\[(［（])([^\[\]()［］（）<]*)(?:([\])］）])|(?=(</b?box>))|))"
     )
 
 
@@ -247,8 +260,11 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
             opening, content, closing = match[5], match[6], match[7]
             if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
                 continue
-            closed = closing != "" and closing in _CLOSED_BY[opening]
             lists = split_numbers(content)
+            # "[1, 2, 3, 4)" and "[1, 2, 3, 4</box>" are closed.
+            closed = closing is not None or (match[8] is not None and all(len(tokens) == 4 for tokens in lists))
+            # "[)" states nothing.
+            closed &= bool(lists) or closing in ("]", "］")
             breaks_off = not closed and lists and looks_numeric(lists[0][0])
             # Anything else in brackets is prose.
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
@@ -307,6 +323,8 @@ class _Scan:
         self.corners: list[_Mark] = []
         self.box_tag: _Mark | None = None
         self.box_tag_is_bare = False
+        #: it stands where the end of another is missing: "<box>1 2 3 4<box>"
+        self.box_tag_ends = False
         self.met_before_box = 0
         self.in_relation = False
         self.in_shape = False
@@ -351,13 +369,14 @@ class _Scan:
             content, closed, _ = self.text[self.box_tag.end :].partition(">")
             if self.box_tag_is_bare and closed:
                 self._read_bare(content)
-            else:
+            elif not self.box_tag_ends or any(map(str.isdecimal, content)):
                 self.found.cut_off = True
         after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
         self.found.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
 
     def _read_tag(self, mark: _Mark) -> None:
         kind, text = mark.kind, mark.text
+        in_box = self.box_tag is not None
         if kind in ("label", "label_end", "box", "box_end", "named_end"):
             self._close_box_tag(mark.start)
         if kind == "label":
@@ -376,10 +395,12 @@ class _Scan:
             self.in_relation = True
         elif kind in ("shape", "shape_end"):
             self.in_shape = kind == "shape"
-            if self.in_shape:
+            # A segmentation stands beside boxes.
+            if self.in_shape and text != "<seg>":
                 self._reject("point" if text == "<point>" else "quad")
         if kind == "box" or text.startswith("<point_box"):
             self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.found.met
+            self.box_tag_ends = in_box
 
     def _close_box_tag(self, end: int) -> None:
         if self.box_tag is not None and not self.in_relation:
@@ -397,6 +418,7 @@ class _Scan:
         """Read text between box tags that has no brackets."""
         if content.strip(" .\n").casefold() in NOTHING:
             self.found.stated_empty = True
+            self.found.asserted |= asserts_finding(self._own_label() or "")
             return
         lists = [tokens for tokens in split_numbers(content) if any(map(looks_numeric, tokens))]
         for tokens in lists:
@@ -580,49 +602,6 @@ def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
         for tokens in split_numbers(match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 take_box(tokens, fmt.order, found)
-
-
-_NAMED_NUMBER = re.compile(
-    r"""\b(?P<name>[xy][ _-]?(?:[12]|min|max)|left|top|right|bottom)\b["'`*]{0,3}[ \t]{0,4}[=:：]"""
-    r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
-    re.IGNORECASE,
-)
-
-
-def scan_corners(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read corners that are named one by one: their names say which is which, whatever the order of the format.
-
-    Example:
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> found = Findings()
-        >>> scan_corners("The mass: x1=100, y1=200, x2=300, y2=400", get_box_format("gemini"), found)
-        >>> found.coords
-        [100.0, 200.0, 300.0, 400.0]
-    """
-    if sum(map(text.count, "=:：")) < 3:
-        return
-    given: dict[str, str] = {}
-    end = 0
-
-    def reject_three(reason: str) -> None:
-        # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
-        if len(given) == 3:
-            found.reject(reason)
-
-    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
-        name = folded(match["name"])
-        if not any(given.keys() | {name} <= set(names) for names in CORNER_NAMES) or name in given:
-            reject_three("wrong_count")
-            given = {}
-        given[name] = match["number"]
-        end = match.end()
-        corners = next((names for names in CORNER_NAMES if given.keys() == set(names)), None)
-        if corners is not None:
-            take_box([given[name] for name in corners], "xyxy", found)
-            given = {}
-    at_the_end = not text[end:].strip(_BEFORE_LABEL)
-    reject_three("unclosed" if at_the_end else "wrong_count")
-    found.cut_off |= at_the_end and bool(found.rejected.get("unclosed"))
 
 
 _COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")

@@ -24,6 +24,7 @@ _QUICK = {
     "sentences": read_plain_sentences,
 }
 _TABLES: dict[str, Any] = tomllib.loads((files("grounding_rewards.parsing") / "formats.toml").read_text("utf-8"))
+_FAMILIES: list[dict[str, Any]] = _TABLES.pop("families")
 _WITHOUT_FORMAT: list[dict[str, Any]] = _TABLES.pop("without_format")
 
 
@@ -34,6 +35,8 @@ def _made(name: str) -> BoxFormat:
     while like is not None:
         fields = _TABLES[like] | fields
         like = _TABLES[like].get("like")
+    families = [family["family"] for family in _FAMILIES if family["format"] == name]
+    fields["family"] = ", ".join(families) or fields["family"]
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in fields.items()}
     fields["space"] = get_space(fields["space"])
     fields["quick"] = _QUICK.get(fields.get("quick", ""))
@@ -49,11 +52,12 @@ def _made(name: str) -> BoxFormat:
 
 BOX_FORMATS = {name: _made(name) for name in _TABLES}
 #: The `model_type` of transformers configurations whose models write a format.
-MODEL_TYPES: dict[str, list[str]] = {
-    name: table["model_types"] for name, table in _TABLES.items() if "model_types" in table
-}
-#: Where a family's own code or documentation says so.
-SOURCES: dict[str, str] = {name: table["source"] for name, table in _TABLES.items() if "source" in table}
+MODEL_TYPES: dict[str, list[str]] = {}
+#: Where code or documentation of the families of a format says so.
+SOURCES: dict[str, list[str]] = {}
+for _family in _FAMILIES:
+    MODEL_TYPES.setdefault(_family["format"], []).extend(_family.get("model_types", []))
+    SOURCES.setdefault(_family["format"], []).append(_family["source"])
 #: Why there is no format for models of a `model_type` that people ask for, and what to do.
 MODELS_WITHOUT_FORMAT: dict[str, str] = {name: one["why"] for one in _WITHOUT_FORMAT for name in one["model_types"]}
 
@@ -65,8 +69,8 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     """Look up a box format by its name, or make one of a declaration.
 
     Args:
-        box_format: a name; or a mapping, as in YAML, whose `syntax` names the format to start from (`json` and
-            `brackets` are there for that) and whose other fields replace `space` (a name of
+        box_format: a name; or a mapping, as in YAML, or its text; its `syntax` names the format to start from (`json`
+            and `brackets` are there for that) and whose other fields replace `space` (a name of
             `grounding_rewards.boxes.SPACES`), `order` (one of `grounding_rewards.boxes.ORDERS`), `keys` (the JSON keys
             that hold a box), `scope` (`answer`, `after_think` or `all`), `decimals` and `no_finding` (sentences that
             state that there is nothing, beside the declared ones); or a format, returned as it is.
@@ -88,6 +92,8 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     try:
         return BOX_FORMATS[box_format]
     except (KeyError, TypeError):
+        if isinstance(box_format, str) and box_format.lstrip().startswith("{"):
+            return get_box_format(_read_mapping(box_format))
         near = difflib.get_close_matches(str(box_format)[:40].casefold(), BOX_FORMATS, 1)
         guess = f"Did you mean {near[0]}? " if near else ""
         raise ValueError(

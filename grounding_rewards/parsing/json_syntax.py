@@ -11,14 +11,17 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.no_finding import asserts_finding, states_nothing
 from grounding_rewards.parsing.numbers import (
     CORNER_NAMES,
     NOTHING,
     are_coordinates,
     box_or_reason,
+    find_corners,
     folded,
     looks_numeric,
     ordered_box_or_reason,
@@ -34,13 +37,16 @@ if TYPE_CHECKING:
 # Keys as `folded` leaves them.
 _LABEL_KEYS = (
     *("label", "textcontent", "nameen", "names", "name", "class", "classname", "category", "finding"),
-    *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
+    *("disease", "abnormality", "object", "objectname", "phrase", "description", "text", "type"),
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
+_FIRST_CORNERS = frozenset(names[0] for names in CORNER_NAMES if len(names[0]) > 1)
 #: The members of an object that are read as the confidence of its box.
 SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
 _STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
+_NAMING_KEYS = _STATEMENT_KEYS.union(_LABEL_KEYS)
+_NORMAL_KEY = re.compile("(?<!ab)normal|healthy|negative|no(?:finding|abnormal)")
 _LIST_KEYS = frozenset(
     [
         *("boxes", "bboxes", "boundingboxes", "objects", "detections", "predictions", "annotations", "results"),
@@ -170,13 +176,15 @@ _TOKEN = re.compile(
     | "(?P<double>[^"\\\n]*(?:\\.[^"\\\n]*)*)"?
     | '(?P<single>[^'\\\n]*(?:(?:\\.|'(?![ \t]{0,8}(?:[,:;}\])\n]|$)))[^'\\\n]*)*)'?
     | “(?P<curly>[^”\n]*)”?
+    | (?P<comment>//[^\n]*|\#[ \t][^\n]*|/\*(?s:.*?)(?:\*/|\Z))
     | (?P<bare>[^\s,:;\[\](){}"'“，：；、［］（）｛｝]+)
     )""",
     re.VERBOSE,
 )
 #: What a list or an object at the top level begins with.
 OPENER = re.compile(r"[\[{［｛]")
-_BRACKET = dict(zip("[({［（｛])}］）｝", "[({[({[({[({", strict=True))
+#: Models close "[" by ")".
+_BRACKET = dict(zip("[({［（｛])}］）｝", "[[{[[{[[{[[{", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
 
@@ -197,15 +205,15 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     if not fmt.syntax.keyed:
         lower = folded(text)
         # JSON without a box or a denial is left to the other readers.
-        if not any(word in lower for word in ("false", *keys, *(names[0] for names in CORNER_NAMES))):
+        if not any(word in lower for word in ("false", *keys, *_FIRST_CORNERS)):
             return text
-    text = _plain(text)
+    whole, text = text, _plain(text)
     read = Findings()
     roots = _read_values(text, read)
-    chosen = [root for root in roots if _holds_key(root, keys)]
+    chosen = [root for root in roots if _holds_key(root, fmt)]
     if not chosen and not fmt.syntax.keyed:
         found.stated_empty |= any(map(_denies, roots))
-        return text
+        return whole
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
     chosen = chosen or roots
     found.cut_off |= read.cut_off
@@ -219,14 +227,18 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
-#: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.
-_BOX_TAG = re.compile(r"<\|box_(?:start|end)\|>")
+# ms-swift fills templates of JSON with boxes in Qwen2-VL's tags; others write <bbox> for a bracket.
+_BOX_TAG = re.compile(
+    r"(?P<open><(?:\|box_start\||b?box)>(?=\s{0,8}[-+.\d]))|(?P<close>(?:(?<=\d)|(?<=\d\s))<(?:\|box_end\||/b?box)>)"
+    r"|<(?:\|box_(?:start|end)\||/?b?box)>"
+)
+_BRACKET_OF_TAG = {"open": "[", "close": "]", None: " "}
 
 
 def _plain(text: str) -> str:
-    """JSON without Qwen's box tags and without the backslashes of JSON in a string or in Markdown."""
-    if "<|box" in text:
-        text = _BOX_TAG.sub(" ", text)
+    """JSON with brackets for box tags and without the backslashes of JSON in a string or in Markdown."""
+    if "box" in text and "<" in text:
+        text = _BOX_TAG.sub(lambda tag: _BRACKET_OF_TAG[tag.lastgroup], text)
     if "\\" in text:
         text = text.replace("\\_", "_")
         if text.count('"') == text.count('\\"'):
@@ -239,10 +251,11 @@ def _folded(keys: tuple[str, ...]) -> frozenset[str]:
     return frozenset(map(folded, keys))
 
 
-def _holds_key(node: _Node, keys: frozenset[str]) -> bool:
-    """Whether an object in the node has one of the keys, or corners as keys."""
-    return _has_corners(node) or any(
-        key in keys or (isinstance(member, _Node) and _holds_key(member, keys)) for key, member in node.members
+def _holds_key(node: _Node, fmt: BoxFormat) -> bool:
+    """Whether an object in the node has one of the format's keys, or corners as keys."""
+    keys = _folded(fmt.keys)
+    return _corners(node, fmt) is not None or any(
+        key in keys or (isinstance(member, _Node) and _holds_key(member, fmt)) for key, member in node.members
     )
 
 
@@ -280,6 +293,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             break
         kind, start, position = token.lastgroup, position, token.end()
         parent = frames[-1][1] if frames else None
+        if kind == "comment":
+            continue
         if kind == "colon":
             key = None
             # The member before a colon is a key.
@@ -292,10 +307,12 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
         if kind == "close":
             # The innermost frame of this bracket, with everything open inside it; a stray bracket closes none.
             bracket = _BRACKET[token["close"]]
-            depth = max((k for k, (opening, _) in enumerate(frames) if opening == bracket), default=None)
+            depth = max((k for k, (opening, _) in enumerate(frames) if _BRACKET[opening] == bracket), default=None)
             if depth is not None:
-                node = frames[depth][1]
-                node.closed, node.end = True, position
+                opening, node = frames[depth]
+                # "[)" states nothing.
+                node.closed = bool(node.members) or (opening in "(（") == (token["close"] in ")）")
+                node.end = position
                 del frames[depth:]
         elif kind == "open":
             if len(frames) == MAX_DEPTH:
@@ -306,9 +323,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             if child is not None:
                 position = child.end
             else:
-                bracket = _BRACKET[token["open"]]
-                child = _Node(bracket == "{", start)
-                frames.append((bracket, child))
+                child = _Node(_BRACKET[token["open"]] == "{", start)
+                frames.append((token["open"], child))
             if parent is None:
                 roots.append(child)
             else:
@@ -350,9 +366,15 @@ def _node_of(value: Any, start: int, room: int) -> _Node:
     return node
 
 
+class _Cut(str):
+    """Words or a number in which the text breaks off."""
+
+
 def _scalar(token: re.Match[str]) -> str | bool | None:
     kind = str(token.lastgroup)
     text: str = token[kind]
+    if token.end(kind) == len(token.string):
+        return _Cut(text)
     if kind == "bare":
         return _CONSTANTS.get(text, text)
     if kind == "double" and "\\" in text:
@@ -396,9 +418,9 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     `beside_box`: an object around it has a box of its own, so that other keys with four numbers are no failed boxes.
     """
     keys = _folded(fmt.keys)
-    if not _has_corners(node) and not any(
-        key in keys or key in _REASON_BY_KEY or key in _STATEMENT_KEYS or isinstance(member, _Node)
-        for key, member in node.members
+    corners = _corners(node, fmt)
+    if corners is None and not any(
+        key in keys or key in _REASON_BY_KEY or isinstance(member, bool | _Node) for key, member in node.members
     ):
         # It says nothing of boxes: '{"a": 1}' over and over is as quick to read as anything else.
         return
@@ -418,12 +440,15 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
     stated = (member for key, member in members if key in SCORE_KEYS and isinstance(member, str))
     score = next((read_number(one.strip()) for one in stated), None)
     last_label = labels[-1] if labels else None
-    if not count and _has_corners(node):
-        found.take(_corner_box(node), last_label, score)
+    if not count and corners is not None:
+        found.take(_corner_box(node, *corners), last_label, score)
         count = 1
+    elif not count and any(key in keys for key, _ in members) and not any(_denies_finding(*one) for one in members):
+        # A label and no box may deny it, but no label that is "severe".
+        found.asserted |= any(_asserts_finding(*one) for one in members if one[0] not in keys)
     # Beside a box or a list of findings, numbers under a name of their own are no failed boxes; in the list they are.
     beside_box = beside_box or count > 0
-    holding = [one for _, one in members if isinstance(one, _Node) and _holds_key(one, keys)]
+    holding = [one for _, one in members if isinstance(one, _Node) and _holds_key(one, fmt)]
     index = 0
     for own, (key, member) in zip(boxes, members, strict=True):
         for box in own:
@@ -438,12 +463,33 @@ def _collect_object(node: _Node, fmt: BoxFormat, found: Findings, *, beside_box:
                 found.reject(_REASON_BY_KEY[key], last_label, score)
         elif isinstance(member, _Node):
             # An object under a label key is a label in several languages.
-            if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, keys)):
+            if not (member.is_object and key in _LABEL_KEYS and not _holds_key(member, fmt)):
                 under = "" if is_object and key is None else key
                 _collect(member, under, fmt, found, labelled=bool(labels), boxed=beside)
-        elif key in _STATEMENT_KEYS and isinstance(member, bool):
-            found.asserted |= member
-            found.stated_empty |= not member
+        elif isinstance(member, bool):
+            found.asserted |= _asserts_finding(key, member)
+            found.stated_empty |= key in _STATEMENT_KEYS and not member
+
+
+def _denies_finding(key: str | None, value: _Value) -> bool:
+    """Whether a member says that there is no finding: `"present": false`, `"label": "none"`."""
+    return key in _NAMING_KEYS and (value is False or (isinstance(value, str) and _is_nothing(value)))
+
+
+def _asserts_finding(key: str | None, value: _Value) -> bool:
+    """Whether a member beside an empty box says that there is a finding: `"is_anomaly": true`, `"size": "3 cm"`."""
+    if isinstance(value, _Node):
+        # Under "en" or "zh" stands a label in another language.
+        return any(_asserts_finding(own if own and len(own) > 2 else key, member) for own, member in value.members)
+    if isinstance(value, bool):
+        return value is not bool(key and _NORMAL_KEY.search(key))
+    if value is None or _is_nothing(value) or read_number(value) == 0:
+        return False
+    return key not in _LABEL_KEYS or asserts_finding(value)
+
+
+def _is_nothing(words: str) -> bool:
+    return words.strip().casefold() in NOTHING or words == "false" or states_nothing(words)
 
 
 def _joined_corners(members: _Members) -> _Members:
@@ -474,6 +520,8 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
     if member is None:
         found.stated_empty = True
         return []
+    if isinstance(member, _Cut):
+        return ["unclosed"]
     if isinstance(member, str):
         content = member.translate(_BRACKETS_TO_BLANKS)
         if content.strip(" .").casefold() in NOTHING:
@@ -483,9 +531,9 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
     if isinstance(member, bool):
         return ["not_a_number"]
     if member.is_object:
-        if _has_corners(member):
-            return [_corner_box(member)]
-        if _holds_key(member, _folded(fmt.keys)):
+        if corners := _corners(member, fmt):
+            return [_corner_box(member, *corners)]
+        if _holds_key(member, fmt):
             _collect_object(member, fmt, found)
             return []
         return ["not_a_number"]
@@ -502,18 +550,21 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrRea
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 
-def _has_corners(node: _Node) -> bool:
-    if len(node.members) < 4:
-        return False
-    names = {key for key, _ in node.members}
-    return any(names.issuperset(corners) for corners in CORNER_NAMES)
+def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
+    """The names of the corners of an object that names them, and the order that they state."""
+    return find_corners([key for key, _ in node.members], fmt.order) if len(node.members) > 1 else None
 
 
-def _corner_box(node: _Node) -> _BoxOrReason:
-    """The box of an object that names its corners."""
+def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:
     given = dict(node.members)
-    corners = next(names for names in CORNER_NAMES if given.keys() >= set(names))
-    return box_or_reason([_token(given[name]) for name in corners])
+    tokens: list[str] = []
+    for value in map(given.__getitem__, corners):
+        if isinstance(value, _Cut):
+            return "unclosed"
+        # A corner point may name its own numbers.
+        point = sorted(value.members, key=lambda member: member[0] or "") if isinstance(value, _Node) else [("", value)]
+        tokens += [_token(number) for _, number in point[:MAX_LIST]]
+    return ordered_box_or_reason(tokens, order)
 
 
 def _read_box(node: _Node, fmt: BoxFormat, found: Findings, *, named: bool) -> list[_BoxOrReason]:

@@ -33,7 +33,8 @@ _WORDS = {
 }
 
 SENTENCES = _WORDS["sentences"]
-_FINDINGS, _MODIFIERS, _PLACES = _WORDS["findings"], _WORDS["modifiers"], _WORDS["places"]
+_MODIFIERS, _PLACES = _WORDS["modifiers"], _WORDS["places"]
+_FINDINGS = _WORDS["findings"] | _WORDS["headings"]
 _FRAME = _PLACES | _WORDS["frame"]
 
 
@@ -48,6 +49,11 @@ _DENIED = re.compile(
     rf"(?:(?:do|does|did|could|can|is|are)(?: not|not)|cannot|unable to|fail to) (?:{_one_of('verbs')}))\b "
 )
 _SEEN_BEHIND = re.compile(rf" (?:(?:is|are|was|were|can be|could be|has been|have been) )?(?:{_SEEN})\b")
+_ASSERTS = re.compile(
+    rf"\b(?:{_one_of('asserts')}|(?:is|are|was|were) (?:\w+ )?(?:{_SEEN}))\b|\b(?:{_SEEN})$|\d ?[cm]m\b"
+)
+_DENIES = re.compile(rf"\b(?:{_one_of('denies')})\b|\?")
+_CLAUSE_END = re.compile(r"[.;!\n]+(?:\s|$)|\b(?:but|however)\b")
 _ABSENT = re.compile(
     rf"(?: ?: ?(?:none|no|absent|negative|not (?:{_SEEN}))| (?:(?:is|are|was|were) )?(?:absent|"
     rf"not (?:{_SEEN})|excluded))"
@@ -118,6 +124,26 @@ def _says_nothing(answer: str, declared: tuple[str, ...]) -> bool:
     # What says nothing may come before a statement; behind it, it may be where something is.
     said = next((k for k, one in enumerate(judged) if one is not None), 0)
     return not stuck and bool(judged) and all(judged[said:])
+
+
+@lru_cache(maxsize=4096)
+def asserts_finding(text: str) -> bool:
+    """Whether words say that there is a finding, beyond naming it: by a verb, a side or a size.
+
+    Example:
+        >>> asserts_finding("There is a mass."), asserts_finding("large left effusion")
+        (True, True)
+        >>> asserts_finding("No mass is seen."), asserts_finding("effusion"), asserts_finding("left lung")
+        (False, False, False)
+    """
+    for clause in _CLAUSE_END.split(_plain(text[:MAX_STATEMENT])):
+        clause = clause.strip(" ,:")
+        if _ASSERTS.search(clause) and not _DENIES.search(clause):
+            words = re.findall(r"[\w/-]+", clause)
+            phrases = (words[start : start + size] for start in range(len(words)) for size in range(1, 5))
+            if any(_is_named(phrase) and " ".join(phrase) not in _WORDS["headings"] for phrase in phrases):
+                return True
+    return False
 
 
 def echoes_prompt(answer: str) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from grounding_rewards.parsing.box_format import in_xyxy
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_LIST, Findings
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings
 
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
@@ -20,15 +21,26 @@ _is_placeholder = re.compile(r"[xy][_ ]?(?:\d|min|max|left|right|top|bottom|cent
 
 _COMMA = re.compile(r"[,，、]")
 _SEMICOLON = re.compile(r"[;；]")
-_QUOTES = " \t\r\n\"'`“”"
+_QUOTES = " \t\r\n\"'`“”()[]"
 _PLACEHOLDERS = (frozenset("xywh"), frozenset({"left", "top", "right", "bottom"}))
 #: Words that, in the place of boxes, say that there are none.
 NOTHING = frozenset(
     ["", "none", "null", "nil", "nothing", "n/a", "no object", "no objects", "no box", "no boxes", "no finding"]
 )
 
+_SIDES = ("left", "top", "right", "bottom")
+_ENDS = (_SIDES, ("min", "min", "max", "max"), ("start", "start", "end", "end"))
 #: Names of corners state the order themselves, whatever the order of the format; `folded`.
-CORNER_NAMES = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"), ("left", "top", "right", "bottom"))
+CORNER_NAMES = (
+    *(("x1", "y1", "x2", "y2"), ("x0", "y0", "x1", "y1"), tuple("ltrb"), _SIDES),
+    *(tuple(map("".join, zip("xyxy", ends, strict=True))) for ends in _ENDS),
+    *(tuple(map("".join, zip(ends, "xyxy", strict=True))) for ends in _ENDS),
+    *(("topleft", "bottomright"), ("lefttop", "rightbottom"), ("upperleft", "lowerright")),
+)
+_POSITIONS = (("x", "y"), ("left", "top"), ("cx", "cy"), ("xcenter", "ycenter"), ("centerx", "centery"))
+#: Names of a position and a size, which is of a corner or the centre as the format's order says, unless they say it.
+_SIZE_NAMES = tuple((*position, *size) for position in _POSITIONS for size in (("w", "h"), ("width", "height")))
+_FIRST_NAMES = frozenset(names[0] for names in (*CORNER_NAMES, *_SIZE_NAMES))
 _JOINERS = str.maketrans("", "", "_- ")
 
 _REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
@@ -42,6 +54,26 @@ def folded(name: str) -> str:
         ('boundingbox2d', 'boundingbox', 'xmin')
     """
     return name.casefold().translate(_JOINERS)
+
+
+def find_corners(names: Collection[str | None], order: str) -> tuple[Sequence[str], str] | None:
+    """Those of the `folded` names that name a box, and the order that they state, where the format's is `order`.
+
+    Example:
+        >>> find_corners(["label", "ymin", "xmin", "ymax", "xmax"], "yxyx")
+        (('xmin', 'ymin', 'xmax', 'ymax'), 'xyxy')
+        >>> find_corners(["x", "y", "w", "h"], "xywh"), find_corners(["x", "y", "w", "h"], "xyxy")
+        ((('x', 'y', 'w', 'h'), 'xywh'), None)
+    """
+    if _FIRST_NAMES.isdisjoint(names):
+        return None
+    for corners in CORNER_NAMES:
+        if all(name in names for name in corners):
+            return corners, "xyxy"
+    for corners in _SIZE_NAMES if order.endswith("wh") else ():
+        if all(name in names for name in corners):
+            return corners, "cxcywh" if "c" in corners[0] else order
+    return None
 
 
 def looks_numeric(token: str) -> bool:
@@ -85,14 +117,26 @@ def split_numbers(content: str) -> list[list[str]]:
     return lists
 
 
+# Remarks, the unit of pixels, and what LaTeX's own brackets begin with; `\left[` has its `\right]`.
+_NOISE = re.compile(r"(?://|\#[ \t])[^\n]*|/\*[^*]*\*/|(?<=\d)\s?px\b|\\(?:right)?")
+
+_MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
+
+
 def _tokens(part: str) -> list[str]:
-    if "\\" in part:
-        # LaTeX's own brackets begin with a backslash, and `\left[` has its `\right]`.
-        part = part.replace("\\right", "").replace("\\", "")
+    if _MAY_BE_NOISE(part):
+        part = _NOISE.sub("", part).replace("．", ".")
     pieces = _COMMA.split(part, MAX_LIST)
     if len(pieces) == 1:
         return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
     tokens = [piece.strip(_QUOTES) for piece in pieces]
+    if len(part.split()) > len(pieces):
+        # "12 34, 56 78": corner points
+        split = [token.split(maxsplit=MAX_LIST) for token in tokens]
+        pairs = zip(tokens, split, strict=True)
+        tokens = [
+            word for token, words in pairs for word in (words if words and all(map(_is_number, words)) else [token])
+        ]
     return tokens if tokens[-1] else tokens[:-1]
 
 
@@ -110,9 +154,17 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
             return _REASON_BY_COUNT.get(len(tokens), "wrong_count")
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
+    # Two corners in strings, numbers with a unit.
+    parts = [part for token in tokens for part in _tokens(token) or [token]]
+    if all(map(_is_number, parts)):
+        return box_or_reason(parts)
     if any(map(_is_placeholder, tokens)) or {token.casefold() for token in tokens} in _PLACEHOLDERS:
         return "placeholder"
-    return "not_finite" if any(map(_is_not_finite, tokens)) else "not_a_number"
+    if any(map(_is_not_finite, tokens)):
+        return "not_finite"
+    if not any(map(str.isdecimal, "".join(tokens))):
+        return "words"
+    return "missing_number" if {"", "None", "null"}.intersection(tokens) else "not_a_number"
 
 
 def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | str:
@@ -123,7 +175,47 @@ def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | st
         ([2.0, 1.0, 4.0, 3.0], 'point')
     """
     box = box_or_reason(tokens)
-    return box if isinstance(box, str) else in_xyxy(box, order)
+    if isinstance(box, list):
+        return in_xyxy(box, order)
+    named = named_boxes(", ".join(tokens))
+    return named[0] if len(named) == 1 else box
+
+
+_NAMED_NUMBER = re.compile(
+    r"""\b(?P<name>[xy][ _-]?(?:[012]|min|max|left|right|top|bottom|start|end)|(?:min|max|start|end)[ _-]?[xy]"""
+    r"""|(?:left|right|top|bottom)(?:[ _-]?[xy])?)\b["'`*]{0,3}[ \t]{0,4}[=:：]"""
+    r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
+    re.IGNORECASE,
+)
+_NAME_SETS = tuple(map(frozenset, CORNER_NAMES))
+_AFTER_NUMBER = " \t\r\n,.;:-，。；：、[]()*`\\&"
+
+
+def named_boxes(text: str) -> list[list[float] | str]:
+    """The boxes whose corners are named one by one, as x1, y1, x2, y2, and the reasons for those that are none.
+
+    Example:
+        >>> named_boxes("The mass: y0=200, x0=100, x1=300, y1=400. The heart: left: 1, top: 2, right:")
+        [[100.0, 200.0, 300.0, 400.0]]
+    """
+    boxes: list[list[float] | str] = []
+    given: dict[str, str] = {}
+    end = 0
+    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS) if sum(map(text.count, "=:：")) > 2 else ():
+        name = folded(match["name"])
+        if name in given or not any(given.keys() | {name} <= names for names in _NAME_SETS):
+            # Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1".
+            boxes += ["wrong_count"] if len(given) == 3 else []
+            given = {}
+        given[name] = match["number"]
+        end = match.end()
+        if len(given) == 4:
+            corners = next(names for names in CORNER_NAMES if given.keys() == set(names))
+            boxes.append(box_or_reason([given[name] for name in corners]))
+            given = {}
+    if len(given) == 3:
+        boxes.append("wrong_count" if text[end:].strip(_AFTER_NUMBER) else "unclosed")
+    return boxes
 
 
 def take_box(tokens: Sequence[str], order: str, found: Findings, label: str | None = None) -> None:

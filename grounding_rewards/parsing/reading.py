@@ -14,15 +14,15 @@ from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import (
     scan_attributes,
     scan_brackets,
-    scan_corners,
     scan_lines,
     without_counts,
 )
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import OPENER, scan_json
-from grounding_rewards.parsing.no_finding import echoes_prompt, gives_instructions, states_nothing
+from grounding_rewards.parsing.no_finding import asserts_finding, echoes_prompt, gives_instructions, states_nothing
+from grounding_rewards.parsing.numbers import named_boxes
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
-from grounding_rewards.parsing.scope import Answer, find_answer
+from grounding_rewards.parsing.scope import EDITS, Answer, find_answer
 from grounding_rewards.parsing.writing import write_answer
 
 
@@ -150,7 +150,9 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
         whole = answer.text.strip()
         # The scanner of JSON passes over all words before the first bracket.
         bracket = OPENER.search(whole) if fmt.syntax.keyed else None
-        content = whole if bracket is None else whole[bracket.start() :]
+        words = "" if bracket is None else whole[: bracket.start()]
+        # Unless a tag or a mark among the words changes what follows.
+        content = whole if any(map(words.__contains__, ("<", *EDITS))) else whole[len(words) :]
         raw = quick(content, fmt) if content != text and len(whole) <= MAX_CHARACTERS else None
         # A negative with words around it may be a quotation, which only the scanner can tell.
         if raw is not None and (raw.coords or (content == whole and not answer.around)):
@@ -201,12 +203,22 @@ _FORM = re.compile(
 )
 
 
+# Struck out or commented out; strings are kept as they are.
+_TAKEN_BACK = re.compile(
+    r"(?P<string>\"(?:[^\"\\\n]|\\.)*\")|~~[^~]*~~|<(?P<tag>del|strike)>[^<]*(?:<(?!/?(?:del|strike)>)[^<]*)*</(?P=tag)>"
+    r"|/\*(?s:.*?)(?:\*/|\Z)|^[ \t]*(?://|#)[ \t]*[\[{(][^\n]*",
+    re.MULTILINE,
+)
+
+
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
     """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
 
     Returns:
         The text outside JSON.
     """
+    if any(map(text.__contains__, EDITS)):
+        text = _TAKEN_BACK.sub(lambda part: part["string"] or " ", text)
     if "boxed" in text or "\\" in text:
         text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
@@ -215,7 +227,10 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
         if found.met_nothing or "<boxes" not in outside:
             scan_brackets(without_counts(outside), fmt, found)
         if found.met_nothing and not found.cut_off:
-            scan_corners(outside, fmt, found)
+            corners = named_boxes(outside)
+            for box in corners:
+                found.take(box)
+            found.cut_off |= corners[-1:] == ["unclosed"]
         if found.met_nothing and not found.cut_off:
             scan_lines(outside, fmt, found)
     return outside
@@ -233,7 +248,9 @@ def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxForma
         if answer.closed or ("blank" in fmt.negatives and not answer.thought):
             return "empty"
         found.reject("no_answer")
-    elif not found.asserted and (found.stated_empty or states_nothing(text, fmt.no_finding)):
+    elif found.asserted or (found.stated_empty and asserts_finding(outside)):
+        found.reject("finding_without_box")
+    elif found.stated_empty or states_nothing(text, fmt.no_finding):
         return "empty"
     else:
         found.reject("nothing_stated")

@@ -21,6 +21,8 @@ REASON_MEANINGS = {
     "point": "two numbers, or a key that holds points",
     "quad": "eight numbers or four corner points",
     "box_3d": "nine numbers, or a key that holds 3-D boxes",
+    "words": "words stand where a box belongs",
+    "missing_number": "a coordinate is blank or null",
     "not_a_number": "something else stands where a coordinate belongs",
     "placeholder": "the prompt's own x1, y1, x2, y2",
     "not_finite": "NaN or infinity",
@@ -33,6 +35,7 @@ REASON_MEANINGS = {
     "echoed_prompt": "an instruction instead of an answer",
     "only_tools": "a call of a tool without an answer after it",
     "no_answer": "blank, or thinking without an answer after it",
+    "finding_without_box": "a finding is stated, and no box",
     "nothing_stated": "text without a box and without a no-finding statement",
 }
 REJECT_REASONS = tuple(REASON_MEANINGS)
@@ -40,7 +43,9 @@ REJECT_REASONS = tuple(REASON_MEANINGS)
 #: Reasons that are about the whole text. All others are about something that stands in the place of a box: it is a
 #: broken box, and a text that holds one says something about boxes, whatever else it says. A call of a tool is counted
 #: among these: who asks has not answered yet.
-WHOLE_TEXT = frozenset({"too_many_boxes", "too_long", "echoed_prompt", "no_answer", "nothing_stated"})
+WHOLE_TEXT = frozenset(
+    {"too_many_boxes", "too_long", "echoed_prompt", "no_answer", "finding_without_box", "nothing_stated"}
+)
 
 MAX_BOXES = 1000
 MAX_CHARACTERS = 2**17

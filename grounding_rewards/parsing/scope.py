@@ -311,6 +311,10 @@ def has_rare_marks(text: str) -> bool:
     return "THINK]" in text or "think▷" in text or "[unused1" in text
 
 
+#: How parts of a text that are struck out or commented out begin.
+EDITS = ("~~", "/*", "//", "#", "<del>", "<strike>")
+
+
 def may_have_marks(text: str) -> bool:
     """Whether a text may have marks that do not begin with `<` and that move the answer.
 
@@ -318,6 +322,8 @@ def may_have_marks(text: str) -> bool:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")
         (True, False)
     """
+    if "~~" in text or "//" in text or "#" in text or "/*" in text:
+        return True
     return has_rare_marks(text) or has_turn_words(text) or "inal" in text or "INAL" in text or "boxed" in text
 
 

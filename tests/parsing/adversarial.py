@@ -41,6 +41,7 @@ PATTERNS = (
     *('{"arguments": {"<|im_start|>assistant\n', '{"name": "zoom", ', "[INST]", "USER: ASSISTANT: ", "assistant\n"),
     *("Action:\nAction Input:\nObservation:\n", "Action:\n", "```tool_code\n", "✿RESULT✿"),
     *('<grounding>{"source"', "<grounding>{"),
+    *("~~", "~~a", "/*", "/**", "// [", "# [", "[// ", "<del>", "x0=1, ", '["1 2", ', "ribs (1,2,3,4) ", '{"l":1,'),
 )
 # what stands before the repetition: the place where a pattern meets a reader
 OPENINGS = (

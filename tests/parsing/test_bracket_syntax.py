@@ -24,6 +24,33 @@ BOXES = [
     ("answer-list", "[0.1,0.2,0.3,0.4]", A, [None]),
     # a comma left over, in front of the closing tag: broken, not cut off
     ("answer-list", "<answer>[0.1,0.2,0.3,0.4],</answer>", A, [None]),
+    # brackets that do not belong together, a tag in the place of one
+    ("answer-list", "[0.1, 0.2, 0.3, 0.4), [0.5, 0.6, 0.7, 0.8]", A + B, [None, None]),
+    (
+        "internvl",
+        "<ref>mass</ref><box>[[1, 2, 3, 4</box><ref>heart</ref><box>[[5, 6, 7, 8]]</box>",
+        P + Q,
+        ["mass", "heart"],
+    ),
+    ("brackets", "mass [1, 2, 3, 4</bbox>", P, ["mass"]),
+    # the end of a box that is written like its beginning
+    ("minicpm-v", "<ref>mass</ref><box>1 2 3 4<box> is seen.", P, ["mass"]),
+    # a segmentation is no box, and no broken one
+    ("internvl", "<ref>mass</ref><seg>[[9, 9], [9, 9]]</seg><box>[[1, 2, 3, 4]]</box>", P, ["mass"]),
+    # full-width points, corner points in strings
+    ("radvlm", "At [０．１，０．２，０．３，０．４].", A, [None]),
+    ("answer-list", '["1 2", "3 4"]', P, [None]),
+    # struck out, commented out
+    ("radvlm", "At ~~[0.5, 0.6, 0.7, 0.8]~~ [0.1, 0.2, 0.3, 0.4].", A, [None]),
+    ("answer-list", "// [0.5, 0.6, 0.7, 0.8]\n[0.1, 0.2, 0.3, 0.4]", A, [None]),
+    # lists that count
+    *(
+        ("radvlm", f"{words} {numbers}, at [0.1, 0.2, 0.3, 0.4].", A, [None])
+        for words in ("Zones", "teeth", "series", "days", "vertebrae", "pages", "ribs")
+        for numbers in ("(2, 3, 4, 5)", "[2, 3, 4, 5]")
+    ),
+    # a label is none, without another list
+    ("ferret", "ribs [1, 2, 3, 4]", P, ["ribs"]),
     # other separators and brackets
     ("answer-list", "<answer>[0.1 0.2 0.3 0.4]; (0.5, 0.6, 0.7, 0.8)</answer>", A + B, [None, None]),
     ("answer-list", "<answer>［0.1，0.2，0.3，0.4］</answer>", A, [None]),
@@ -247,8 +274,8 @@ REJECTS = [
     ("answer-list", "<answer>[0.1,0.2,0.3],[0.1,0.2,0.3,0.4,0.5]</answer>", [], {"wrong_count": 2}),
     ("answer-list", "<answer>[x1,y1,x2,y2]</answer>", [], {"placeholder": 1}),
     ("answer-list", "<answer>[nan,0.2,0.3,0.4],[0.5,0.6,0.7,0.8]</answer>", B, {"not_finite": 1}),
-    ("answer-list", "<answer>[0.1,,0.3,0.4]</answer>", [], {"not_a_number": 1}),
-    ("answer-list", "<answer>[0.1,0.2)</answer>", [], {"unclosed": 1}),
+    ("answer-list", "<answer>[0.1,,0.3,0.4]</answer>", [], {"missing_number": 1}),
+    ("answer-list", "<answer>[0.1,0.2)</answer>", [], {"point": 1}),
     # cut off inside closed tags: broken, not truncated
     ("answer-list", "<answer>[0.1,0.2,0.3,0.4</answer>", [], {"unclosed": 1}),
     ("answer-list", "<answer>[1,2,3," + "9" * 100_000 + "]</answer>", [], {"number_too_large": 1}),
@@ -382,6 +409,8 @@ UNPARSEABLE = [
     ("florence-2", "cardoorwheel", "nothing_stated"),
     # GLM boxes any final answer
     ("glm-4v", "<|begin_of_box|>a mass<|end_of_box|>", "nothing_stated"),
+    # four ribs
+    ("ferret", "Fractures of ribs (4, 5, 6, 7).", "nothing_stated"),
     # only its own tag names a finding
     ("maira-2", "<ref>mass</ref>", "nothing_stated"),
     # a blank after thinking is no trained negative

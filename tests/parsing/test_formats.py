@@ -1,7 +1,10 @@
 """The table of box formats, finding an entry, and declaring one."""
 
+import datetime
 import json
 import pickle
+import tomllib
+from importlib.resources import files
 from itertools import chain
 
 import pytest
@@ -38,6 +41,10 @@ def test_declared_formats_are_values():
     assert (fmt.keys, fmt.order, fmt.space, fmt.scope) == (("box",), "yxyx", get_space("norm1000"), "answer")
     # as JSON, which needs no YAML to be read again
     assert json.loads(fmt.name)["syntax"] == "json"
+    # so the cell of a table says it, too
+    assert (
+        get_box_format(fmt.name) == get_box_format("{syntax: json, keys: [box], order: yxyx, space: norm1000}") == fmt
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +101,7 @@ def test_wrong_declarations_name_what_is_legal(declared, message):
 OF_MODELS = {
     "qwen2-vl": "qwen2_vl",
     "qwen2.5-vl": "qwen2_5_vl qwen2_5_omni",
-    "qwen3-vl": "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe qwen3_omni_moe",
+    "qwen3-vl": "qwen3_vl qwen3_vl_moe qwen3_5 qwen3_5_moe qwen3_omni_moe qwen4_exp glm5_next muse_spark muse_glimmer",
     "paligemma": "paligemma",
     "florence-2": "florence2",
     "kosmos-2": "kosmos-2",
@@ -102,7 +109,9 @@ OF_MODELS = {
     "gemini": "gemma4 gemma4_unified",
     "glm-4v": "glm4v glm4v_moe glm46v",
     "internvl": "internvl",
-    "kimi-vl": "kimi_k25 kimi_vl",
+    "kimi-vl": "kimi_vl",
+    "mistral-large": "mistral_large4",
+    "inkling": "inkling_mm_model",
     "lfm2-vl": "lfm2_vl",
     "minicpm-v": "minicpmv minicpmo",
 }
@@ -128,7 +137,9 @@ def test_format_of_an_unknown_model():
         ("smolvlm", "No word of its makers"),
         ("minicpmv4_6", "Up to 4.5"),
         # of transformers 5.18 to 5.23
-        ("qwen4_exp", "got 'qwen4_exp'. No source .* the format of an older family is not taken over"),
+        ("exaone4_5", "got 'exaone4_5'. No source .* the format of an older family is not taken over"),
+        # two sources contradict each other
+        ("kimi_k25", "0 to 1000, y first .*: measure first"),
         ("lfm3_vl", "got 'lfm3_vl'. No source that says"),
         ("minimax_m3_vl", "measure it first"),
         ("paddleocr_vl", "named after reading documents"),
@@ -144,6 +155,16 @@ def test_a_model_without_a_format_is_refused_with_the_way_to_find_out(model_type
     assert "{syntax: json, keys: [box], order: xyxy, space: norm1000}" in str(caught.value)
 
 
+def test_a_family_is_one_line_with_its_source_and_date():
+    text = (files("grounding_rewards.parsing") / "formats.toml").read_text("utf-8")
+    families = tomllib.loads(text)["families"]
+    assert {family["format"] for family in families} <= set(list_box_formats())
+    assert all(family["source"] and isinstance(family["date"], datetime.date) for family in families)
+    assert sum(line.startswith("    { format = ") and line.endswith(" },") for line in text.splitlines()) == len(
+        families
+    )
+
+
 def test_no_model_has_two_formats_or_a_format_and_a_reason_for_none():
     types = [*chain.from_iterable(MODEL_TYPES.values()), *MODELS_WITHOUT_FORMAT]
     assert len(types) == len(set(types))
@@ -156,6 +177,16 @@ def test_no_model_has_two_formats_or_a_format_and_a_reason_for_none():
         ("gemini", '```json\n[\n  {"box_2d": [171, 75, 245, 308], "label": "x"}\n]\n```', [[75, 171, 308, 245]]),
         # LFM2.5-VL as programs ask it
         ("lfm2-vl", '[{"label": "mass", "bbox": [0.2, 0.25, 0.4, 0.6]}]', [[200, 250, 400, 600]]),
+        # Muse Spark, without outer brackets as Muse Glimmer; the contracts of Mistral Large 4, Inkling and Kimi K3
+        (
+            "qwen3-vl",
+            '{"label": "a", "x_min": 1, "y_min": 2, "x_max": 3, "y_max": 4}, '
+            '{"object_name": "b", "bbox": [{"x_min": 5, "y_min": 6, "x_max": 7, "y_max": 8}]}',
+            [[1, 2, 3, 4], [5, 6, 7, 8]],
+        ),
+        ("mistral-large", '[{"box_2d": [0, 0, 999, 999], "label": "mass"}]', [[0, 0, 1000, 1000]]),
+        ("inkling", '[{"box_2d": [10, 20, 30, 40], "label": "mass"}]', [[100, 200, 300, 400]]),
+        ("kimi-k3", '[{"bbox_2d": [10, 20, 30, 40], "label": "mass"}]', [[10, 20, 30, 40]]),
         # Kimi-VL (its issue 56)
         ("kimi-vl", '{"bbox_2d": [0.280, 0.500, 0.520, 0.700]}', [[280, 500, 520, 700]]),
         # MiniCPM-V 4.5 (its issue 982)

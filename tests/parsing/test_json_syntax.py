@@ -9,6 +9,7 @@ from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH
 FORMAT = get_box_format("qwen3-vl")
 A = [1, 2, 3, 4]
 B = [5, 6, 7, 8]
+ITEM = '{"bbox_2d": [1, 2, 3, 4]}'
 
 # text, coordinates of all boxes, labels
 BOXES = [
@@ -90,6 +91,8 @@ BOXES = [
     ("{[1, 2, 3, 4], [5, 6, 7, 8]}", A + B, [None, None]),
     # corners by name in prose, in any brackets, in Markdown, as attributes; their names say the order
     ("x1=1, y1=2, x2=3, y2=4", A, [None]),
+    ("x0=1, y0=2, x1=3, y1=4", A, [None]),
+    ("min_x: 1, min_y: 2, max_x: 3, max_y: 4", A, [None]),
     ("(x1: 1, y1: 2, x2: 3, y2: 4)", A, [None]),
     ("The mass: y_min = 2, x_min = 1, y_max = 4, x_max = 3.", A, [None]),
     ("mass: left=1, top=2, right=3, bottom=4\nheart: left=5, top=6, right=7, bottom=8", A + B, [None, None]),
@@ -159,8 +162,8 @@ REJECTS = [
     ('{"bbox_2d": [1, 2, 3, 1e400]}', [], {"number_too_large": 1}),
     ('{"bbox_2d": [1, 2, 3, 1000000000]}', [], {"number_too_large": 1}),
     ('{"bbox_2d": [true, 2, 3, 4]}', [], {"not_a_number": 1}),
-    ('{"bbox_2d": [1, 2, null, 4]}', [], {"not_a_number": 1}),
-    ('{"bbox_2d": [1, 2, 3, 4px]}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": [1, 2, null, 4]}', [], {"missing_number": 1}),
+    ('{"bbox_2d": [1, 2, 3, 4%]}', [], {"not_a_number": 1}),
     ('{"bbox_2d": "1, 2, 3"}', [], {"wrong_count": 1}),
     ("[x1, y1, x2, y2]", [], {"placeholder": 1}),
     ('{"bbox_2d": [x1, y1, x2, y2], "label": "<label>"}', [], {"placeholder": 1}),
@@ -169,7 +172,10 @@ REJECTS = [
     ('{"area": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
     ('{"label": "mass", [1, 2, 3, 4]}', [], {"unknown_key": 1}),
     ('{"coordinates": [1, 2]}', [], {"point": 1}),
-    ('{"bbox_2d": "left lower lobe"}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": "left lower lobe"}', [], {"words": 1}),
+    ("x0=1, y0=2, x1=3. y1 is not known.", [], {"wrong_count": 1}),
+    # a position and a size are no corners where the order declares none
+    ('{"bbox_2d": {"x": 1, "y": 2, "width": 2, "height": 2}}', [], {"not_a_number": 1}),
     ("x1=1, y1=2, x2=3. y2 is not known.", [], {"wrong_count": 1}),
     ("x1=1, y1=2, x2=3, x1=5, y1=6, x2=7, y2=8", B, {"wrong_count": 1}),
     # broken boxes outside JSON that holds none
@@ -194,6 +200,11 @@ TRUNCATED = [
     ("[", []),
     ("mass: x1=1, y1=2, x2=3, y2=4; nodule: x1=5, y1=6, x2=7,", A),
     (r"\boxed{[1, 2, 3", []),
+    # a number or a string in which the text breaks off
+    ('{"bbox_2d": "1, 2, 3, 4', []),
+    ("[{'bbox_2d': [1, 2, 3, 4]}, {'bbox_2d': '5, 6, 7, 8", A),
+    ('{"bbox_2d": ["1 2", "3 4', []),
+    ('{"x1": 1, "y1": 2, "x2": 3, "y2": 4', []),
     # four numbers of nine
     ('{"label": "box", "bbox_3d": [0.5, 1.25, 2.5, 0.75, ', []),
     # a digit loop
@@ -220,13 +231,42 @@ EMPTY = [
     # words in the JSON that an instruction would use
     '{"output": []}',
     '{"defects": [], "verdict": "pass"}',
+    # a bare label, a label or a member that denies, words that only name what was asked for
+    '{"label": {"en": "mass", "zh": "肿块"}, "bbox_2d": null}',
+    '{"label": "none", "confidence": 0.99, "bbox_2d": null}',
+    '{"label": "large left mass", "present": false, "confidence": 0.98, "bbox_2d": null}',
+    '{"label": "mass", "severity": "none", "note": "No mass is seen.", "score": 0, "bbox_2d": null}',
+    '{"normal": true, "bbox_2d": null}',
+    "Pneumothorax: []",
+    "Detected objects: []",
+    "Is there a large mass? []",
+    "The left lung is clear, no left mass is seen. []",
 ]
 
 UNPARSEABLE = [
     ("{}", "nothing_stated"),
-    ('{"finding": true}', "nothing_stated"),
+    ('{"finding": true}', "finding_without_box"),
     # it says both
-    ('{"finding": true, "bbox_2d": []}', "nothing_stated"),
+    ('{"finding": true, "bbox_2d": []}', "finding_without_box"),
+    ('{"is_anomaly": true, "bbox_2d": null}', "finding_without_box"),
+    ('{"normal": false, "boxes": []}', "finding_without_box"),
+    # more than a label, in each spelling of no box, nested, behind prose
+    *(
+        (f'[{{"label": "pneumothorax", "severity": "severe", "bbox_2d": {none}}}]', "finding_without_box")
+        for none in ("null", "[]", '""', '"none"', "[null, null, null, null]")
+    ),
+    ('{"findings": [{"label": "mass", "confidence": 0.95, "bbox_2d": null}]}', "finding_without_box"),
+    ('{"findings": [{"label": "mass", "confidence": 0.95}], "bbox_2d": null}', "finding_without_box"),
+    ('{"pneumothorax": {"size": "3 cm", "bbox_2d": null}}', "finding_without_box"),
+    ('{"label": "large left pneumothorax", "bbox_2d": null}', "finding_without_box"),
+    ('{"label": "mass", "description": "A mass is seen.", "bbox_2d": null}', "finding_without_box"),
+    ('The image shows a mass. [{"label": "mass", "bbox_2d": null}]', "finding_without_box"),
+    ("There is a large pneumothorax. []", "finding_without_box"),
+    # no list
+    ("[) is seen.", "nothing_stated"),
+    ('{"boxes": [)}', "nothing_stated"),
+    ("No effusion, but there is a large mass. []", "finding_without_box"),
+    ("```json\n[]\n```\nCardiomegaly is present.", "finding_without_box"),
     # a finding that has a name, and an empty list of something else
     ('{"label": "mass", "attributes": []}', "nothing_stated"),
     ("A mass in the left lung.", "nothing_stated"),
@@ -240,6 +280,103 @@ UNPARSEABLE = [
     ("If nothing is found return 'No Objects'.", "echoed_prompt"),
     ("", "no_answer"),
 ]
+
+
+#: Names of corners: numbers from 0 and from 1, in any case, either part first, whole words, letters, points.
+CORNERS = (
+    *("x1 y1 x2 y2", "x0 y0 x1 y1", "xmin ymin xmax ymax", "MIN_X MIN_Y MAX_X MAX_Y", "minX minY maxX maxY"),
+    *("x_left y_top x_right y_bottom", "left_x top_y right_x bottom_y", "x-start y-start x-end y-end"),
+    *("left top right bottom", "L T R B"),
+)
+
+
+@pytest.mark.parametrize("names", CORNERS)
+@pytest.mark.parametrize("box_format", ["qwen3-vl", "gemini"])
+def test_corners_by_name(names, box_format):
+    # whatever the format's order: on their own, and under a box key
+    corners = ", ".join(f'"{name}": {number}' for name, number in zip(names.split(), A, strict=True))
+    for text in (f'{{{corners}, "object_name": "mass"}}', f'[{{"object_name": "mass", "bbox": [{{{corners}}}]}}]'):
+        raw = read_boxes(text, get_box_format(box_format))
+        assert (raw.coords, raw.labels) == (A, ["mass"])
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        '"top_left": [1, 2], "bottom_right": [3, 4]',
+        '"topLeft": {"x": 1, "y": 2}, "bottomRight": {"y": 4, "x": 3}',
+    ],
+)
+def test_corner_points_by_name(points):
+    assert read_boxes(f'{{"bbox_2d": {{{points}}}}}', FORMAT).coords == A
+
+
+@pytest.mark.parametrize(
+    ("order", "box"),
+    [
+        ("xywh", '{"x": 1, "y": 2, "width": 2, "height": 2}'),
+        ("cxcywh", '{"x": 2, "y": 3, "width": 2, "height": 2}'),
+        # the name says that it is the centre
+        ("xywh", '{"cx": 2, "cy": 3, "w": 2, "h": 2}'),
+    ],
+)
+def test_position_and_size_by_name(order, box):
+    declared = get_box_format({"syntax": "json", "order": order, "space": "norm1000"})
+    for text in (box, f'{{"bbox": {box}, "label": "mass"}}'):
+        assert read_boxes(text, declared).coords == A
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        # numbers in strings, corner points in strings, a unit, names in strings
+        *(
+            '["1 2", "3 4"]',
+            '["1,2", "3,4"]',
+            '["(1,2)", "(3,4)"]',
+            '["1px", "2px", "3px", "4px"]',
+            "[1px, 2px, 3px, 4px]",
+        ),
+        *('"x1=1, y1=2, x2=3, y2=4"', '["x1=1", "y1=2", "x2=3", "y2=4"]', '"1．0，2，3，4"'),
+        # tags for brackets, and other brackets
+        *("<bbox>1 2 3 4</bbox>", '"<bbox>1 2 3 4</bbox>"', "[<bbox>1, 2, 3, 4</bbox>]", "<box>[[1, 2, 3, 4]]</box>"),
+        *("[1, 2, 3, 4</bbox>", "[1, 2, 3, 4)", "(1, 2, 3, 4]"),
+        # remarks
+        *("[1, 2, // top left, [x]\n3, 4]", "[1, 2, # top left\n3, 4]", "[1, 2, 3, /* bottom */ 4]"),
+    ],
+)
+def test_spellings_of_a_box(box):
+    item = f'{{"bbox_2d": {box}, "label": "mass"}}'
+    raw = read_boxes(f"[{item}, {item}]", FORMAT)
+    assert raw == RawBoxes(A + A, ["mass"] * 2, [None] * 2, "boxes", {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # in comments of each kind, in a list or before it
+        *(
+            "[\n// OLD,\nNEW\n]",
+            "[\n# OLD,\nNEW]",
+            "[/* OLD, */ NEW]",
+            "[NEW, // OLD\n]",
+            "// OLD\nNEW",
+            "/* [OLD] */ [NEW]",
+        ),
+        # struck out
+        *("~~OLD~~ NEW", "<del>[OLD]</del> [NEW]", "<strike>OLD</strike>NEW"),
+    ],
+)
+def test_a_box_that_is_taken_back_is_none(text):
+    text = text.replace("OLD", '{"bbox_2d": [5, 6, 7, 8]}').replace("NEW", '{"bbox_2d": [1, 2, 3, 4]}')
+    assert read_boxes(text, FORMAT).coords == A
+
+
+def test_marks_of_comments_in_words_are_words():
+    label = "a /* b */ ~~c~~ // d # e"
+    assert read_boxes(f'[{{"bbox_2d": [1, 2, 3, 4], "label": "{label}"}}]', FORMAT).labels == [label]
+    assert read_boxes(f"Nodule #1, see https://a.b: {ITEM}", FORMAT).coords == A
+    assert read_boxes(f"# Findings\n{ITEM}", FORMAT).coords == A
 
 
 @pytest.mark.parametrize(("text", "coords", "labels"), BOXES)

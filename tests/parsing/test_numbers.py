@@ -34,8 +34,12 @@ CASES = [
     # Python's own spellings of numbers that no model means as a coordinate
     (["1_000", "1", "2", "3"], "not_a_number"),
     (["0x10", "1", "2", "3"], "not_a_number"),
-    (["1", "", "2", "3"], "not_a_number"),
-    (["10px", "1", "2", "3"], "not_a_number"),
+    (["1", "", "2", "3"], "missing_number"),
+    (["left", "lower", "lobe"], "words"),
+    (["10%", "1", "2", "3"], "not_a_number"),
+    # pixels say so, and corner points stand together
+    (["10px", "1px", "2 px", "3"], [10, 1, 2, 3]),
+    (["10 1", "2,3"], [10, 1, 2, 3]),
     (["1.2.3", "1", "2", "3"], "not_a_number"),
     (["True", "1", "2", "3"], "not_a_number"),
 ]
@@ -65,6 +69,10 @@ def test_read_number(token, value):
         ("1 2 3 4; 5 6 7 8;", [["1", "2", "3", "4"], ["5", "6", "7", "8"]]),
         # one number each: the semicolon is a comma
         ("1;2;3;4", [["1", "2", "3", "4"]]),
+        # corner points, full-width points, remarks
+        ("1 2, 3 4", [["1", "2", "3", "4"]]),
+        ("１．５，2", [["１.５", "2"]]),
+        ("1, 2, // top, left\n3, /* ? */ 4", [["1", "2", "3", "4"]]),
         ("", []),
         (" ; ", []),
     ],
