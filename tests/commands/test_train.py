@@ -135,8 +135,11 @@ class WithoutReference:
 # A value of the configuration of `train`, and the error. {root} is the folder of `places`.
 TRAIN = [
     # rewards
-    ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
-    ({"reward": "nomodule.brevity"}, "Expected an importable path for `name`, got 'nomodule.brevity' (ModuleNotFound"),
+    ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
+    (
+        {"reward": "nomodule.brevity"},
+        "Expected an importable path for `reward`, got 'nomodule.brevity' (Module",
+    ),
     (
         {"reward": f"{__name__}.takes_one_column"},
         "that takes what TRL passes for reward takes_one_column, got one that takes completions, boxes alone. TRL",
