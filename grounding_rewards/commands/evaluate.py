@@ -306,6 +306,7 @@ def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: Grou
         options.completions,
         dataset=dataset,
         text_column=options.text_column,
+        by_order=options.by_order,
         sizes=stated_sizes(options.width, options.height),
         allow_outside=options.allow_outside,
     )

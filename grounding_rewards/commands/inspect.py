@@ -3,8 +3,9 @@ contradict the coordinate space or order of the box format.
 
 A log is a .jsonl, .json, .csv or .parquet file, or a folder: of such files, or of a run that logged its completions
 (TRL's `log_completions: true`, ms-swift's completions.jsonl, verl's rollouts). A row has the completion (column
-completion, text, response, output or answer: a string or a list of messages) and, as far as known, boxes (x1, y1, x2,
-y2 in original pixels), width, height, resized_width, resized_height and box_format.
+completion, text, response, output, answer, …: a string or a list of messages; with two of them --text-column names one)
+and, as far as known, boxes (x1, y1, x2, y2 in original pixels), width, height, resized_width, resized_height and
+box_format.
 
 examples:
   grounding-rewards inspect completions.jsonl --box-format qwen3-vl

@@ -108,6 +108,7 @@ class AnswerOptions:
         model: folder or name of a checkpoint or of a saved adapter
         dataset: `synthetic`, a folder of images, or a name on the hub
         split: of the dataset
+        by_order: the rows of the log are in the order of the dataset's images, which no column names
         max_new_tokens: of an answer
         batch_size: images that are asked about together
         max_image_pixels: largest image that the model sees; default: what the processor of the model was saved with
@@ -118,7 +119,7 @@ class AnswerOptions:
     only_model: ClassVar[tuple[str, ...]] = (
         *("max_new_tokens", "batch_size", "max_image_pixels", "backend", "vllm_options", "samples"),
     )
-    only_log: ClassVar[tuple[str, ...]] = ("text_column", "width", "height")
+    only_log: ClassVar[tuple[str, ...]] = ("text_column", "by_order", "width", "height")
 
     model: str | None = None
     dataset: str | None = None
@@ -126,6 +127,7 @@ class AnswerOptions:
     max_images: MaxImages = None
     bad_rows: BadRows = "refuse"
     text_column: TextColumn = None
+    by_order: bool = False
     width: Pixels = None
     height: Pixels = None
     allow_outside: AllowOutside = False
@@ -160,6 +162,8 @@ class AnswerOptions:
             if useless and getattr(self, one.name) != one.default:
                 option = one.name.replace("_", "-")
                 raise ValueError(f"Expected {lacks} for --{option}, got {has}. Leave it out: it has no effect.")
+        if self.by_order and self.dataset is None:
+            raise ValueError("Expected --dataset beside --by-order, got none. Leave --by-order out: it has no effect.")
         if self.model is not None:
             say_loading("PyTorch and transformers")
 

@@ -1,10 +1,10 @@
 """Score a file of completions without a model: text in, every component of every reward out.
 
 The file is .jsonl, .json or .csv (also .gz), or .parquet; or it is the folder of a run that logged its completions,
-with one such file a step. A row has the completion (column completion, text, response, output or answer) and what it is
-scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as the box format and the rewards need them,
-width, height, resized_width, resized_height, labels, ignore_boxes, reader_boxes and box_format. `grounding-rewards
-evaluate` writes such files.
+with one such file a step. A row has the completion (column completion, text, response, output, answer, …; with two of
+them --text-column names one) and what it is scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as
+the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
+reader_boxes and box_format. `grounding-rewards evaluate` writes such files.
 
 A row of the output has row, id, of a folder file, status, rejected and boxes, and for a reward R3 the columns R3,
 R3/f_beta, R3/quality, R3/precision, R3/recall, R3/mean_iou, R3/tp, R3/fp, R3/fn and R3/reason. The output is in the

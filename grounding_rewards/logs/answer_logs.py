@@ -1,6 +1,6 @@
 """Logs as answers to images: to evaluate, one answer or several samples an image; to compare, the groups of GRPO.
 
-Which image of a dataset a row is about is one rule for every command: rows and images belong together by `id`. What a
+Which image of a dataset a row is about is one rule for every command: :mod:`grounding_rewards.logs.image_names`. What a
 log and a dataset both say of an image has to be the same: where boxes differ, one of them is of another version or
 another split, and a metric against either would be wrong.
 """
@@ -23,6 +23,7 @@ from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
 from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of
+from grounding_rewards.logs.image_names import with_image_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 _IMAGE_COLUMNS = ("image_path", "image", "file")
 # What an image cannot be measured without.
 _NEEDED = ("boxes", "width", "height")
-_NO_IDS = (
-    "No row of the log has an `id`: its answers are taken to be in the order of the images. In another order all "
-    "metrics are wrong: add the image's `id` to every row."
-)
 # Lines of an error about many images.
 _MOST_NAMED = 20
 # Boxes and sizes that differ by less are those of the image after rounding.
@@ -119,6 +116,7 @@ def read_log(
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
+    by_order: bool = False,
     sizes: Mapping[str, float | None] | None = None,
     allow_outside: bool = False,
 ) -> Answers:
@@ -130,9 +128,10 @@ def read_log(
             one with the lowest `sample`, where all rows have that column. Where all have a `step`, as the log of a
             training does, the answers of the last step at which the image was asked about are taken.
         dataset: the images; without it the rows of the log have `boxes`, `width` and `height`. Images and rows belong
-            together by `id`, or, where no row of the log has one, by their order. What the log says of an image besides
-            has to agree with the dataset.
+            together as :func:`grounding_rewards.logs.image_names.with_image_ids` says. What the log says of an image
+            besides has to agree with the dataset.
         text_column: the column with the completions.
+        by_order: take the rows in the order of the dataset's images.
         sizes: sizes for images that have none, by column.
         allow_outside: whether images that the log names may lie outside the folders of its files.
 
@@ -140,20 +139,21 @@ def read_log(
         ValueError: a file is broken, or images and completions do not fit each other. The message names file and row.
     """
     log = read_completions(paths, text_column=text_column)
+    images = None if dataset is None else light_rows(dataset)
+    if images is not None:
+        log = with_image_ids(log, images, by_order=by_order)
     members, notes = [[k] for k in range(len(log.rows))], log.notes
     if names_images(log):
         members, notes = _samples(log)
-    elif dataset is not None:
-        notes = (*notes, _NO_IDS)
     if members and len(members[0]) > 1:
         notes = (
             *notes,
             f"The log has {len(members[0])} answers to every image: the first is judged, the others are its samples, "
             "of which only the reward is measured.",
         )
-    if dataset is None:
+    if dataset is None or images is None:
         return _answers_to_images(log, members, paths, sizes, allow_outside, notes)
-    return _answers_to_dataset(log, members, dataset, sizes, notes, every_image=True)
+    return _answers_to_dataset(log, members, dataset, images, sizes, notes, every_image=True)
 
 
 def _samples(log: Log) -> tuple[list[list[int]], tuple[str, ...]]:
@@ -205,6 +205,7 @@ def read_groups(
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
+    by_order: bool = False,
     group_size: int | None = None,
     sizes: Mapping[str, float | None] | None = None,
 ) -> Answers:
@@ -215,8 +216,9 @@ def read_groups(
 
     Args:
         paths: as :func:`grounding_rewards.logs.completion_logs.read_completions` takes them.
-        dataset: the images, by `id`; without it the rows have `boxes`, `width` and `height`.
+        dataset: the images, as for :func:`read_log`; without it the rows have `boxes`, `width` and `height`.
         text_column: the column with the completions.
+        by_order: take the rows in the order of the dataset's images, as many rows one after another for each.
         group_size: so many rows one after another are a group, whatever they hold.
         sizes: sizes for images that have none, by column.
 
@@ -224,6 +226,9 @@ def read_groups(
         ValueError: a file is broken, no image has several answers, or images and answers do not fit each other.
     """
     log = read_completions(paths, text_column=text_column)
+    images = None if dataset is None else light_rows(dataset)
+    if images is not None:
+        log = with_image_ids(log, images, by_order=by_order, in_groups=True)
     members = _group_members(log, group_size)
     alone = [k for several in members if len(several) == 1 for k in several]
     members = [several for several in members if len(several) > 1]
@@ -235,8 +240,8 @@ def read_groups(
             "or sample now with --model."
         )
     notes = (*log.notes, *_notes(log, members, alone))
-    if dataset is not None:
-        return _answers_to_dataset(log, members, dataset, sizes, notes, taken=APART)
+    if dataset is not None and images is not None:
+        return _answers_to_dataset(log, members, dataset, images, sizes, notes, taken=APART)
     drawn = ("boxes", "reader_boxes")
     lacking = [log.places[k] for k, *_ in members if all(log.rows[k].get(name) is None for name in drawn)]
     if lacking:
@@ -311,6 +316,7 @@ def _answers_to_dataset(
     log: Log,
     members: Sequence[Sequence[int]],
     dataset: Dataset,
+    images: Sequence[Mapping[str, Any]],
     sizes: Mapping[str, float | None] | None,
     notes: Sequence[str],
     *,
@@ -323,10 +329,10 @@ def _answers_to_dataset(
         log: the answers.
         members: numbers of the rows of each image, the one that describes it first.
         dataset: the images; one without `id` is named by its number.
+        images: the rows of the dataset without images.
         sizes: sizes for images that have none, by column.
         notes: about the log.
-        every_image: whether each image has to be answered, and comes in the order of the dataset, which is that of the
-            answers where the log has no ids.
+        every_image: whether each image has to be answered, and comes in the order of the dataset.
         taken: columns of the log that the rows get too.
 
     Raises:
@@ -334,16 +340,8 @@ def _answers_to_dataset(
     """
     for several in members:
         _refuse_other_rows(log, several)
-    images = [{**_known(sizes), **row} for row in light_rows(dataset)]
-    if every_image and not names_images(log):
-        if len(members) != len(images):
-            raise ValueError(
-                f"Expected a column `id` in the log, or as many completions as images, got {len(members)} completions "
-                f"for {len(images)} images. Add the image's `id` to every row."
-            )
-        chosen = list(range(len(images)))
-    else:
-        chosen = _join_by_id(log, members, images, every_image)
+    images = [{**_known(sizes), **row} for row in images]
+    chosen = _join_by_id(log, members, images, every_image)
     _refuse_other_images(log, members, [images[k] for k in chosen])
     order = sorted(range(len(members)), key=chosen.__getitem__) if every_image else range(len(members))
     members, chosen = [members[k] for k in order], [chosen[k] for k in order]

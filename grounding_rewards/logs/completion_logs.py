@@ -27,8 +27,20 @@ from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 
-#: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
-TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "prediction", "model_output", "generated_text")
+#: Columns that may hold the completion: TRL's `completion`, then those of other tools.
+TEXT_COLUMNS = (
+    *("completion", "text", "response", "output", "answer", "prediction", "predict", "model_output", "model_response"),
+    *("model_answer", "generated_text", "generation"),
+)
+# Columns that hold the completion in some logs, and in others the reference or the prompt.
+_UNSURE_TEXT_COLUMNS = ("answer", "text")
+# Columns of prompts and references, which may hold boxes too.
+_GIVEN_COLUMNS = (
+    *("prompt", "prompts", "input", "inputs", "problem", "question", "query", "instruction", "messages", "system"),
+    *("ground_truth", "gts", "gt", "solution", "target", "label", "labels", "reference", "reference_answer"),
+)
+# Four numbers within a bracket or tag.
+_BOX_IN_TEXT = re.compile(r"[\[(<{]\D{0,24}(?:\d+(?:\.\d+)?\D{1,16}){3}\d")
 
 # Size of a block: of text, some hundred short completions; of rows that are no text.
 _BYTES, _ROWS = 1 << 18, 1000
@@ -219,7 +231,7 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
     Args:
         paths: files as :func:`read_blocks` takes them, such as TRL writes with `log_completions`; or folders, as
             :func:`log_files` takes them.
-        text_column: the column with the completions; without it the first of :data:`TEXT_COLUMNS`.
+        text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
         The rows of all files, as :func:`image_rows` makes them, with sizes as numbers. A table that repeats the one
@@ -250,12 +262,14 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
         before = answered
     column = find_text_column([row for _, row in placed], text_column)
     check_completions(placed, column)
-    note = (
-        f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at a "
-        "step that generates nothing new."
-    )
+    notes = [] if text_column == column else list(text_column_notes(column))
+    if repeats:
+        notes.append(
+            f"Tables of the log that repeat the one before them are left out: {repeats}. A trainer writes one again at "
+            "a step that generates nothing new."
+        )
     rows = [with_numbers(row) for _, row in placed]
-    return Log([row[column] for row in rows], rows, [place for place, _ in placed], (note,) if repeats else ())
+    return Log([row[column] for row in rows], rows, [place for place, _ in placed], tuple(notes))
 
 
 def _tables(path: Path) -> list[list[tuple[str, dict[str, Any]]]]:
@@ -398,28 +412,80 @@ def first_of(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
-def find_text_column(rows: Sequence[Mapping[str, Any]], given: str | None = None) -> str:
-    """The column with the completions: the given one, or the first of ``TEXT_COLUMNS`` that a row has.
+def find_text_column(rows: Sequence[Mapping[str, Any]], text_column: str | None = None) -> str:
+    """The column with the completions: the named one, or the only column that can hold them.
+
+    Args:
+        rows: of a log.
+        text_column: its name; without it exactly one of :data:`TEXT_COLUMNS` may hold text.
 
     Raises:
-        ValueError: no row has it, or there is none.
+        ValueError: no row has it, there is none, or there are several: one of them may be the reference. All are named.
 
     Example:
         >>> find_text_column([{"id": "a", "response": "[]"}])
         'response'
+        >>> find_text_column([{"id": "a", "answer": "[[1, 2, 3, 4]]", "prediction": "[]"}])
+        Traceback (most recent call last):
+        ValueError: Expected one column with what the model wrote, got answer and prediction. Name it with \
+--text-column; another one may hold the reference.
     """
     columns = dict.fromkeys(name for row in rows for name in row)
     if not columns:
         raise ValueError("Expected rows with completions in the log, got none. Check that it is the right file.")
-    wanted = TEXT_COLUMNS if given is None else (given,)
-    # A table may have a column that is empty throughout.
-    for names in (dict.fromkeys(name for row in rows for name, value in row.items() if value), columns):
-        for name in wanted:
-            if name in names:
-                return name
+    if text_column is not None:
+        if text_column not in columns:
+            raise ValueError(
+                f"Expected a column {text_column} with the completions, got {', '.join(columns)}. "
+                "Name one of these with --text-column."
+            )
+        return text_column
+    known = [name for name in TEXT_COLUMNS if name in columns]
+    # A table may have a column that is empty throughout, or holds the number of something.
+    candidates = [name for name in known if any(row.get(name) and _is_text(row[name]) for row in rows)]
+    if len(candidates) == 1 and candidates[0] in _UNSURE_TEXT_COLUMNS:
+        candidates += _columns_with_boxes(rows, columns)
+    if len(candidates) > 1:
+        first, *others = candidates
+        if any(row.get(name) != row.get(first) for row in rows for name in others):
+            raise ValueError(
+                f"Expected one column with what the model wrote, got {' and '.join(candidates)}. Name it with "
+                "--text-column; another one may hold the reference."
+            )
+    if candidates or known:
+        return (candidates or known)[0]
     raise ValueError(
-        f"Expected a column {' or '.join(wanted)} with the completions, got {', '.join(columns)}. "
+        f"Expected a column {' or '.join(TEXT_COLUMNS)} with the completions, got {', '.join(columns)}. "
         "Name yours with --text-column."
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str | list | Mapping)
+
+
+def _columns_with_boxes(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> list[str]:
+    """Columns of unknown names in which a text holds a box, as a completion may."""
+    unknown = [name for name in columns if name not in {*TEXT_COLUMNS, *_GIVEN_COLUMNS, *BOX_COLUMNS}]
+    return [
+        name
+        for name in unknown
+        if any(isinstance(row.get(name), str) and _BOX_IN_TEXT.search(row[name]) for row in rows)
+    ]
+
+
+def text_column_notes(column: str) -> tuple[str, ...]:
+    """A warning where the completions stand in a column that holds the reference in other tables.
+
+    Example:
+        >>> text_column_notes("completion"), len(text_column_notes("answer"))
+        ((), 1)
+    """
+    if column != "answer":
+        return ()
+    return (
+        "Completions are read from the column `answer`. If it holds the reference, name the other one with "
+        "--text-column.",
     )
 
 

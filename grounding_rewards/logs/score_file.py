@@ -8,7 +8,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +28,7 @@ from grounding_rewards.logs.completion_logs import (
     find_text_column,
     log_files,
     read_blocks,
+    text_column_notes,
 )
 from grounding_rewards.logs.job_shares import Share, parts_of
 from grounding_rewards.parsing import STATUSES
@@ -132,7 +133,8 @@ def score_file(
             ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.
-        text_column: the column with the completions; without it the first known one that the first block has.
+        text_column: the column with the completions, as for
+            :func:`grounding_rewards.logs.completion_logs.find_text_column`.
         processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one writes.
         share: of the rows, whose part of ``out`` is written, see :func:`join_scored`; None for all.
         on_progress: called with the number of completions that are done, after each block.
@@ -166,7 +168,8 @@ def score_file(
     # The same column for every share.
     first = next(iter(LogBlocks(files)), None)
     rows = [] if first is None else [row for _, row in first.rows()]
-    scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix, path.is_dir())
+    column = find_text_column(rows, text_column)
+    scorer = _Scorer(tuple(rewards), column, text_column is not None, out.suffix, path.is_dir())
     blocks = LogBlocks(files, share)
     total = _Scored()
     with (
@@ -174,7 +177,8 @@ def score_file(
         map_in_workers(scorer, blocks, processes=processes) as scored,
     ):
         _write(unfinished, _added(total, scored, on_progress), scorer.schema() if out.suffix == ".parquet" else None)
-    return total.summary(scorer.names)
+    summary = total.summary(scorer.names)
+    return summary if scorer.is_named else replace(summary, warnings=(*text_column_notes(column), *summary.warnings))
 
 
 def join_scored(out: str | Path, on_progress: Callable[[int], None] | None = None) -> ScoreSummary:
@@ -297,6 +301,7 @@ class _Scorer:
 
     rewards: tuple[GroundingReward, ...]
     text_column: str
+    is_named: bool
     kind: str
     names_files: bool
 
@@ -306,6 +311,9 @@ class _Scorer:
             # Empty lines alone.
             return None, _Scored()
         rows = [row for _, row in numbered]
+        if not self.is_named:
+            # Refuses a second candidate that only later rows have.
+            find_text_column(rows)
         check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpaceWarning)

@@ -112,12 +112,18 @@ def test_images_of_a_dataset_by_name_in_the_order_of_the_dataset(images, tmp_pat
     assert answers.rows[0]["boxes"] == [[0, 0, 50, 50]]
 
 
-def test_images_of_a_dataset_in_their_order_where_the_log_has_no_names(images, tmp_path):
+def test_rows_are_in_the_order_of_the_images_on_request_alone(images, tmp_path):
     log = write(tmp_path / "log.jsonl", *({"text": str(k)} for k in range(4)))
-    answers = read_log(log, dataset=images)
+    with pytest.raises(ValueError, match=r"ids or file names of the dataset's images, such as 'one', .*--by-order"):
+        read_log(log, dataset=images)
+    answers = read_log(log, dataset=images, by_order=True)
     assert answers.texts == [["0"], ["1"], ["2"], ["3"]]
     # Another order cannot be seen, and would make every metric wrong.
-    assert [note.partition(":")[0] for note in answers.notes] == ["No row of the log has an `id`"]
+    assert answers.notes[0].startswith("Rows are taken to be in the order of the images")
+    groups = write(tmp_path / "groups.jsonl", *({"text": str(k)} for k in range(8)))
+    assert read_groups(groups, dataset=images, by_order=True).texts == [["0", "1"], ["2", "3"], ["4", "5"], ["6", "7"]]
+    with pytest.raises(ValueError, match="as many completions as images for --by-order, got 8 completions for 4"):
+        read_log(groups, dataset=images, by_order=True)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,7 @@ def test_images_of_a_dataset_in_their_order_where_the_log_has_no_names(images, t
             r"got 2 of 5 that it does not have: 'five' \(line 4 of '.*log.jsonl'\), 'six' \(line 5 of .*It has 'one', ",
         ),
         (["one", "two"], "got 2 of 4; without one are 'three', 'four'"),  # a run that was not finished
-        ([None, None], "got 2 completions for 4 images"),  # nothing to go by
+        ([None, None], "got none among id, text"),  # nothing to go by
         # one row without an id: all answers would be those of other images
         (
             ["four", "three", None, "one"],
@@ -190,7 +196,7 @@ def test_a_log_that_contradicts_the_dataset_is_refused(images, tmp_path, change,
     log = write(tmp_path / "log.jsonl", rows[0] | change, *rows[1:])
     expected = f"got another `{column}` in line 1 of '.*log.jsonl': {shown} for the image with id 'one', of which the"
     with pytest.raises(ValueError, match=expected + r".*1 of 4 images differ"):
-        read_log(log, dataset=images)
+        read_log(log, dataset=images, by_order=names[0] is None)
 
 
 def test_what_the_log_says_after_rounding_is_no_contradiction(images, tmp_path):

@@ -131,13 +131,80 @@ def test_images_stay_on_the_disk(tmp_path: Path) -> None:
     assert next(read_blocks(path)).rows() == [(1, {"completion": "[]"})]
 
 
-def test_the_text_column() -> None:
-    assert find_text_column([{"answer": "a"}, {"completion": "b"}]) == "completion"
-    assert find_text_column([{"answer": "a", "mine": "b"}], "mine") == "mine"
-    with pytest.raises(ValueError, match=r"Expected a column mine with the completions, got answer. Name yours with"):
+BOX = '[{"bbox_2d": [10, 20, 30, 40]}]'
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"),
+    [
+        # a table of visual questions: the answer is the reference
+        ([{"answer": BOX, "prediction": "[]"}], ("answer", "prediction")),
+        ([{"question": "Where?", "answer": BOX, "my_model": BOX + " "}], ("answer", "my_model")),
+        ([{"answer": "<loc0001><loc0002><loc0003><loc0004>", "qwen": "(1,2),(3,4)"}], ("answer", "qwen")),
+        ([{"output": "[]", "model_output": "None"}], ("output", "model_output")),
+        ([{"output": "[]", "generated_text": "None"}], ("output", "generated_text")),
+        # a prompt and its answer
+        ([{"text": "Mark all findings.", "response": "[]"}], ("text", "response")),
+        ([{"text": "Mark [1, 2, 3, 4].", "said": "[1, 2, 3, 4] mass"}], ("text", "said")),
+        # in different rows
+        ([{"answer": BOX}, {"prediction": "[]"}], ("answer", "prediction")),
+        ([{"completion": "[]", "response": [{"role": "assistant", "content": "None"}]}], ("completion", "response")),
+        ([{"text": "a", "answer": "b", "predict": "c"}], ("text", "answer", "predict")),
+    ],
+)
+def test_a_second_column_with_text_needs_a_name(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match=r"got (.*)\. Name it with --text-column") as refusal:
+        find_text_column(rows)
+    assert all(re.search(rf"\b{name}\b", str(refusal.value)) for name in columns)
+    assert [find_text_column(rows, name) for name in columns] == list(columns)
+
+
+@pytest.mark.parametrize(
+    ("rows", "column"),
+    [
+        ([{"prediction": "[]", "answer": None}], "prediction"),  # empty throughout
+        ([{"completion": "[]", "output": 0.5, "answer": 3}], "completion"),  # numbers are no text
+        ([{"completion": "[]", "response": "[]"}], "completion"),  # the same text twice
+        ([{"answer": "[]", "image_path": "x/2024/01/02/30.png", "model": "qwen"}], "answer"),  # no boxes elsewhere
+        ([{"text": BOX, "prompt": BOX, "target": BOX, "boxes": BOX}], "text"),  # references and prompts
+        ([{"answer": "", "id": "a"}], "answer"),  # nothing was written
+    ],
+)
+def test_the_only_column_with_text_needs_no_name(rows: list[dict[str, Any]], column: str) -> None:
+    assert find_text_column(rows) == column
+
+
+def test_missing_text_columns_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"Expected a column mine with the completions, got answer\. .*--text-column"):
         find_text_column([{"answer": "a"}], "mine")
     with pytest.raises(ValueError, match="Expected rows with completions in the log, got none"):
         find_text_column([])
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "--out", "out", "--completions"),
+        ("score", "--rewards", "R3", "--out", "out.jsonl"),
+        ("inspect",),
+        ("signal",),
+    ],
+)
+def test_every_command_asks_for_the_column(tmp_path, monkeypatch, capsys, command) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [{"answer": BOX, "prediction": "[]", "boxes": [[1, 2, 3, 4]], "width": 100, "height": 100, "id": "a"}] * 2
+    write(tmp_path / "log.jsonl", rows)
+    name, *options = command
+    arguments = [name, *options, "log.jsonl", "--box-format", "qwen3-vl"]
+    if name == "score":
+        arguments = [name, "log.jsonl", *options, "--box-format", "qwen3-vl"]
+    assert cli.main(arguments) == 2
+    assert "got answer and prediction. Name it with --text-column" in capsys.readouterr().err
+    # The column of answers alone is read, and named.
+    write(tmp_path / "log.jsonl", [{**row, "prediction": None} for row in rows])
+    if name in ("score", "inspect"):
+        assert cli.main(arguments) == 0
+        assert "read from the column `answer`" in " ".join("".join(capsys.readouterr()).split())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,204 @@
+"""Which image of a dataset a row of a log is about: by the column that has the images' ids or file names."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_key, stated_name
+from grounding_rewards.logs.completion_logs import Log, first_of
+
+# Columns of a dataset, beside `id`, that name the image or its file.
+_FILE_COLUMNS = ("image_path", "file_name", "filename", "file", "image_id")
+# Columns of a log that may have numbers as names: a step or a count is no name of an image.
+_NAMING = re.compile(
+    r"(?i:(?:^|[\W_])(?:id|idx|index|key|uid|uuid|name)(?:$|[\W_])|image|img|file|path|study|scan|case)|[a-z](?:Id|ID)$"
+)
+_ENDING = re.compile(r"\.(?:png|jpe?g|bmp|gif|webp|tiff?|dcm|dicom|npy|nii|mha|gz|txt|json|xml)$", re.IGNORECASE)
+# Longer texts are no names.
+_LONGEST_NAME = 1000
+# Rows of the log, as a fraction, that a column has to name: rows of another split are then named by the error.
+_LEAST_SHARE = 0.5
+
+
+def with_image_ids(
+    log: Log, images: Sequence[Mapping[str, Any]], *, by_order: bool = False, in_groups: bool = False
+) -> Log:
+    """The log with the `id` of the dataset's image in every row.
+
+    A row belongs to the image whose `id`, or whose file name with or without its folder and ending, stands in one of
+    its columns; a column other than `id` is named in a note. Values that name no image stay in `id`.
+
+    Args:
+        log: its rows.
+        images: the rows of the dataset; one without `id` is named by its number.
+        by_order: take the rows in the order of the images, whatever their columns say.
+        in_groups: so many rows one after another are answers to one image, where they are taken in this order.
+
+    Raises:
+        ValueError: no column names images, two columns name different ones, or rows and images are not as many.
+
+    Example:
+        >>> log = Log(["[]", "None"], [{"image_path": "x/b.png"}, {"image_path": "x/a.png"}], ["line 1", "line 2"])
+        >>> named = with_image_ids(log, [{"id": "a"}, {"id": "b"}])
+        >>> [row["id"] for row in named.rows], named.notes
+        (['b', 'a'], ('Rows belong to images by the column `image_path` of the log.',))
+    """
+    ids = [str(row.get("id", k)) for k, row in enumerate(images)]
+    if by_order:
+        return _in_order(log, ids, in_groups)
+    names = [[ids[k], *_file_names(row)] for k, row in enumerate(images)]
+    columns = _name_columns(log, ids)
+    matches = _matches(log, columns, names)
+    column = _naming_column(log, matches)
+    if column is None:
+        # Dataset and log may each have folders of their own.
+        by_file = _matches(log, columns, names, part=_last_part)
+        matches = {name: found for name, found in by_file.items() if _is_one_to_one(log, name, found)}
+        column = _naming_column(log, matches)
+    if column is None:
+        if any(row.get("id") not in (None, "") for row in log.rows):
+            # The rows that have none, or name no image, are named where they are joined.
+            return log
+        raise ValueError(
+            "Expected a column of the log with the ids or file names of the dataset's images, such as "
+            f"{first_of([repr(name) for name in ids])}, got none among {', '.join(_columns(log)) or 'no columns'}. Add "
+            "the image's `id` to every row, or give --by-order if the rows are in the order of the images."
+        )
+    rows = []
+    for row, k in zip(log.rows, matches[column], strict=True):
+        rows.append({**row, "id": row.get(column) if k is None else ids[k]})
+    notes = log.notes
+    if column != "id":
+        notes = (*notes, f"Rows belong to images by the column `{column}` of the log.")
+    return log._replace(rows=rows, notes=notes)
+
+
+def _in_order(log: Log, ids: Sequence[str], in_groups: bool) -> Log:
+    n = len(log.rows)
+    each = n // max(len(ids), 1) if in_groups else 1
+    if n != each * len(ids):
+        raise ValueError(
+            f"Expected as many completions as images for --by-order, got {n} completions for {len(ids)} images. Name "
+            "the split that was answered with --split, or add the image's `id` to every row."
+        )
+    rows = [{**row, "id": ids[k // each]} for k, row in enumerate(log.rows)]
+    note = "Rows are taken to be in the order of the images (--by-order): in another order all metrics are wrong."
+    return log._replace(rows=rows, notes=(*log.notes, note))
+
+
+def _matches(
+    log: Log, columns: Sequence[str], names: Sequence[Sequence[str]], part: Callable[[str], str] = str
+) -> dict[str, list[int | None]]:
+    """By column the number of the image that each row names; of names a part may be compared alone."""
+    find = image_finder([list(map(part, image_names)) for image_names in names])
+    matches = {}
+    for column in columns:
+        values = [row.get(column) for row in log.rows]
+        matches[column] = [find(part(value) if isinstance(value, str) else value) for value in values]
+    return matches
+
+
+def _is_one_to_one(log: Log, column: str, images: Sequence[int | None]) -> bool:
+    pairs = {(str(row.get(column)), k) for row, k in zip(log.rows, images, strict=True)}
+    return None not in images and len(pairs) == len(set(images))
+
+
+def _last_part(name: str) -> str:
+    return re.split(r"[\\/]", name)[-1]
+
+
+def _naming_column(log: Log, matches: Mapping[str, Sequence[int | None]]) -> str | None:
+    """The column that names the image of most rows; None where none names that of half of them."""
+    n = len(log.rows)
+    named = {name: sum(k is not None for k in found) for name, found in matches.items()}
+    if named.get("id") == n:
+        return "id"
+    most = max(named.values(), default=0)
+    if most < max(1, _LEAST_SHARE * n):
+        return None
+    columns = [name for name in matches if named[name] == most]
+    # Where numbers are ids, a column with few different values may name images by chance.
+    images = {name: len(set(matches[name])) for name in columns}
+    columns = [name for name in columns if images[name] == max(images.values())]
+    for name in columns[1:]:
+        if matches[name] != matches[columns[0]]:
+            raise ValueError(
+                f"Expected one column of the log that names the images of the dataset, got {columns[0]} and {name}, "
+                "which name different ones. Rename the right one to `id`."
+            )
+    return columns[0]
+
+
+def _columns(log: Log) -> list[str]:
+    return list(dict.fromkeys(name for row in log.rows for name in row))
+
+
+def _name_columns(log: Log, ids: Sequence[str]) -> list[str]:
+    """Columns that may name images; where ids are numbers only those whose own name says so."""
+    left_out = {*BOX_COLUMNS, *SIZE_COLUMNS}
+    columns = [name for name in _columns(log) if name not in left_out]
+    if any(name.isdecimal() for name in ids):
+        columns = [name for name in columns if _NAMING.search(name)]
+    return columns
+
+
+def _file_names(row: Mapping[str, Any]) -> list[str]:
+    return [name for column in _FILE_COLUMNS if (name := stated_name(row.get(column))) is not None]
+
+
+def image_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
+    """A function of a value of a log that gives the number of the image that it names, and None for no or several.
+
+    Args:
+        names: of each image its id, and its file names.
+
+    Example:
+        >>> find = image_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"]])
+        >>> find("data/p2/a.png"), find("a"), find("scan_7.jpg"), find(7.0), find("/p1/a")
+        (1, None, 2, 2, 0)
+    """
+    exact: dict[str, set[int]] = defaultdict(set)
+    # By the whole name, and by every end of it: a log may have more or fewer folders.
+    whole: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    ends: dict[tuple[str, ...], set[int]] = defaultdict(set)
+    for k, image_names in enumerate(names):
+        for name in image_names:
+            exact[name].add(k)
+            parts = _parts(name)
+            whole[parts].add(k)
+            for start in range(len(parts)):
+                ends[parts[start:]].add(k)
+
+    def find(value: Any) -> int | None:
+        if isinstance(value, list | tuple) and len(value) == 1:
+            # Trainers take a list of images.
+            value = value[0]
+        if not isinstance(value, str | int | float) or isinstance(value, bool):
+            return None
+        text = stated_name(value)
+        if text is None or len(text) > _LONGEST_NAME:
+            return None
+        images = exact.get(text)
+        if images is None:
+            parts = _parts(text)
+            images = ends.get(parts, set()).union(*(whole.get(parts[start:], ()) for start in range(1, len(parts))))
+        return next(iter(images)) if len(images) == 1 else None
+
+    return find
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Folders and name of a file without its ending, in small letters and without zeros before a number.
+
+    >>> _parts("C:\\\\Data\\\\0012.PNG"), _parts("1.2.840.7")
+    (('c:', 'data', '12'), ('1.2.840.7',))
+    """
+    parts = [part for part in name.replace("\\", "/").split("/") if part not in ("", ".")]
+    if not parts:
+        return ()
+    while (stem := _ENDING.sub("", parts[-1])) not in ("", parts[-1]):
+        parts[-1] = stem
+    return tuple(map(patient_key, parts))

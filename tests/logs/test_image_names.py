@@ -1,0 +1,92 @@
+"""Rows and images joined by whatever column names the images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from grounding_rewards.logs.completion_logs import Log
+from grounding_rewards.logs.image_names import with_image_ids
+
+IMAGES = [{"id": "p1/a"}, {"id": "p1/b"}, {"id": "p2/c"}, {"id": "p2/d"}]
+NUMBERED = [{"id": f"{k:04}"} for k in range(4)]
+#: The rows of the log answer the images in this order.
+ORDER = (2, 0, 3, 1)
+
+
+def log_of(columns: dict[str, list[Any]]) -> Log:
+    n = len(next(iter(columns.values())))
+    rows = [{"completion": "[]", **{name: values[k] for name, values in columns.items()}} for k in range(n)]
+    return Log(["[]"] * n, rows, [f"line {k + 1}" for k in range(n)])
+
+
+@pytest.mark.parametrize(
+    ("images", "column", "values"),
+    [
+        (IMAGES, "image_id", ["p2/c", "p1/a", "p2/d", "p1/b"]),
+        (IMAGES, "file_name", ["c.png", "a.png", "d.PNG", "b.jpeg"]),
+        (IMAGES, "image_path", ["/data/p2/c.dcm", "/data/p1/a.dcm", "/data/p2/d.dcm", "/data/p1/b.dcm"]),
+        (IMAGES, "custom_id", ["c", "a", "d", "b"]),
+        (IMAGES, "picture", ["C:\\x\\p2\\c.png", "p1/a.png", "d", "./p1/b"]),  # an unknown name, Windows
+        (IMAGES, "png", ["test/c.png", "test/a.png", "test/d.png", "test/b.png"]),  # other folders
+        (IMAGES, "images", [["c.png"], ["a.png"], ["d.png"], ["b.png"]]),  # as ms-swift has it
+        (IMAGES, "url", ["s3://bucket/p2/c.nii.gz", "s3://bucket/p1/a.nii.gz", "s3://p2/d.nii.gz", "s3://p1/b.nii.gz"]),
+        (NUMBERED, "doc_id", [2, 0, 3, 1]),
+        (NUMBERED, "index", [2.0, 0.0, 3.0, 1.0]),  # a table made fractions of it
+        (NUMBERED, "imageId", ["2", "0000", "03", "1"]),  # a table lost the zeros
+        ([{"boxes": []}] * 4, "question_id", ["2", "0", "3", "1"]),  # a dataset without ids: by number
+        ([{"id": str(k), "image_path": f"/x/{name}.png"} for k, name in enumerate("abcd")], "file", list("cadb")),
+        ([{"id": f"1.2.840.{k}"} for k in range(4)], "sop", [f"1.2.840.{k}.dcm" for k in ORDER]),
+    ],
+)
+def test_the_column_that_names_images_is_found(images, column, values) -> None:
+    # Columns that name no image, or name few by chance.
+    chance = {
+        "step": [1, 1, 2, 2],
+        "score": [0.5, 1.0, 0.0, 1.0],
+        "boxes": [[], [], [], []],
+        "confidence": [3, 2, 1, 0],
+    }
+    named = with_image_ids(log_of({**chance, column: values}), images)
+    assert [row["id"] for row in named.rows] == [str(images[k].get("id", k)) for k in ORDER]
+    assert named.notes == (f"Rows belong to images by the column `{column}` of the log.",)
+
+
+def test_an_id_that_is_no_image_gives_way() -> None:
+    columns = {"id": [f"batch_{k}" for k in range(4)], "custom_id": ["p2/c", "p1/a", "p2/d", "p1/b"]}
+    assert [row["id"] for row in with_image_ids(log_of(columns), IMAGES).rows] == columns["custom_id"]
+    # An id that is one goes first, also by its file name.
+    columns = {"id": ["a", "b", "c", "d"], "image_path": ["d", "c", "b", "a"]}
+    named = with_image_ids(log_of(columns), IMAGES)
+    assert ([row["id"] for row in named.rows], named.notes) == (["p1/a", "p1/b", "p2/c", "p2/d"], ())
+
+
+def test_columns_that_name_different_images_are_refused() -> None:
+    columns = {"image_a": ["a", "b", "c", "d"], "image_b": ["d", "c", "b", "a"]}
+    with pytest.raises(ValueError, match=r"got image_a and image_b, which name different ones\. Rename the right one"):
+        with_image_ids(log_of(columns), IMAGES)
+    # The same image under two names is no contradiction.
+    columns["image_b"] = [f"x/{name}.png" for name in columns["image_a"]]
+    assert "column `image_a`" in with_image_ids(log_of(columns), IMAGES).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("images", "values"),
+    [
+        (IMAGES, ["u", "v", "w", "x"]),  # of another dataset
+        (IMAGES, ["a", "v", "w", "x"]),  # one by chance
+        ([{"id": "p1/a"}, {"id": "p2/a"}], ["a", "a"]),  # a file of several images
+        (IMAGES, ["p3/a.png", "p4/a.png", "p3/b.png", "p4/b.png"]),  # several files of an image
+        (IMAGES, [None, None, None, None]),
+    ],
+)
+def test_without_a_name_order_is_offered(images, values) -> None:
+    log = log_of({"image_path": values})
+    with pytest.raises(ValueError, match=r"got none among completion, image_path\. .*give --by-order"):
+        with_image_ids(log, images)
+
+
+def test_rows_of_other_images_keep_their_name() -> None:
+    named = with_image_ids(log_of({"file_name": ["a.png", "b.png", "c.png", "z.png"]}), IMAGES)
+    assert [row["id"] for row in named.rows] == ["p1/a", "p1/b", "p2/c", "z.png"]
