@@ -73,7 +73,16 @@ from grounding_rewards.metrics.counts import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, capitalised, finite_or_none
+from grounding_rewards.metrics.estimates import (
+    NOTHING,
+    Estimate,
+    Metric,
+    capitalised,
+    finite_or_none,
+    format_estimate,
+    format_value,
+    html_table,
+)
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
@@ -314,6 +323,17 @@ class RunDifference:
     resamples: int
     seed: int
     label_matching: str = "ignore"
+
+    def __repr__(self) -> str:
+        return f"{self.summary}\n{self.losses}"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for key in self.core:
+            change = self.metrics[key]
+            values = [format_value(change.a.value), format_value(change.b.value)]
+            rows.append([change.metric.heading, *values, format_estimate(change.difference, signed=True)])
+        return html_table(["metric", "before", "after", "change"], rows)
 
     @property
     def verdict(self) -> str:

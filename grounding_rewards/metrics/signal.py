@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array, ratio
 from grounding_rewards.metrics.answers import read_each, row_columns
-from grounding_rewards.metrics.estimates import Estimate, percent
+from grounding_rewards.metrics.estimates import Estimate, html_table, percent
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
 from grounding_rewards.parsing import STATUSES
@@ -291,6 +291,14 @@ class SignalReport:
     best: str
     recommendation: str
     image_dependence: ImageDependence
+
+    def __repr__(self) -> str:
+        share, low, high = map(percent, self.configured.no_spread)
+        groups = f"{self.groups:,} groups of {self.size} completions"
+        return f"{self.configured.name}: {share} [{low}, {high}] of {groups} without spread.\n{self.recommendation}"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table())
 
     @property
     def looking(self) -> str:
