@@ -360,6 +360,7 @@ class GroundingReward:
         return judge(self._read(completions, columns, labelled=self.compares_labels), self)
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
+        check_answers(completions)
         columns = with_ground_truth(columns, len(completions))
         references = read_references(columns, len(completions), labelled=labelled)
         ignore = ignore_regions(columns, len(completions))
@@ -427,7 +428,6 @@ class GroundingReward:
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
-        check_answers(completions)
         texts = [one if type(one) is str else completion_text(one) for one in completions]
         if columns.get("completion_ids") is None:
             return texts

@@ -285,9 +285,11 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     unknown = [param for param in params if param not in legal]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in taken):
         near = difflib.get_close_matches(unknown[0], legal, 1)
+        advice = f"Did you mean {near[0]}? " if near else ""
+        if "iou_threshold" in unknown:
+            advice = f"{name} has no threshold: leave iou_threshold out. "
         raise ValueError(
-            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
-            + (f"Did you mean {near[0]}? " if near else "")
+            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

@@ -98,6 +98,7 @@ def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(mon
         ("tests.rewards.test_registry.GT", {}, "score(pred, gt)"),  # an object without `score`
         ("tests.rewards.test_registry.READY", {"beta": 1}, "no parameters"),
         ("tests.rewards.test_registry.Coverage", {"bonsu": 1}, "bonus"),  # lists the legal ones
+        ("soft_f1", {"iou_threshold": 0.5}, "soft_f1 has no threshold: leave iou_threshold out. Use"),
         ("grounding_rewards.rewards.FBetaReward", {}, "abstract"),
         ("os.path.join", {}, "`a`"),  # cannot do without it
         (READY, {"beta": 1}, "Give its class"),
