@@ -65,8 +65,8 @@ def check_answers(completions: Sequence[Any]) -> None:
     """
     if isinstance(completions, str | Mapping):
         raise ValueError(
-            f"Expected a list of texts or messages for `completions`, got one: {completions!r:.80}. Write [completion], "
-            "and every column as a list of one."
+            f"Expected a list of texts or messages for `completions`, got one: {completions!r:.80}. "
+            "Write [completion], and every column as a list of one."
         )
     for k, one in enumerate(completions):
         if type(one) is not str and (what := _strange(one)):

@@ -482,7 +482,7 @@ def _each_one_image(*parts: Any) -> list[Any]:
 
 
 def get_reward(
-    reward: Any,
+    name: Any,
     *,
     log_as: str | None = None,
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
@@ -496,7 +496,7 @@ def get_reward(
     """Build a reward by name, or of a class, an instance or a function of one's own.
 
     Args:
-        reward: a name of :func:`grounding_rewards.list_rewards`, among them what was given to
+        name: one of :func:`grounding_rewards.list_rewards`, among them what was given to
             :func:`grounding_rewards.register_reward`; or a class or factory, an object with ``score(pred, gt)``, or a
             function of ``pred`` and ``gt``, itself or its dotted path.
         log_as: the `__name__` under which a trainer logs it, where one reward is taken twice with other parameters;
@@ -547,19 +547,19 @@ def get_reward(
     """
     if not (log_as is None or (isinstance(log_as, str) and log_as)):
         raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
-    if isinstance(reward, GroundingReward):
+    if isinstance(name, GroundingReward):
         raise ValueError(
-            f"Expected a reward on boxes for `reward`, got {reward.name}, which reads texts already. Use it as it is, "
+            f"Expected a reward on boxes for `reward`, got {name.name}, which reads texts already. Use it as it is, "
             "or build it by name with other options."
         )
     final, schedules = split_schedules(params)
     with naming_schedules(schedules):
-        made = make_box_reward(reward, final)
+        made = make_box_reward(name, final)
     if isinstance(made, GroundingReward):
         made = made.box_reward
     if not takes(getattr(made, "score", None), None, None):
         raise ValueError(
-            f"Expected an object with `score(pred, gt)` for reward {name_of(reward)!r}, got {made!r}. "
+            f"Expected an object with `score(pred, gt)` for reward {name_of(name)!r}, got {made!r}. "
             "Give its class that method, of these two arguments, or subclass BoxReward."
         )
     with naming_schedules(schedules):
@@ -568,7 +568,7 @@ def get_reward(
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(
-        name_of(reward) if log_as is None else log_as,
+        name_of(name) if log_as is None else log_as,
         made,
         given,
         on_unparseable,
