@@ -43,6 +43,10 @@ def output_console(width: int) -> Console:
                 # The console's own codes are no text.
                 yield Segment(text if control else printable(text), style, control)
 
+        def on_broken_pipe(self) -> None:
+            # It would end the command with 1; the command line knows what this means.
+            raise BrokenPipeError
+
     console = PrintableConsole()
     return console if console.is_terminal else PrintableConsole(width=width)
 

@@ -7,9 +7,12 @@ import textwrap
 import warnings
 from collections.abc import Sequence
 from dataclasses import MISSING, fields
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import say, say_loading
+from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
 STOPPED = 128 + 15
@@ -35,6 +38,7 @@ def run(command: str, words: Sequence[str]) -> int:
     if not {*HELP}.isdisjoint(words):
         print(short_help(command, shutil.get_terminal_size((100, 24)).columns))
         return 0
+    _check_files(words)
     say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
@@ -59,6 +63,15 @@ def run(command: str, words: Sequence[str]) -> int:
             say(adapter_note(check_model(model, trust_remote_code=config.trust_remote_code)), error=True)
     print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0
+
+
+def _check_files(words: Sequence[str]) -> None:
+    """Refuse files that are not there before TRL is loaded, which takes many times as long."""
+    names = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
+    names += [word for option, word in pairwise(words) if option == "--config"]
+    for name in names:
+        if not Path(find_shipped(name)).is_file():
+            raise ValueError(f"Expected a file for --config, got {name!r}, which is none. Check the path.")
 
 
 def short_help(command: str, width: int) -> str:

@@ -54,6 +54,7 @@ Applications in Genetics and Molecular Biology 2010.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -464,7 +465,11 @@ def compare_runs(
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
     if main not in metrics:
-        raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
+        near = difflib.get_close_matches(main, metrics, 1)
+        guess = f"Did you mean {near[0]}? " if near else ""
+        raise ValueError(
+            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
+        )
     patients = patients_of([other if one.patient is None else one for one, other in pairs])
     units: Any = group_numbers(patients, len(pairs))
     drawn = {"resamples": resamples, "seed": seed}

@@ -66,7 +66,7 @@ def test_every_warning_of_the_package_says_that_it_is_one():
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn"
     ]
     assert len(calls) > 10
-    known = ("PackageWarning", "RolloutWarning", "SignalWarning", "SpaceWarning")
+    known = ("LogWarning", "PackageWarning", "RolloutWarning", "SignalWarning", "SpaceWarning")
     assert [call for call in calls if call[2] not in known] == []
 
 
