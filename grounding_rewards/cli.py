@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import plain_warnings, say
+from grounding_rewards.commands.console import plain_warnings, say, sign_of_life
 from grounding_rewards.common.environment import package_version
 
 if TYPE_CHECKING:
@@ -121,6 +121,14 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
         raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {near[0]}.")
+    # A live display has its own.
+    if name == "watch":
+        return _run_command(name, given)
+    with sign_of_life(f"{name} …"):
+        return _run_command(name, given)
+
+
+def _run_command(name: str, given: list[str]) -> int:
     from cyclopts import CycloptsError
 
     app = command_app(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -92,6 +93,26 @@ def plain_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = usual
+
+
+@contextmanager
+def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
+    """Say once on the standard error that a command works, if it takes a while: libraries load before any bar is shown.
+
+    A log has nobody who waits: it is said in a terminal alone.
+
+    Args:
+        text: what works.
+        patience: seconds before it is said.
+    """
+    timer = threading.Timer(patience, say, (text,), {"error": True})
+    timer.daemon = True
+    if sys.stderr.isatty() and int(os.environ.get("RANK", 0)) == 0:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def say_loading(libraries: str) -> None:
