@@ -82,8 +82,8 @@ def short_help(command: str, width: int) -> str:
         width: of the terminal, in characters.
 
     Example:
-        >>> short_help("train", 80).splitlines()[0]
-        'usage: grounding-rewards train --config FILE [--config FILE ...]'
+        >>> short_help("train", 100).splitlines()[0]
+        'usage: grounding-rewards train --config FILE [--config FILE ...] [--OPTION VALUE ...]'
     """
     from grounding_rewards.rewards.registry import list_rewards
     from grounding_rewards.training.run_options import COMMON_OPTIONS, DESCRIPTIONS, OUR_OPTIONS, USAGE
