@@ -6,6 +6,7 @@ import difflib
 import importlib
 import io
 import os
+import re
 import shutil
 import sys
 import textwrap
@@ -14,7 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import plain_warnings, say
+from grounding_rewards.commands.console import plain_warnings, say, sign_of_life
+from grounding_rewards.common.environment import package_version
 
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
@@ -86,21 +88,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with plain_warnings():
-            return _run(words)
+            code = _run(words)
+            sys.stdout.flush()
+            return code
     except KeyboardInterrupt:
-        print(f"interrupted{_GOES_ON.get(words[0], '')}", file=sys.stderr)
+        print(f"interrupted{_GOES_ON.get(words[0] if words else '', '')}", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        # Who reads the output, such as `head`, has enough. What is left must not be written at the end either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except ModuleNotFoundError as error:
         return _refuse(_how_to_install(error))
     except (ValueError, OSError, ImportError) as error:
-        return _refuse(str(error))
+        return _refuse(_as_typed(str(error), words))
 
 
 def _run(words: list[str]) -> int:
     """Run the command that the words ask for; of all commands, only its module is imported."""
-    name, given = (words[0], words[1:]) if words else ("", [])
+    name, given = (words[0], words[1:]) if words else ("--help", [])
     if name in TRAINING:
         return int(_module("train").run(name, given))
+    if name == "--version":
+        print(f"grounding-rewards {package_version('grounding_rewards')}")
+        return 0
     if name in ("-h", "--help"):
         print("usage: grounding-rewards COMMAND ...\n\nRewards for vision-language models that answer with boxes.\n")
         for command, summary in {**TRAINING, **COMMANDS}.items():
@@ -109,7 +120,15 @@ def _run(words: list[str]) -> int:
         return 0
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
-        raise ValueError(f"Expected a command, got {name or 'none'}. Try grounding-rewards {near[0]}.")
+        raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {near[0]}.")
+    # A live display has its own.
+    if name == "watch":
+        return _run_command(name, given)
+    with sign_of_life(f"{name} …"):
+        return _run_command(name, given)
+
+
+def _run_command(name: str, given: list[str]) -> int:
     from cyclopts import CycloptsError
 
     app = command_app(name)
@@ -173,6 +192,24 @@ def _sentence(error: CycloptsError) -> str:
         wanted = "a whole number" if "int" in kinds else "a number" if "float" in kinds else "a value"
         return f"Expected {' or '.join(choices) if choices else wanted} for {option}, got {error.token.value!r}."
     return f"Expected its own arguments for the command, got others. {error}"
+
+
+def _as_typed(message: str, words: Sequence[str]) -> str:
+    """A message about a parameter names the option instead whose value it quotes.
+
+    >>> _as_typed("Expected a known name for `reward`, got 'R6'.", ["audit", "--rewards", "R1", "R6"])
+    "Expected a known name for --rewards, got 'R6'."
+    """
+    quoted = re.search(r" for `\w+`, got (?:'([^']*)'|([\w.+-]*\w))", message)
+    if quoted is None:
+        return message
+    option = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        option = name if word.startswith("--") else option
+        if option and (value if equals and word.startswith("--") else word) in quoted.groups():
+            return re.sub(r" for `\w+`, got", f" for {option}, got", message, count=1)
+    return message
 
 
 def _module(name: str) -> Any:

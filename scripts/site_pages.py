@@ -66,7 +66,7 @@ def _help_of(name: str) -> str:
 
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        main([name, "--help"])
+        main([name, "--help-all"])
     return printed.getvalue().partition("\n" + _TRLS_OPTIONS)[0]
 
 

@@ -49,6 +49,28 @@ def test_the_installed_command_runs(tmp_path):
     assert "gives a mean R4 of 0.650" in PAGE
 
 
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"]])
+def test_without_a_command_there_is_help(words, capsys):
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {name} " in shown for name in COMMANDS)
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    assert main(["--version"]) == 0
+    assert re.fullmatch(r"grounding-rewards \d+\.\d+\S*\n", capsys.readouterr().out)
+
+
+def test_an_output_that_nobody_reads_any_more_is_no_error():
+    command = [sys.executable, "-m", "grounding_rewards.cli", "configs"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as run:
+        # Closed before the command has begun to write.
+        run.stdout.close()
+        assert run.stderr.read() == b""
+    assert run.returncode == 0
+
+
 def test_strict_tells_scripts(capsys):
     assert main(["inspect", str(LOG), "--box-format", "qwen3-vl", "--strict"]) == 1
     assert main(["inspect", str(LOG), "--box-format", "qwen2.5-vl", "--strict"]) == 0
@@ -86,8 +108,8 @@ def test_sizes_are_given_for_all_images(tmp_path, capsys):
     ("arguments", "message"),
     [
         ([str(LOG)], "Expected a box format, got none for row 0"),
-        ([str(LOG), "--box-format", "qwen"], "Expected a known name for `box_format`, got 'qwen'"),
-        ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for `box_format`"),
+        ([str(LOG), "--box-format", "qwen"], "Expected a known name for --box-format, got 'qwen'"),
+        ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for --box-format"),
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
         ([str(LOG), "--box-format", "{}"], "`box_format`"),
         ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "reply"], "Expected a column reply"),

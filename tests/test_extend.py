@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import grounding_rewards
+from grounding_rewards.cli import main
+from grounding_rewards.rewards import registry
 from tests.conftest import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "extend.md").read_text(encoding="utf-8")
@@ -100,11 +104,44 @@ def test_a_walk_touches_the_few_files_that_it_names_and_arrives(one, tmp_path):
     assert "assert" in tried
 
 
-def test_a_custom_reward_needs_no_change_of_the_package(tmp_path, monkeypatch):
+@pytest.fixture
+def custom(tmp_path, monkeypatch):
+    """The module of the page's own reward, in the working directory of a user."""
     name, code = re.search(r"^```python\n# (\w+)\.py\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL).groups()
-    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+    file = tmp_path / f"{name}.py"
+    file.write_text(code, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    [path] = set(re.findall(rf'gr\.get_reward\("({name}\.\w+)"', PAGE))
-    reward = grounding_rewards.get_reward(path, box_format="qwen3-vl")
-    image = {"boxes": [[[64, 48, 320, 240]]] * 2, "width": [640] * 2, "height": [480] * 2}
-    assert reward(['[{"bbox_2d": [100, 100, 500, 480]}]', "[]"], **image) == [1.0, 0.0]
+    yield file
+    sys.modules.pop(name, None)
+
+
+def test_a_custom_reward_needs_no_change_of_the_package(custom, monkeypatch):
+    monkeypatch.setattr(registry, "REGISTRY", {**registry.REGISTRY})
+    code = re.search(r"^```python\n(import .*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
+    schedule = re.search(r"^```python\n(class Warmup.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)[1]
+    names: dict[str, Any] = {}
+    exec(code + schedule, names)
+    # IoU of the matched pair .8, and one box without a partner
+    answer = '[{"bbox_2d": [0, 0, 500, 400]}, {"bbox_2d": [800, 800, 900, 900]}]'
+    image = {"boxes": [[[0, 0, 50, 50]]], "width": [100], "height": [100]}
+    reward = grounding_rewards.get_reward(names["MatchedPairs"], penalty=0.3, box_format="qwen3-vl")
+    assert reward([answer], **image) == pytest.approx([0.5])
+    for step, penalty in ((0, 0.0), (5, 0.025), (10, 0.1)):
+        assert names["reward"]([answer], **image, step=step, max_steps=10) == pytest.approx([0.8 - penalty])
+
+
+def test_the_audit_sees_how_the_custom_reward_is_gamed_and_that_it_was_mended(custom, capsys):
+    def paid() -> set[str]:
+        options = ["--rewards", f"{custom.stem}.MatchedPairs", "--max-images", "16", "--json", "audit.json"]
+        assert main(["audit", *options]) == 0
+        played = json.loads(Path("audit.json").read_text(encoding="utf-8"))["played"]
+        return {answer["script"] for answer in played if answer["finding"]}
+
+    assert "leaves the loose box out" in paid()
+    [mended] = re.findall(r"^# in place of the last two lines\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    lines = custom.read_text(encoding="utf-8").splitlines(keepends=True)
+    custom.write_text("".join([*lines[:-2], mended]), encoding="utf-8")
+    del sys.modules[custom.stem]
+    importlib.invalidate_caches()
+    assert "leaves the loose box out" not in paid()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -46,6 +47,10 @@ def output_console(width: int) -> Console:
             for text, style, control in super().render(*given, **options):
                 # The console's own codes are no text.
                 yield Segment(text if control else printable(text), style, control)
+
+        def on_broken_pipe(self) -> None:
+            # It would end the command with 1; the command line knows what this means.
+            raise BrokenPipeError
 
     console = PrintableConsole()
     return console if console.is_terminal else PrintableConsole(width=width)
@@ -92,6 +97,26 @@ def plain_warnings() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = usual
+
+
+@contextmanager
+def sign_of_life(text: str, *, patience: float = _PATIENCE) -> Iterator[None]:
+    """Say once on the standard error that a command works, if it takes a while: libraries load before any bar is shown.
+
+    A log has nobody who waits: it is said in a terminal alone.
+
+    Args:
+        text: what works.
+        patience: seconds before it is said.
+    """
+    timer = threading.Timer(patience, say, (text,), {"error": True})
+    timer.daemon = True
+    if sys.stderr.isatty() and int(os.environ.get("RANK", 0)) == 0:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def say_loading(libraries: str) -> None:

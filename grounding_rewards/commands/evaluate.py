@@ -122,7 +122,7 @@ class EvaluateOptions(AnswerOptions):
     label_matching: LabelMatching = "ignore"
     nms: Annotated[float | None, within(0, 1)] = None
     interpolation: Literal["all", "101", "11"] = "101"
-    iou: tuple[float, ...] = AP_THRESHOLDS
+    iou: Annotated[tuple[float, ...], within(0, 1, above=True)] = AP_THRESHOLDS
     samples: Annotated[int, within(0)] = 0
     temperature: Annotated[float, within(above=True)] = 1.0
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()

@@ -17,18 +17,17 @@ examples:
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import output_console, printable, track, write_json
 from grounding_rewards.commands.options import BoxFormat, Json, Pixels, ResizedPixels, TextColumn, stated_sizes
-from grounding_rewards.logs.completion_logs import LogDoubts, read_completions, with_answer_references
-from grounding_rewards.logs.inspection import Inspection, inspect_completions
+from grounding_rewards.logs.inspection import Inspection
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
+from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
 _HEADINGS = {"mean_iou": "mean IoU, on images with findings"}
@@ -60,20 +59,14 @@ def run(
         strict: exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the
             completions is unparseable
     """
-    sizes = stated_sizes(width, height, resized_width, resized_height)
-    stated_format = box_format_from_option(box_format)
-    read = with_answer_references(read_completions(log, text_column=text_column), stated_format, sizes)
-    inspection = inspect_completions(
-        read.completions,
-        read.rows,
-        stated_format,
-        sizes=sizes,
+    inspection = inspect(
+        log,
+        box_format_from_option(box_format),
+        text_column,
+        sizes=stated_sizes(width, height, resized_width, resized_height),
         prompt_opens_thinking=prompt_opens_thinking,
         track=partial(track, "inspecting"),
     )
-    doubts = LogDoubts()
-    doubts.look(zip(read.places, ({**sizes, **row} for row in read.rows), strict=True))
-    inspection = replace(inspection, notes=(*read.notes, *inspection.notes, *doubts.sentences()))
     if json is not None:
         write_json(json, inspection.to_dict())
     print_inspection(inspection, output_console(120), examples=examples)

@@ -164,6 +164,13 @@ class AnswerOptions:
                 raise ValueError(f"Expected {lacks} for --{option}, got {has}. Leave it out: it has no effect.")
         if self.by_order and self.dataset is None:
             raise ValueError("Expected --dataset beside --by-order, got none. Leave --by-order out: it has no effect.")
+        for path in completions if isinstance(completions, Sequence) else ():
+            if not path.exists():
+                # Said before the images are loaded, which takes longer.
+                raise ValueError(
+                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. Check the "
+                    "path."
+                )
         if self.model is not None:
             say_loading("PyTorch and transformers")
 

@@ -5,9 +5,9 @@ GRPO compares answers to the same image. If all of them earn the same, the image
 several answers to each image (the folder of a training with `log_completions: true`, samples.jsonl of `evaluate
 --samples 8`, or any file whose rows have the image's `id`), or a model and images, and the model answers now.
 
-If nothing is wrong one sentence says so. Otherwise a table has a row for each reward and threshold, with the share of
-groups without spread, why, and how much of a group carries an update; the same by temperature; and a sentence says
-what to train with.
+If nothing is wrong, or the answers are misread, one sentence says so. Otherwise a table has a row for each reward and
+threshold, with the share of groups without spread, why, and how much of a group carries an update; the same by
+temperature; and a sentence says what to train with.
 
 examples:
   grounding-rewards signal runs/r4/completions                             # the log of a training
@@ -17,7 +17,8 @@ examples:
   grounding-rewards signal log.jsonl --reward R4 --reward-kwargs '{"iou_threshold": 0.3}' --try soft_f1 R3 --strict
 
 exit code:
-  0  done        1  with --strict: more than a fifth of the groups is without spread        2  a wrong argument or log
+  0  done        1  with --strict: more than a fifth of the groups is without spread, or the answers are misread
+  2  a wrong argument or log
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
         log: files or folders with several answers to each image
 
     Returns:
-        0; 1 with `--strict` where too many groups are without spread.
+        0; 1 with `--strict` where too many groups are without spread, or the answers are misread.
 
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
@@ -152,7 +153,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     if options.html is not None:
         write_whole(options.html, render_signal_page(report, title=f"Signal of {reward}: {title}"))
     print_signal(report, output_console(120), every=options.every)
-    return int(options.strict and report.configured.no_spread.value > ENOUGH)
+    return int(options.strict and (bool(report.misreading) or report.configured.no_spread.value > ENOUGH))
 
 
 def _ask(
@@ -190,7 +191,7 @@ def _ask(
 
 
 def print_signal(report: SignalReport, console: Console, *, every: bool = False) -> None:
-    """Print the table and the recommendation; the recommendation alone where nothing is wrong.
+    """Print the table and the recommendation; the recommendation alone where nothing is wrong, or all is misread.
 
     Args:
         report: from :func:`grounding_rewards.metrics.signal.measure_signal`.
@@ -199,8 +200,8 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     """
     from rich.text import Text
 
-    if report.is_fine and not every:
-        console.print(Text(report.recommendation, style="bold"))
+    if (report.is_fine or report.misreading) and not every:
+        console.print(Text(report.recommendation, style="bold red" if report.misreading else "bold"))
         return
     own = report.configured
     share, low, high = map(percent, own.no_spread)

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+import textwrap
 import warnings
 from collections.abc import Sequence
+from dataclasses import MISSING, fields
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import say, say_loading
+from grounding_rewards.common.config_files import find_shipped
 
 #: The exit code of a program that SIGTERM ended.
 STOPPED = 128 + 15
 DRY_RUN = ("--dry-run", "--dry_run")
+HELP = ("--help", "-h")
+HELP_ALL = ("--help-all", "--help_all")
 
 
 def hide_name_warnings() -> None:
@@ -24,13 +32,18 @@ def run(command: str, words: Sequence[str]) -> int:
     Args:
         command: `train` or `sft`.
         words: options; with `--dry-run` every value of the run is printed as YAML instead, and adapters are tried on
-            the model's layers where its configuration is on this machine.
+            the model's layers where its configuration is on this machine. `--help` shows our options and TRL's most
+            common ones, at once; `--help-all` every option, for which TRL is loaded.
     """
+    if not {*HELP}.isdisjoint(words):
+        print(short_help(command, shutil.get_terminal_size((100, 24)).columns))
+        return 0
+    _check_files(words)
     say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     hide_name_warnings()
-    asked = [word for word in words if word not in DRY_RUN]
+    asked = [HELP[0] if word in HELP_ALL else word for word in words if word not in DRY_RUN]
     parts: Any = (parse_sft_arguments if command == "sft" else parse_grpo_arguments)(asked)
     if len(asked) == len(words):
         from grounding_rewards.training.run import train_grpo, train_supervised, was_stopped
@@ -50,3 +63,59 @@ def run(command: str, words: Sequence[str]) -> int:
             say(adapter_note(check_model(model, trust_remote_code=config.trust_remote_code)), error=True)
     print(yaml.safe_dump(resolved, sort_keys=True), end="")
     return 0
+
+
+def _check_files(words: Sequence[str]) -> None:
+    """Refuse files that are not there before TRL is loaded, which takes many times as long."""
+    names = [word.removeprefix("--config=") for word in words if word.startswith("--config=")]
+    names += [word for option, word in pairwise(words) if option == "--config"]
+    for name in names:
+        if not Path(find_shipped(name)).is_file():
+            raise ValueError(f"Expected a file for --config, got {name!r}, which is none. Check the path.")
+
+
+def short_help(command: str, width: int) -> str:
+    """What `--help` prints: our options, and those of TRL that most runs set, each with its default.
+
+    Args:
+        command: `train` or `sft`.
+        width: of the terminal, in characters.
+
+    Example:
+        >>> short_help("train", 100).splitlines()[0]
+        'usage: grounding-rewards train --config FILE [--config FILE ...] [--OPTION VALUE ...]'
+    """
+    from grounding_rewards.rewards.registry import list_rewards
+    from grounding_rewards.training.run_options import COMMON_OPTIONS, DESCRIPTIONS, OUR_OPTIONS, USAGE
+
+    ours = {}
+    for option in fields(OUR_OPTIONS[command]):
+        default = option.default if option.default_factory is MISSING else option.default_factory()
+        ours[option.name] = (default, option.metadata["help"])
+    lines = [f"usage: {USAGE.format(command=command)}", ""]
+    names = f"  {', '.join(list_rewards())}: --help-all has their parameters"
+    for paragraph in DESCRIPTIONS[command].format(rewards=names).split("\n\n"):
+        # Sentences are folded anew; examples and lists keep their lines.
+        is_prose = "\n  " not in f"\n{paragraph}"
+        lines += [*([" ".join(paragraph.split())] if is_prose else paragraph.splitlines()), ""]
+    for title, options in (("ours", ours), ("TRL's, of which --help-all shows the rest", COMMON_OPTIONS[command])):
+        lines += [f"{title}:"]
+        for name, (default, text) in options.items():
+            # The rest of a longer text is for those who look the option up.
+            sentence = text.partition(". ")[0].rstrip(".")
+            lines.append(f"  --{name}{_shown_default(default)}  {sentence}")
+        lines.append("")
+    return "\n".join(_folded(line, width) for line in lines).rstrip()
+
+
+def _shown_default(default: Any) -> str:
+    if default is None:
+        return ""
+    if isinstance(default, bool):
+        return f" [{str(default).lower()}]"
+    return f" [{', '.join(default) if isinstance(default, list) else default}]"
+
+
+def _folded(line: str, width: int) -> str:
+    indent = " " * 6 if line.startswith(" ") else ""
+    return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)

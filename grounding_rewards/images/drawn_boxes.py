@@ -1,15 +1,18 @@
-"""An image with its boxes, drawn for where there is no page: in a tracker of trainings, on a slide.
+"""An image with its boxes, drawn for where there is no page: in a notebook, in a tracker of trainings, on a slide.
 
 Reference boxes are dashed and predicted ones solid, in the colours that pages give to what became of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.images.decoding import open_image
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.outcomes import (
     FOUND,
@@ -23,6 +26,7 @@ from grounding_rewards.metrics.outcomes import (
     box_outcomes,
     image_summary,
 )
+from grounding_rewards.parsing import ParsedBoxes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,6 +40,59 @@ REFERENCE = {FOUND: "#ffffff", WRONG_LABEL: "#ffffff", MISSED: "#ff8fdc"}
 # Inches of the longer side, and pixels of one inch.
 _SIDE, _DPI = 4.8, 100
 _TITLE = 0.5
+
+
+def show(
+    image: Any,
+    boxes: ArrayLike | ParsedBoxes,
+    reference: ArrayLike | None = None,
+    labels: Sequence[str | None] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw boxes on an image.
+
+    With a reference, predicted boxes are blue where they are right at IoU 0.5 and orange elsewhere, and reference boxes
+    are dashed, white where they are found and pink where they are missed.
+
+    Args:
+        image: a file, DICOM too, a PIL image, or an array ``(height, width)`` or ``(height, width, 3)``.
+        boxes: ``(n, 4)`` xyxy in pixels of the image, or what :func:`grounding_rewards.parse_boxes` returns.
+        reference: ``(m, 4)`` likewise.
+        labels: n words that stand at the boxes; None are those of parsed boxes.
+        ax: where to draw; None is a new figure.
+
+    Returns:
+        The ``matplotlib.axes.Axes``.
+
+    Raises:
+        ValueError: an array is not (n, 4), or there are not as many labels as boxes.
+
+    Example:
+        >>> axes = show(np.zeros((480, 640)), [[64, 48, 320, 240]], reference=[[64, 48, 320, 250]], labels=["nodule"])
+        >>> len(axes.patches), axes.texts[0].get_text()
+        (2, 'nodule')
+    """
+    pixels = open_image(image) if isinstance(image, str | Path) else image
+    height, width = np.asarray(pixels).shape[:2]
+    pred: Any = boxes.boxes if isinstance(boxes, ParsedBoxes) else boxes
+    if labels is None and isinstance(boxes, ParsedBoxes):
+        labels = boxes.labels
+    gt: Any = [] if reference is None else reference
+    named = tuple(labels or ())
+    annotated = AnsweredImage("", width, height, gt=gt, gt_labels=("",) * len(gt), pred=pred, pred_labels=named)
+    outcomes = box_outcomes(annotated)
+    if reference is None:
+        outcomes = outcomes._replace(pred=(RIGHT,) * len(annotated.pred))
+    if ax is None:
+        from matplotlib import pyplot
+
+        _, ax = pyplot.subplots()
+    draw_answer(ax, annotated, pixels, outcomes)
+    ax.set_aspect("equal")
+    for (x1, y1, *_), label, outcome in zip(annotated.pred.tolist(), named, outcomes.pred, strict=False):
+        if label and np.isfinite((x1, y1)).all():
+            ax.text(x1, y1, label, color=PREDICTED[outcome], fontsize=8, va="bottom", parse_math=False)
+    return ax
 
 
 def answer_picture(annotated: AnsweredImage, image: Image | None, label_matching: str = "ignore") -> NDArray[np.uint8]:

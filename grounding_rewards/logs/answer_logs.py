@@ -497,7 +497,9 @@ def _answers_to_images(
     notes: Sequence[str],
 ) -> Answers:
     """Answers to images that the log itself describes, and that are looked for beside it."""
-    folders = [path if path.is_dir() else path.parent for path in map(Path, paths)]
+    # Rows that are in no file name their images from the working directory.
+    logs = [Path(path) for path in paths if not isinstance(path, Mapping)] or [Path()]
+    folders = [path if path.is_dir() else path.parent for path in logs]
     images, files = [], []
     lacking: dict[str, list[str]] = {"there": [], "beside the log": []}
     for several in members:

@@ -237,12 +237,12 @@ def _within(blocks: Iterable[Block], rows: range) -> Iterator[Block]:
             yield block.cut(start, stop)
 
 
-def read_completions(paths: Sequence[str | Path], *, text_column: str | None = None) -> Log:
+def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
         paths: files as :func:`read_blocks` takes them, such as TRL writes with `log_completions`; or folders, as
-            :func:`log_files` takes them.
+            :func:`log_files` takes them; or rows that are in memory already.
         text_column: the column with the completions, as for :func:`find_text_column`.
 
     Returns:
@@ -265,7 +265,10 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
     placed: list[tuple[str, dict[str, Any]]] = []
     before: list[dict[str, Any]] = []
     repeats = 0
-    for table in chain.from_iterable(map(_tables, log_files(paths))):
+    rows_in_memory = [dict(row) for row in paths if isinstance(row, Mapping)]
+    files = [path for path in paths if not isinstance(path, Mapping)]
+    logs = [[Block("the rows", 1, rows_in_memory)]] if rows_in_memory else map(read_blocks, log_files(files))
+    for table in chain.from_iterable(map(_tables, logs)):
         answered = [{name: value for name, value in row.items() if name not in STEPS} for _, row in table]
         if answered == before and any(name in row for _, row in table for name in STEPS):
             repeats += 1
@@ -284,9 +287,9 @@ def read_completions(paths: Sequence[str | Path], *, text_column: str | None = N
     return Log([row[column] for row in rows], rows, [place for place, _ in placed], tuple(notes))
 
 
-def _tables(path: Path) -> list[list[tuple[str, dict[str, Any]]]]:
+def _tables(blocks: Iterable[Block]) -> list[list[tuple[str, dict[str, Any]]]]:
     """The tables of a file, each row with its place; rows of one line have the same."""
-    rows = [(block.place(number), row) for block in read_blocks(path) for number, row in block.rows()]
+    rows = [(block.place(number), row) for block in blocks for number, row in block.rows()]
     lines = [list(line) for _, line in groupby(rows, key=itemgetter(0))]
     return lines if any(len(line) > 1 for line in lines) else [rows]
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from grounding_rewards.boxes import to_pixel, valid_boxes
 from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.metrics.estimates import finite_or_none
+from grounding_rewards.metrics.estimates import finite_or_none, format_value, html_table, percent
 from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,
@@ -80,6 +80,22 @@ class Inspection:
     examples: dict[str, list[int]]
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        statuses = ", ".join(f"{count} {status}" for status, count in self.statuses.items() if count)
+        named = {"mean IoU": self.metrics.get("mean_iou"), "mean R4": self.metrics.get("R4")}
+        means = "".join(f"; {name} {value:.3f}" for name, value in named.items() if value is not None)
+        doubts = [f"{name}: {check.message}" for name, check in self.space_checks.items()]
+        suspicion = [self.thinking_suspicion] if self.thinking_suspicion else []
+        return "\n".join([f"{len(self.texts)} completions: {statuses}{means}.", *doubts, *suspicion])
+
+    def _repr_html_(self) -> str:
+        n = len(self.texts)
+        rows = [[status, f"{count} ({percent(count / n)})"] for status, count in self.statuses.items()]
+        rows += [[f"rejected: {reason}", str(count)] for reason, count in self.reasons.items()]
+        rows += [[f"mean {name}", format_value(value)] for name, value in self.metrics.items()]
+        rows += [[f"box format {name}", check.message] for name, check in self.space_checks.items()]
+        return html_table(["", f"{n} completions"], rows)
+
     @property
     def is_suspect(self) -> bool:
         """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable."""
@@ -100,6 +116,14 @@ class Inspection:
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
         }
+
+    def to_dataframe(self) -> Any:
+        """A ``pandas.DataFrame`` with a row for each completion: its text, what was read as the answer, its status."""
+        import pandas
+
+        statuses = {k: status for status in STATUSES for k in self.examples.get(status, ())}
+        columns = {"text": self.texts, "answer": self.answers}
+        return pandas.DataFrame({**columns, "status": [statuses[k] for k in range(len(self.texts))]})
 
 
 def inspect_completions(

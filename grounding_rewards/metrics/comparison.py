@@ -54,6 +54,7 @@ Applications in Genetics and Molecular Biology 2010.
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,7 +74,16 @@ from grounding_rewards.metrics.counts import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.estimates import NOTHING, Estimate, Metric, capitalised, finite_or_none
+from grounding_rewards.metrics.estimates import (
+    NOTHING,
+    Estimate,
+    Metric,
+    capitalised,
+    finite_or_none,
+    format_estimate,
+    format_value,
+    html_table,
+)
 from grounding_rewards.metrics.evaluation import CORE_METRICS
 from grounding_rewards.metrics.image_dependence import IMAGE_DEPENDENCE, dependence_sums
 from grounding_rewards.metrics.intervals import (
@@ -315,6 +325,17 @@ class RunDifference:
     seed: int
     label_matching: str = "ignore"
 
+    def __repr__(self) -> str:
+        return f"{self.summary}\n{self.losses}"
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for key in self.core:
+            change = self.metrics[key]
+            values = [format_value(change.a.value), format_value(change.b.value)]
+            rows.append([change.metric.heading, *values, format_estimate(change.difference, signed=True)])
+        return html_table(["metric", "before", "after", "change"], rows)
+
     @property
     def verdict(self) -> str:
         """What changed, what is not shown to have changed, and what is worse, in a few sentences."""
@@ -444,7 +465,11 @@ def compare_runs(
     shared = {key: metric for key, metric in runs[0].metrics.items() if key in runs[1].metrics}
     metrics = shared | IMAGE_DEPENDENCE
     if main not in metrics:
-        raise ValueError(f"Expected a metric of both runs for `main`, got {main!r}. They have: {', '.join(metrics)}.")
+        near = difflib.get_close_matches(main, metrics, 1)
+        guess = f"Did you mean {near[0]}? " if near else ""
+        raise ValueError(
+            f"Expected a metric of both runs for `main`, got {main!r}. {guess}They have: {', '.join(metrics)}."
+        )
     patients = patients_of([other if one.patient is None else one for one, other in pairs])
     units: Any = group_numbers(patients, len(pairs))
     drawn = {"resamples": resamples, "seed": seed}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any, NamedTuple
 
 #: Stands in tables where nothing was measured.
@@ -126,6 +127,18 @@ def format_estimate(estimate: tuple[float, float, float], *, signed: bool = Fals
         ('0.670 [0.640, 0.700]', '–')
     """
     return f"{format_value(estimate[0], signed=signed)} {format_interval(estimate, signed=signed)}".rstrip()
+
+
+def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table as a notebook shows it.
+
+    Example:
+        >>> html_table(["metric", "after"], [["F1 < 1", "0.5"]])
+        '<table><tr><th>metric</th><th>after</th></tr><tr><td>F1 &lt; 1</td><td>0.5</td></tr></table>'
+    """
+    lines = [f"<tr>{''.join(f'<th>{escape(cell)}</th>' for cell in header)}</tr>"]
+    lines += [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
+    return f"<table>{''.join(lines)}</table>"
 
 
 def counted(number: int, what: str) -> str:

@@ -43,7 +43,9 @@ from grounding_rewards.metrics.estimates import (
     Metrics,
     estimate_as_json,
     estimate_from_json,
+    format_estimate,
     format_interval,
+    html_table,
 )
 from grounding_rewards.metrics.image_dependence import (
     CONSTANT,
@@ -133,6 +135,7 @@ class Evaluation:
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
         facts: what someone needs who wants the same metrics again.
         command: what was asked for, as one line; empty where no command asked.
+        images: of the first system with their answers, where they are kept, see :func:`grounding_rewards.evaluate`.
     """
 
     systems: Mapping[str, Metrics]
@@ -149,6 +152,27 @@ class Evaluation:
     dependence: ImageDependence | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    images: Sequence[AnsweredImage] = ()
+
+    def __repr__(self) -> str:
+        name, own = next(iter(self.systems.items()))
+        values = [f"{self.metrics[key].heading} {format_estimate(own[key])}" for key in self._core[:3]]
+        return "\n".join(filter(None, [f"{name}: {', '.join(values)}", self.looking]))
+
+    def _repr_html_(self) -> str:
+        systems = {name: own for name, own in self.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
+        rows = [
+            [self.metrics[key].heading, *(format_estimate(own[key]) for own in systems.values())] for key in self._core
+        ]
+        return html_table(["metric", *systems], rows)
+
+    @property
+    def _core(self) -> list[str]:
+        """Keys of the core metrics that the first system has, the most quoted first."""
+        own = next(iter(self.systems.values()))
+        first = [key for key in _QUOTED if key in CORE_METRICS]
+        keys = dict.fromkeys([*first, *CORE_METRICS, *(key for key in own if key.startswith(_REWARD))])
+        return [key for key in keys if key in own and not math.isnan(own[key].value)]
 
     @property
     def headings(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -29,10 +30,11 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array, ratio
 from grounding_rewards.metrics.answers import read_each, row_columns
-from grounding_rewards.metrics.estimates import Estimate, percent
+from grounding_rewards.metrics.estimates import Estimate, html_table, percent
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
 from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
 from grounding_rewards.parsing import STATUSES
+from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.base import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
@@ -280,6 +282,8 @@ class SignalReport:
         best: the name of the reward that is recommended, or of the configured one.
         recommendation: what to train with, computed from the shares.
         image_dependence: of the first answer to each image, by mean IoU.
+        misreading: how the answers contradict the box format or the marks of thinking that were declared; then no
+            reward is recommended. Empty where they do not.
     """
 
     configured: RewardSignal
@@ -291,6 +295,17 @@ class SignalReport:
     best: str
     recommendation: str
     image_dependence: ImageDependence
+    misreading: str = ""
+
+    def __repr__(self) -> str:
+        if self.misreading:
+            return self.recommendation
+        share, low, high = map(percent, self.configured.no_spread)
+        groups = f"{self.groups:,} groups of {self.size} completions"
+        return f"{self.configured.name}: {share} [{low}, {high}] of {groups} without spread.\n{self.recommendation}"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table())
 
     @property
     def looking(self) -> str:
@@ -318,7 +333,7 @@ class SignalReport:
         owed = self.image_dependence.dependence
         looks = not math.isfinite(owed.low) or owed.low > 0
         keeps = self.best == self.configured.name and self.configured.no_spread.value <= ENOUGH
-        return keeps and looks and not self.temperatures
+        return keeps and looks and not self.temperatures and not self.misreading
 
     @property
     def all(self) -> tuple[RewardSignal, ...]:
@@ -412,6 +427,8 @@ def measure_signal(
     Raises:
         ValueError: there is no group of several completions, or a row lacks what rewards read.
 
+    Where the answers contradict the declared box format the recommendation says so, in place of a `SpaceWarning`.
+
     Example:
         Answers that all miss an IoU of 0.5, some by less than others:
 
@@ -436,9 +453,21 @@ there are findings and boxes, and every answer earns 0.
         for k, row in enumerate(rows)
     ]
     rewards = [reward, *variants(reward, tried)]
-    judged = _judge(rewards, rows, texts, sizes, track)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SpaceWarning)
+        judged = _judge(rewards, rows, texts, sizes, track)
+        dependence = _dependence(rows, texts, reward)
+    misreading = ""
+    for warning in caught:
+        if issubclass(warning.category, SpaceWarning):
+            misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     configured, *others = (_signal(one.name, judged[one.name], units) for one in rewards)
     best, recommendation = recommend(configured, others)
+    if misreading:
+        best = configured.name
+        recommendation = f"The answers are misread, so that no reward can be judged by them. {misreading}"
     sampled_at = np.array([row.get("temperature") for row in rows], dtype=np.float64)
     several = np.unique(sampled_at[~np.isnan(sampled_at)])
     temperatures = []
@@ -455,7 +484,8 @@ there are findings and boxes, and every answer earns 0.
         size=int(np.bincount(sizes).argmax()),
         best=best,
         recommendation=recommendation,
-        image_dependence=_dependence(rows, texts, reward),
+        image_dependence=dependence,
+        misreading=misreading,
     )
 
 

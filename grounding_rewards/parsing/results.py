@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -123,7 +123,7 @@ class RawBoxes(NamedTuple):
 
 @dataclass(frozen=True)
 class ParsedBoxes:
-    """Boxes of one completion in pixels of the original image.
+    """Boxes of one completion in pixels of the original image; its length and its items are those of `boxes`.
 
     Attributes:
         boxes: (n, 4) float64, xyxy, always finite, as written: a box may be inverted, empty or outside the image.
@@ -140,6 +140,12 @@ class ParsedBoxes:
     status: str
     rejected: dict[str, int]
     broken: tuple[BrokenBox, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.boxes)
+
+    def __iter__(self) -> Iterator[npt.NDArray[np.float64]]:
+        return iter(self.boxes)
 
 
 class Findings:

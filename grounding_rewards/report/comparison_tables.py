@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -336,8 +337,10 @@ def compare_evaluations(
     ]
     for key in metrics:
         if key not in common:
+            near = difflib.get_close_matches(key, common, 1)
+            guess = f"Did you mean {near[0]}? " if near else ""
             raise ValueError(
-                f"Expected metrics of all runs for --metrics, got {key!r}. They have: {', '.join(common)}."
+                f"Expected metrics of all runs for --metrics, got {key!r}. {guess}They have: {', '.join(common)}."
             )
     made = [evaluation.facts for evaluation in evaluations]
     entries = _training_log(log, made[1])

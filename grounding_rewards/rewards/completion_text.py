@@ -54,7 +54,8 @@ def check_answers(completions: Sequence[Any]) -> None:
     """Refuse what is no answer in any trainer's wrapping: it would earn 0 in silence, a whole run long.
 
     Raises:
-        ValueError: token ids, bytes, numbers, other objects, or mappings without `content` or `text`.
+        ValueError: one text in the place of a list of them; token ids, bytes, numbers, other objects, or mappings
+            without `content` or `text`.
 
     Example:
         >>> check_answers(["[]", [{"role": "assistant", "content": "[]"}], None])
@@ -62,6 +63,11 @@ def check_answers(completions: Sequence[Any]) -> None:
         Traceback (most recent call last):
         ValueError: Expected texts or messages for `completions`, got a list of int for completion 0. Decode token ...
     """
+    if isinstance(completions, str | Mapping):
+        raise ValueError(
+            f"Expected a list of texts or messages for `completions`, got one: {completions!r:.80}. "
+            "Write [completion], and every column as a list of one."
+        )
     for k, one in enumerate(completions):
         if type(one) is not str and (what := answer_defect(one)):
             raise ValueError(

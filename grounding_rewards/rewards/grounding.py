@@ -52,7 +52,7 @@ from grounding_rewards.rewards.judging import (
     predicted_boxes,
     score_boxes,
 )
-from grounding_rewards.rewards.registry import make_box_reward, takes
+from grounding_rewards.rewards.registry import make_box_reward, name_of, takes
 from grounding_rewards.rewards.schedules import (
     Pace,
     Schedules,
@@ -360,6 +360,7 @@ class GroundingReward:
         return judge(self._read(completions, columns, labelled=self.compares_labels), self)
 
     def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
+        check_answers(completions)
         columns = with_ground_truth(columns, len(completions))
         references = read_references(columns, len(completions), labelled=labelled)
         ignore = ignore_regions(columns, len(completions))
@@ -427,7 +428,6 @@ class GroundingReward:
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
-        check_answers(completions)
         texts = [one if type(one) is str else completion_text(one) for one in completions]
         if columns.get("completion_ids") is None:
             return texts
@@ -482,7 +482,7 @@ def _each_one_image(*parts: Any) -> list[Any]:
 
 
 def get_reward(
-    name: str,
+    name: Any,
     *,
     log_as: str | None = None,
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
@@ -493,14 +493,14 @@ def get_reward(
     tokenizer: Any = None,
     **params: Any,
 ) -> GroundingReward:
-    """Build a reward by name.
+    """Build a reward by name, or of a class, an instance or a function of one's own.
 
     Args:
-        name: of :func:`grounding_rewards.list_rewards`, among them what was given to
-            :func:`grounding_rewards.register_reward`; or the dotted path of a class, a factory, or an object with
-            ``score(pred, gt)``.
+        name: one of :func:`grounding_rewards.list_rewards`, among them what was given to
+            :func:`grounding_rewards.register_reward`; or a class or factory, an object with ``score(pred, gt)``, or a
+            function of ``pred`` and ``gt``, itself or its dotted path.
         log_as: the `__name__` under which a trainer logs it, where one reward is taken twice with other parameters;
-            None takes the name.
+            None takes the name of the reward, class or function.
         box_format: how the model writes boxes: a name, see :func:`grounding_rewards.list_box_formats`, or a format of
             your own as a mapping, see :func:`grounding_rewards.parsing.get_box_format`. None takes the name from the
             ``box_format`` column of the dataset.
@@ -537,12 +537,21 @@ def get_reward(
         'R4'
         >>> get_reward("R3", iou_threshold=0.3, log_as="R3_low").__name__
         'R3_low'
+        >>> def same_count(pred, gt):
+        ...     return float(len(pred) == len(gt))
+        >>> get_reward(same_count, box_format="qwen3-vl").score([], [[0, 0, 10, 10]])
+        0.0
         >>> get_reward("R6")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: Expected a known name for `name`, got 'R6'. Use one of: R1, R2, ...; or a dotted path.
+        ValueError: Expected a known name for `reward`, got 'R6'. Use one of: R1, R2, ...; or a dotted path.
     """
     if not (log_as is None or (isinstance(log_as, str) and log_as)):
         raise ValueError(f"Expected a name for `log_as`, got {log_as!r}. Curves and columns of a log are called by it.")
+    if isinstance(name, GroundingReward):
+        raise ValueError(
+            f"Expected a reward on boxes for `reward`, got {name.name}, which reads texts already. Use it as it is, "
+            "or build it by name with other options."
+        )
     final, schedules = split_schedules(params)
     with naming_schedules(schedules):
         made = make_box_reward(name, final)
@@ -550,7 +559,7 @@ def get_reward(
         made = made.box_reward
     if not takes(getattr(made, "score", None), None, None):
         raise ValueError(
-            f"Expected an object with `score(pred, gt)` for reward {name!r}, got {made!r}. "
+            f"Expected an object with `score(pred, gt)` for reward {name_of(name)!r}, got {made!r}. "
             "Give its class that method, of these two arguments, or subclass BoxReward."
         )
     with naming_schedules(schedules):
@@ -559,7 +568,7 @@ def get_reward(
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(
-        name.rpartition(".")[2] if log_as is None else log_as,
+        name_of(name) if log_as is None else log_as,
         made,
         given,
         on_unparseable,

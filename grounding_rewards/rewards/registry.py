@@ -6,6 +6,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import grounding_rewards.rewards.average_precision as average_precision
@@ -94,14 +95,15 @@ def register_reward(name: str, factory: Factory) -> Factory:
     Args:
         name: the new name, the key under which TRL logs the reward.
         factory: a class, or anything else that is called with the parameters and returns an object with
-            ``score(pred, gt) -> float``. For the full speed and all metrics subclass
-            :class:`grounding_rewards.rewards.BoxReward`.
+            ``score(pred, gt) -> float``; or a function of ``pred`` and ``gt``. For the full speed and all metrics
+            subclass :class:`grounding_rewards.rewards.BoxReward`.
 
     Returns:
         The factory, so that the function serves as ``register_reward("name", MyReward)`` below a class.
 
     Raises:
-        ValueError: the name is taken by another factory, is empty, or the factory cannot be called.
+        ValueError: the name is taken by another factory, is empty, or the factory cannot be called. A factory of the
+            same name from the same module replaces the one before, as when a cell of a notebook runs again.
 
     Example:
         >>> class AnyHit:
@@ -119,17 +121,47 @@ def register_reward(name: str, factory: Factory) -> Factory:
         raise ValueError(f"Expected a name without dots for `name`, got {name!r}. Dots mark an import path.")
     if not callable(factory):
         raise ValueError(f"Expected a class or function for `factory`, got {factory!r}. Register the class itself.")
-    if {**PUBLISHED, **REGISTRY}.get(name, factory) is not factory:
+    registered = {**PUBLISHED, **REGISTRY}.get(name, factory)
+    if registered is not factory and _origin(registered) != _origin(factory):
         raise ValueError(f"Expected a new name for `name`, got {name!r}, which is registered. Choose another.")
     REGISTRY[name] = factory
     return factory
 
 
-def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
-    """Return the object that ``name`` stands for, built with ``params``.
+@dataclass(frozen=True, repr=False)
+class FunctionReward:
+    """A function of predicted and reference boxes as a reward on boxes."""
 
-    ``name`` is registered, or the dotted path of a class or factory, or of an object with ``score``, which is taken as
-    it is.
+    function: Callable[[Any, Any], float]
+
+    def score(self, pred: Any, gt: Any) -> float:
+        """What the function returns."""
+        return self.function(pred, gt)
+
+    def __repr__(self) -> str:
+        # The function's own has its address, which changes from run to run.
+        return name_of(self.function)
+
+
+def name_of(reward: Any) -> str:
+    """The name of a reward that is given by name or path, or as a class, a function or an instance.
+
+    Example:
+        >>> name_of("my_pkg.rewards.MyReward"), name_of(average_precision.AveragePrecisionReward())
+        ('MyReward', 'AveragePrecisionReward')
+    """
+    if isinstance(reward, str):
+        return reward.rpartition(".")[2]
+    return getattr(reward, "__name__", type(reward).__name__)
+
+
+def make_box_reward(reward: Any, params: Mapping[str, Any]) -> Any:
+    """The reward on boxes that a name, a path or an object stands for, built with ``params``.
+
+    Args:
+        reward: a registered name, a dotted path, or what a path leads to: a class or factory, which is called with
+            ``params``; a function of ``pred`` and ``gt``; or an object with ``score``, which is taken as it is.
+        params: parameters by name.
 
     Raises:
         ValueError: unknown name, a path that cannot be imported, a parameter that does not exist or one that is
@@ -138,24 +170,33 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
     Example:
         >>> make_box_reward("R3", {"beta": 2}).beta
         2.0
+        >>> make_box_reward(lambda pred, gt: float(len(pred) == len(gt)), {}).score([], [])
+        1.0
     """
-    factory = look_up(name)
-    if not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory)):
-        if params:
-            raise ValueError(
-                f"Expected no parameters for the ready reward `{name}`, got {', '.join(params)}. "
-                "Give the path of its class instead."
-            )
+    is_object = inspect.isclass(reward) or callable(reward) or hasattr(reward, "score")
+    factory = reward if is_object else look_up(reward)
+    name = name_of(reward) if is_object else reward
+    is_ready = not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory))
+    arguments = () if is_ready else [parameter.name for parameter in _parameters(factory) or ()]
+    is_function = {"pred", "gt"} <= {*arguments} and not inspect.isclass(factory)
+    if params and (is_ready or is_function):
+        kind = "function" if is_function else "ready reward"
+        advice = "Write it as a class that takes them" if is_function else "Give its class instead"
+        raise ValueError(f"Expected no parameters for the {kind} `{name}`, got {', '.join(params)}. {advice}.")
+    if is_ready:
         return factory
+    if is_function:
+        return FunctionReward(factory)
     if inspect.isabstract(factory):
         raise ValueError(
-            f"Expected a complete reward for `name`, got the abstract class {name!r}. Give one of its subclasses."
+            f"Expected a complete reward for `reward`, got the abstract class {name!r}. Give one of its subclasses."
         )
-    arguments = [parameter.name for parameter in _parameters(factory) or ()]
-    if {"pred", "prompts"} & {*arguments}:
+    is_factory = inspect.isclass(factory) or not is_object or takes(factory, **params)
+    if {"pred", "prompts", "completions"} & {*arguments} or not is_factory:
         raise ValueError(
-            f"Expected a class or a factory of rewards on boxes for reward `{name}`, or a function of TRL with an "
-            f"argument `completions`, got a function of {', '.join(arguments)}. Put `score(pred, gt)` into a class."
+            f"Expected a class or factory of rewards on boxes, or a function of `pred` and `gt`, for `reward`, got "
+            f"`{name}`, a function of {', '.join(arguments)}. Name the arguments of a function on boxes `pred` and "
+            "`gt`; hand a reward function of TRL, with `completions`, to the trainer itself."
         )
     check_parameters(name, factory, params)
     return factory(**params)
@@ -180,13 +221,13 @@ def look_up(name: str) -> Any:
             return getattr(importlib.import_module(module), attribute)
         except Exception as error:  # somebody's module may fail in any way
             raise ValueError(
-                f"Expected an importable path for `name`, got {name!r} ({type(error).__name__}: {error}). "
+                f"Expected an importable path for `reward`, got {name!r} ({type(error).__name__}: {error}). "
                 "Check the spelling and PYTHONPATH."
             ) from error
     near = difflib.get_close_matches(str(name).casefold(), {one.casefold(): one for one in (*REGISTRY, *PUBLISHED)}, 1)
     guess = next((f"Did you mean {one}? " for one in (*REGISTRY, *PUBLISHED) if one.casefold() in near), "")
     raise ValueError(
-        f"Expected a known name for `name`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; one of others': "
+        f"Expected a known name for `reward`, got {name!r}. {guess}Use one of: {', '.join(REGISTRY)}; one of others': "
         f"{', '.join(PUBLISHED)}; or a dotted path."
     )
 
@@ -244,9 +285,11 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
     unknown = [param for param in params if param not in legal]
     if unknown and not any(p.kind is p.VAR_KEYWORD for p in taken):
         near = difflib.get_close_matches(unknown[0], legal, 1)
+        advice = f"Did you mean {near[0]}? " if near else ""
+        if "iou_threshold" in unknown:
+            advice = f"{name} has no threshold: leave iou_threshold out. "
         raise ValueError(
-            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
-            + (f"Did you mean {near[0]}? " if near else "")
+            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. {advice}"
             + (f"Use some of: {', '.join(legal)}." if legal else "It takes none: leave them out.")
         )
     optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -282,6 +325,10 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
         f"Expected {wanted} for reward_kwargs, got {kwargs!r}. "
         "Write parameters by name, for example beta: 1.5; for several rewards one mapping each."
     )
+
+
+def _origin(factory: Factory) -> tuple[Any, Any]:
+    return getattr(factory, "__module__", None), getattr(factory, "__qualname__", id(factory))
 
 
 def _parameters(factory: Factory) -> list[inspect.Parameter] | None:

@@ -3,10 +3,14 @@
 A schedule stands in the place of a number: ``iou_threshold: {schedule: linear, from: 0.1, to: 0.5, over: 0.4}``. It
 says what the value is and does not remember where a training stands. That is told with every call, by TRL's
 ``trainer_state`` or by ``step`` and ``max_steps``, and for self-paced parameters by a :class:`Pace`.
+
+In Python an object of any class may be a schedule that has the numbers ``start`` and ``to``, and ``value(progress)`` as
+:class:`Schedule` has.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -108,8 +112,8 @@ class SelfPaced:
         )
 
 
-#: The scheduled parameters of a reward, by name.
-Schedules = tuple[tuple[str, Schedule | SelfPaced], ...]
+#: The scheduled parameters of a reward, by name: each a :class:`Schedule`, a :class:`SelfPaced` or one's own.
+Schedules = tuple[tuple[str, Any], ...]
 
 
 def is_self_paced(schedules: Schedules) -> bool:
@@ -129,16 +133,19 @@ def is_schedule(value: object) -> bool:
         >>> is_schedule({"schedule": "linear"}), is_schedule({"from": 0.1, "to": 0.5}), is_schedule(0.5)
         (True, True, False)
     """
-    return isinstance(value, Mapping) and not {"schedule", "from", "to"}.isdisjoint(value)
+    if isinstance(value, Mapping):
+        return not {"schedule", "from", "to"}.isdisjoint(value)
+    return callable(getattr(value, "value", None))
 
 
-def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPaced:
-    """What a mapping says.
+def read_schedule(parameter: str, given: Any) -> Any:
+    """The schedule that a mapping describes; an object that is a schedule is taken as it is.
 
     Args:
         parameter: whose value it stands for.
         given: ``schedule``, ``from`` and ``to``; for ``linear``, ``cosine`` and ``step`` ``over``; for ``self_paced``
-            ``of``, and optionally ``window`` (200), ``rate`` (0.5) and ``by`` (an eighth of the way).
+            ``of``, and optionally ``window`` (200), ``rate`` (0.5) and ``by`` (an eighth of the way). Or an object
+            with the numbers ``start`` and ``to`` and the method ``value(progress)``.
 
     Raises:
         ValueError: an unknown kind, a key that is unknown or missing, or a value out of its range.
@@ -149,6 +156,11 @@ def read_schedule(parameter: str, given: Mapping[str, Any]) -> Schedule | SelfPa
         >>> print(read_schedule("beta", {"schedule": "self_paced", "of": "hit_rate", "from": 3, "to": 1}))
         self-paced from 3 to 1 by 0.25, whenever 0.5 of the findings in 200 completions are hit
     """
+    if not isinstance(given, Mapping):
+        for end in ("start", "to"):
+            advice = "A schedule has the numbers `start` and `to`, and `value(progress)`."
+            check_number(f"{end}` of the schedule of `{parameter}", getattr(given, end, None), _ANY, advice)
+        return given
     kind = given.get("schedule")
     check_word(f"schedule of {parameter}", kind, SCHEDULES)
     paced = kind == _SELF_PACED
@@ -232,8 +244,10 @@ def naming_schedules(schedules: Schedules) -> Iterator[None]:
 def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
     """The same reward on boxes with other values of its parameters.
 
+    Of a dataclass they are its fields, and checked anew; of another class its attributes of these names.
+
     Raises:
-        ValueError: it is no dataclass with these fields, or a value is out of range.
+        ValueError: it has no such parameter, or a value is out of range.
 
     Example:
         >>> from grounding_rewards.rewards import MeanIoUReward
@@ -242,14 +256,20 @@ def with_values(box_reward: Any, values: Mapping[str, float]) -> Any:
     """
     if not values:
         return box_reward
-    made = dataclasses.is_dataclass(box_reward) and not isinstance(box_reward, type)
-    names = {one.name for one in dataclasses.fields(box_reward) if one.init} if made else set()
+    is_dataclass = dataclasses.is_dataclass(box_reward)
+    names = getattr(box_reward, "__dict__", {})
+    if is_dataclass:
+        names = {one.name for one in dataclasses.fields(box_reward) if one.init}
     if lacking := [name for name in values if name not in names]:
         raise ValueError(
-            f"Expected a dataclass with the field `{lacking[0]}` for a schedule of it, got "
-            f"{type(box_reward).__name__}. Make its class a frozen dataclass, or subclass BoxReward."
+            f"Expected an attribute `{lacking[0]}` of {type(box_reward).__name__} for a schedule of it, got none. Keep "
+            f"the parameter as `self.{lacking[0]}`, and read it in `score`."
         )
-    return dataclasses.replace(box_reward, **values)
+    if is_dataclass:
+        return dataclasses.replace(box_reward, **values)
+    changed = copy.copy(box_reward)
+    vars(changed).update(values)
+    return changed
 
 
 def training_progress(trainer_state: Any, step: Any, max_steps: Any) -> float | None:
@@ -389,7 +409,7 @@ def present_values(
     held = {} if pace is None else pace.values
     values = {}
     for name, one in schedules:
-        if isinstance(one, Schedule):
+        if not isinstance(one, SelfPaced):
             if progress is None:
                 raise ValueError(
                     f"Expected `step` and `max_steps` for the scheduled {name} of reward {reward}, got neither. Give "

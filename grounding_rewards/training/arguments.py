@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
@@ -22,7 +22,6 @@ from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
 from grounding_rewards.common.legal import check_keys
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
@@ -32,52 +31,15 @@ from grounding_rewards.training.extras import read_extra
 from grounding_rewards.training.look_closer import LookCloser
 from grounding_rewards.training.option_values import GENERATION_OPTIONS, GRPO_CHOICES, MAPPING_KEYS, check_options
 from grounding_rewards.training.rewards import build_rewards
-
-_FILES = """\
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
-off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
-folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
-holds another run is refused without --overwrite."""
-
-_GRPO_DESCRIPTION = """\
-Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
-
-  grounding-rewards train --config configs/demo/grpo.yaml
-  grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
-  grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
-  grounding-rewards train --config configs/demo/grpo.yaml --dry-run    # every value of the run, and no run
-  grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
-  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
-
-{files}
-
-rewards and their parameters, for `reward` and `reward_kwargs`:
-{rewards}
-  or the dotted path of your own, found from the working directory too: a reward on boxes, or a function as TRL takes it
-Each of ours also takes on_unparseable (zero, empty), on_truncated (keep, zero) and readers (best, mean, weighted).
-Several rewards, a list, are summed with `reward_weights`, and each has curves of its own in the log.
-"""
-
-_SFT_DESCRIPTION = """\
-Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm start that GRPO needs.
-
-  grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
-  grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
-  grounding-rewards sft --config run.yaml --resume_from_checkpoint last
-  grounding-rewards sft --config run.yaml --dry-run    # every value of the run, and no run
-  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
-
-{files} With LoRA checkpoint/ holds the model with the adapter merged
-into it, and adapter/ the adapter.
-"""
-
-BOX_FORMAT_HELP = (
-    "How the model writes boxes: a name, for example qwen2.5-vl; or a format of your own, in YAML a mapping, on the "
-    'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
-    "the column box_format of the dataset, or else derived from the model."
+from grounding_rewards.training.run_options import (
+    DESCRIPTIONS,
+    SAVE_DTYPES,
+    USAGE,
+    GroundingOptions,
+    ImageOptions,
+    SupervisedOptions,
+    documented,
 )
-
-_SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
@@ -115,53 +77,15 @@ class _Parser(TrlParser):
         raise ValueError(f"{capitalised(message)}. --help lists the options and their values.")
 
 
-def _option(default: Any, text: str) -> Any:
-    """A field of a dataclass with a text for `--help`."""
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass
-class _ImageArguments:
-    dataset: str = _option(
-        "synthetic",
-        "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, or the "
-        "name of a dataset on the hub. Where it holds no image out, patients are drawn for train, validation and "
-        "test.",
-    )
-    train_split: str = _option("train", "Split to train on.")
-    eval_split: str = _option(
-        "validation", "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
-    )
-    train_images: int | None = _option(
-        None, "Train on the first so many images; all (of drawn images, 1024) when left out."
-    )
-    eval_images: int | None = _option(None, "Evaluate on the first so many images.")
-    bad_rows: str = _option(
-        "refuse",
-        "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
-        "names them all and ends, `drop` goes on without them and says how many went and which.",
-    )
-    box_format: dict | str | None = _option(None, BOX_FORMAT_HELP)
-    allow_outside: bool = _option(False, ALLOW_OUTSIDE_HELP)
-    max_image_pixels: int | None = _option(
-        None,
-        "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. Saved in the "
-        "processor, so that every later command feeds images of the same size. Left out, the processor's own.",
-    )
-    overwrite: bool = _option(False, "Remove the run that `output_dir` holds, and start another one there.")
-    early_stopping_patience: int | None = _option(
-        None,
-        "Stop after so many evaluations in a row that were not better than the best, by `metric_for_best_model`; "
-        "needs `load_best_model_at_end`.",
-    )
-
+class _ImageArguments(ImageOptions):
     def __post_init__(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, choices={"bad_rows": BAD_ROWS, "save_dtype": _SAVE_DTYPES})
+        check_options(self, choices={"bad_rows": BAD_ROWS, "save_dtype": SAVE_DTYPES})
 
 
 @dataclass
-class GroundingArguments(_ImageArguments):
+class GroundingArguments(GroundingOptions, _ImageArguments):
     """Reward, box format and images of a run; see `--help` for each.
 
     Raises:
@@ -173,41 +97,6 @@ class GroundingArguments(_ImageArguments):
     """
 
     _argument_group_name: ClassVar[str] = "reward and images"
-
-    reward: list[str] = field(
-        default_factory=lambda: ["R4"],
-        metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
-    )
-    reward_kwargs: dict | str | None = _option(
-        None,
-        "Parameters of the reward, in YAML a mapping, on the command line JSON: '{\"beta\": 1.5}'. For several rewards "
-        "a list with one mapping each. In the place of a number may stand a schedule: "
-        '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
-    )
-    curriculum: dict | str | None = _option(
-        None,
-        'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. `by` is '
-        "boxes (their number), area (of the smallest box) or pass_rate (a column, or with `file` JSON lines with id "
-        "and pass_rate).",
-    )
-    look_closer: dict | str | None = _option(
-        None,
-        "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on the "
-        'command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part below '
-        "`min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools.",
-    )
-    parity_check: bool = _option(
-        True,
-        "Check before the first step that the trainer sees what the model saw. Off where the check itself does not "
-        "suit a set-up.",
-    )
-    show_images: int | None = _option(
-        None,
-        "Show the first so many images of `eval_split` with the boxes that the model draws, in the trackers of "
-        "`report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
-        "out, no image is shown.",
-    )
-    show_images_every: int = _option(50, "Steps between two showings of `show_images`.")
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
@@ -229,7 +118,7 @@ class GroundingArguments(_ImageArguments):
 
 
 @dataclass
-class SupervisedArguments(_ImageArguments):
+class SupervisedArguments(SupervisedOptions, _ImageArguments):
     """Images and augmentation of a warm start; see `--help` for each.
 
     Raises:
@@ -238,20 +127,6 @@ class SupervisedArguments(_ImageArguments):
 
     _argument_group_name: ClassVar[str] = "images and augmentation"
 
-    crop: float = _option(0.0, "Cut up to this fraction off each side at random; the boxes move along.")
-    contrast: float = _option(0.0, "Scale contrast and mean brightness at random by up to this fraction.")
-    box_margin: float = _option(
-        0.0, "Widen boxes on each side by this fraction of their size: boxes as they are drawn loosely."
-    )
-    box_noise: float = _option(
-        0.0,
-        "Move each side of a box by a normal error of this fraction of the box's own size, anew each time: boxes as "
-        "several less careful readers draw them.",
-    )
-    save_dtype: str | None = _option(
-        None, f"Type of the saved weights: {', '.join(_SAVE_DTYPES)}. Left out, that of training."
-    )
-
 
 @dataclass
 class GRPOArguments(GRPOConfig):
@@ -259,7 +134,9 @@ class GRPOArguments(GRPOConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
-    log_multimodal: bool = _option(False, "Log the images beside the completions. Images of patients stay out of logs.")
+    log_multimodal: bool = documented(
+        False, "Log the images beside the completions. Images of patients stay out of logs."
+    )
 
     def __post_init__(self) -> None:
         check_options(self, choices=GRPO_CHOICES)
@@ -281,7 +158,7 @@ class SupervisedConfig(SFTConfig):
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
-    max_length: int | None = _option(None, "Stays empty: TRL would cut the answer.")
+    max_length: int | None = documented(None, "Stays empty: TRL would cut the answer.")
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
@@ -340,8 +217,8 @@ def parse_grpo_arguments(
     Raises:
         ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
-    description = _GRPO_DESCRIPTION.format(files=_FILES, rewards=describe_rewards())
     types = (GroundingArguments, GRPOArguments, ModelArguments)
+    description = DESCRIPTIONS["train"].format(rewards=describe_rewards())
     arguments, config, model = _parse(types, "train", description, args, options)
     _check_weights(arguments, config)
     _check_evaluation(arguments, config)
@@ -359,7 +236,7 @@ def parse_sft_arguments(
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
     """As :func:`parse_grpo_arguments`."""
     types = (SupervisedArguments, SupervisedConfig, ModelArguments)
-    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION.format(files=_FILES), args, options)
+    arguments, config, model = _parse(types, "sft", DESCRIPTIONS["sft"], args, options)
     _check_evaluation(arguments, config)
     return arguments, config, model
 
@@ -374,7 +251,7 @@ def _parse(
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
-        usage=f"grounding-rewards {command} --config FILE [--config FILE ...] [--OPTION VALUE ...]",
+        usage=USAGE.format(command=command),
         description=description,
         formatter_class=_HelpFormatter,
     )

@@ -65,7 +65,7 @@ def test_rewards_of_third_parties(images, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--rewards", "R6"], "Expected a known name for `name`, got 'R6'"),
+        (["--rewards", "R6"], "Expected a known name for --rewards, got 'R6'"),
         (["--rewards", "R3", "R3"], "Expected different rewards for --rewards, got 'R3' twice"),
         (["--rewards", "R3", "--reward-kwargs", "beta"], "Expected a JSON object for --reward-kwargs"),
         (["--rewards", "R3", "--reward-kwargs", "[{}, {}]"], "for reward_kwargs, got [{}, {}]"),

@@ -3,13 +3,22 @@
 import ast
 import contextlib
 import re
+import sys
+import time
 import warnings
 
 import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands import console
-from grounding_rewards.commands.console import output_console, plain_warnings, printable, say, stage_progress
+from grounding_rewards.commands.console import (
+    output_console,
+    plain_warnings,
+    printable,
+    say,
+    sign_of_life,
+    stage_progress,
+)
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import RolloutWarning
@@ -33,6 +42,21 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
         for done in (1, 2):
             on_progress("counting", done, 2)
     assert ("counting" in capsys.readouterr().err) == shown
+
+
+@pytest.mark.parametrize(
+    ("terminal", "patience", "shown"),
+    [
+        (True, 0.0, "evaluate …\n"),
+        (True, 60.0, ""),  # it was over before
+        (False, 0.0, ""),  # a log
+    ],
+)
+def test_a_command_that_takes_a_while_says_that_it_works(monkeypatch, capsys, terminal, patience, shown):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    with sign_of_life("evaluate …", patience=patience):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == shown
 
 
 def test_it_ends_with_what_it_counts(monkeypatch, capsys):
@@ -67,7 +91,7 @@ def test_every_warning_of_the_package_says_that_it_is_one():
         if isinstance(call, ast.Call) and ast.unparse(call.func) == "warnings.warn"
     ]
     assert len(calls) > 10
-    known = ("PackageWarning", "RolloutWarning", "SignalWarning", "SpaceWarning")
+    known = ("LogWarning", "PackageWarning", "RolloutWarning", "SignalWarning", "SpaceWarning")
     assert [call for call in calls if call[2] not in known] == []
 
 

@@ -284,7 +284,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
             ["--model", "m", "--dataset", "d", "--text-column", "answer"],
             "Expected a log of completions for --text-column, got a model",
         ),
-        (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
+        (["--completions", "nowhere.jsonl"], "Expected a file or folder with completions, got 'nowhere.jsonl'"),
         (
             ["--model", "m", "--dataset", "d", "--max-images", "0"],
             "Expected a number from 1 up for --max-images, got 0",
@@ -294,7 +294,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
             ["--model", "m", "--dataset", "d", "--samples", "2", "--temperature", "0"],
             "Expected a number above 0 for --temperature, got 0",
         ),
-        (["--completions", "{log}", "--iou", "1.5"], "Expected numbers in (0, 1] for `iou_thresholds`, got 1.5"),
+        (["--completions", "{log}", "--iou", "1.5"], "Expected a number in (0, 1] for --iou, got 1.5"),
         (["--completions", "{log}", "--seed", "-1"], "Expected a number from 0 up for --seed, got -1"),
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (

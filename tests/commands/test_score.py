@@ -71,7 +71,7 @@ SCORE = ("score", "log.jsonl", "--rewards", "R3", "--out", "scored.jsonl")
         ((*SCORE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
         ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
         ((*SCORE, "--rewards", "R3"), "Expected different rewards for --rewards, got 'R3' twice"),
-        ((*SCORE, "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
+        ((*SCORE, "--processes", "0"), "Expected at least 1 for --processes, got 0"),
     ],
 )
 def test_what_does_not_go_together(

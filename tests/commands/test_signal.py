@@ -85,9 +85,26 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
     assert "no spread because effective size" in printed
 
 
+def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    log = str(REPOSITORY / "docs" / "examples" / "signal.jsonl")
+    assert main(["signal", log, "--box-format", "qwen3-vl", "--strict"]) == 1
+    captured = capsys.readouterr()
+    printed = " ".join(captured.out.split())
+    assert printed.startswith(
+        "The answers are misread, so that no reward can be judged by them. Expected boxes in norm"
+    )
+    assert "Train with" not in printed
+    assert "no spread" not in printed
+    assert captured.err == ""
+    # Read as they were written, they are judged.
+    assert main(["signal", log]) == 0
+    assert "Train with" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["nowhere.jsonl"], "Expected a file or folder with completions, got 'nowhere.jsonl', which is not there"),
         ([], "Expected a log of completions or --model, got neither"),
         (["LOG", "--model", "m"], "Expected a log of completions or --model, got both"),
         (["--model", "m"], "Expected images for --dataset, got none"),
@@ -96,8 +113,8 @@ def test_with_nothing_wrong_it_is_one_sentence(tmp_path: Path, capsys: pytest.Ca
         (["LOG", "--samples", "1"], "Expected a number from 2 up for --samples, got 1"),
         (["LOG", "--temperatures", "0"], "Expected a number above 0 for --temperatures"),
         (["LOG", "--group-size", "24"], "Expected the same"),
-        (["LOG", "--reward", "R6"], "Expected a known name for `name`, got 'R6'"),
-        (["LOG", "--try", "R6"], "Expected a known name for `name`, got 'R6'"),
+        (["LOG", "--reward", "R6"], "Expected a known name for --reward, got 'R6'"),
+        (["LOG", "--try", "R6"], "Expected a known name for --try, got 'R6'"),
         (["SINGLE"], "Expected several completions to the same image, got one to each of 2"),
         (["LOG", "--dataset", "synthetic"], "Expected the `id` of an image of the dataset in every row of the log"),
     ],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,8 @@ import yaml
 from PIL import Image
 
 from grounding_rewards.cli import main
+from grounding_rewards.training import arguments
+from grounding_rewards.training.run_options import COMMON_OPTIONS
 from tests.conftest import REPOSITORY
 from tests.training.forks import command, end_of, program, started, wait_until
 from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, words
@@ -135,8 +139,11 @@ class WithoutReference:
 # A value of the configuration of `train`, and the error. {root} is the folder of `places`.
 TRAIN = [
     # rewards
-    ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
-    ({"reward": "nomodule.brevity"}, "Expected an importable path for `name`, got 'nomodule.brevity' (ModuleNotFound"),
+    ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
+    (
+        {"reward": "nomodule.brevity"},
+        "Expected an importable path for `reward`, got 'nomodule.brevity' (Module",
+    ),
     (
         {"reward": f"{__name__}.takes_one_column"},
         "that takes what TRL passes for reward takes_one_column, got one that takes completions, boxes alone. TRL",
@@ -377,7 +384,7 @@ def test_several_processes_say_it_once(tmp_path, no_weights):
 @pytest.mark.parametrize(("command", "shown"), [("train", "R5: optimal matching"), ("sft", "--crop")])
 def test_help_has_our_options_first(capsys, command, shown):
     with pytest.raises(SystemExit, match="0"):
-        main([command, "--help"])
+        main([command, "--help-all"])
     printed = capsys.readouterr().out
     assert shown in printed
     options = (
@@ -385,6 +392,38 @@ def test_help_has_our_options_first(capsys, command, shown):
     )
     assert options.index("--dataset") < options.index("--learning_rate") < options.index("--lora_r")
     assert "iou_threshold=0.5" in printed or command == "sft"
+
+
+@pytest.mark.parametrize("command", ["train", "sft"])
+def test_help_is_short_and_there_at_once(command):
+    code = (
+        "import sys; from grounding_rewards.cli import main; main(sys.argv[1:]);"
+        "print({'torch', 'transformers', 'trl'} & {*sys.modules}, file=sys.stderr)"
+    )
+    environment = {**ENVIRONMENT, "COLUMNS": "80"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, command, "--help"], env=environment, check=True, capture_output=True, text=True
+    )
+    assert done.stderr.strip() == "set()"
+    lines = done.stdout.splitlines()
+    assert len(lines) <= 120
+    assert max(map(len, lines)) <= 80
+    ours, _, trls = done.stdout.partition("\nTRL's, of which --help-all shows the rest:")
+    assert "--dataset [synthetic]" in ours
+    assert "--learning_rate [" in trls
+
+
+@pytest.mark.parametrize(
+    ("command", "types"),
+    [
+        ("train", (arguments.GRPOArguments, arguments.ModelArguments)),
+        ("sft", (arguments.SupervisedConfig, arguments.ModelArguments)),
+    ],
+)
+def test_help_has_the_defaults_of_the_run(command, types):
+    defaults = {field.name: field.default for of in types for field in dataclasses.fields(of)}
+    for name, (default, _) in COMMON_OPTIONS[command].items():
+        assert defaults[name] == default, name
 
 
 BREVITY = """

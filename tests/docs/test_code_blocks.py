@@ -39,7 +39,7 @@ def training_keys() -> dict[str, set[str]]:
 
 
 def options_of(command: str) -> set[str]:
-    own = {"--help"}
+    own = {"--help", "--help-all"} if command in TRAINING else {"--help"}
     if command in COMMANDS:
         own |= {name for one in command_app(command).assemble_argument_collection() for name in one.names}
     if command in (*TRAINING, "demo"):

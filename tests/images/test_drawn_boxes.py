@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import grounding_rewards
-from grounding_rewards.images.drawn_boxes import PREDICTED, REFERENCE, answer_picture
+from grounding_rewards.images.drawn_boxes import PREDICTED, REFERENCE, answer_picture, show
 from grounding_rewards.metrics.answered_image import AnsweredImage
 
 pytest.importorskip("matplotlib")
@@ -56,3 +56,30 @@ def test_each_box_is_drawn_where_it_is_by_what_became_of_it():
 def test_images_of_any_shape_and_broken_boxes_are_drawn(size):
     image = AnsweredImage("$x_$\n", *size, pred=[[np.nan, 0, 1, 1], [3, 3, 2, 2], [np.inf, 0, 1, 1]])
     assert answer_picture(image, None).ndim == 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "colours"),
+    [
+        (None, [PREDICTED["right"]] * 2),  # nothing to be wrong about
+        ([[10, 10, 50, 50]], [REFERENCE["found"], PREDICTED["right"], PREDICTED["wrong place"]]),
+        ([[10, 50, 50, 90]], [REFERENCE["missed"], *[PREDICTED["wrong place"]] * 2]),
+    ],
+)
+def test_show_draws_on_axes(reference, colours, tmp_path):
+    from matplotlib.colors import to_hex
+    from matplotlib.figure import Figure
+    from PIL import Image
+
+    text = '[{"bbox_2d": [100, 100, 500, 500], "label": "mass"}, {"bbox_2d": [800, 800, 900, 900]}]'
+    parsed = grounding_rewards.parse_boxes(text, "qwen3-vl", width=100, height=100)
+    Image.new("L", (100, 100)).save(tmp_path / "image.png")
+    for image in (tmp_path / "image.png", Image.new("RGB", (100, 100)), np.zeros((100, 100))):
+        axes = Figure().subplots()
+        assert show(image, parsed, reference, ax=axes) is axes
+        assert [to_hex(patch.get_edgecolor()) for patch in axes.patches] == colours
+        assert [text.get_text() for text in axes.texts] == ["mass"]
+    with pytest.raises(ValueError, match="Expected"):
+        show(np.zeros((9, 9)), [[1, 2, 3]])
+    with pytest.raises(ValueError, match="Expected"):
+        show(np.zeros((9, 9)), [[1, 2, 3, 4]], labels=["mass", "nodule"])

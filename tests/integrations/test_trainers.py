@@ -55,7 +55,7 @@ def test_containers_of_omegaconf_are_plain_ones():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
+        ({"reward": "R9"}, "Expected a known name for `reward`, got 'R9'"),
         ({"betta": 2}, "Expected known parameters for reward `R4`, got 'betta'"),
         ({"beta": {1, 2}}, "Expected JSON values for the parameters of a reward, got set"),
         # it tells rewards no step

@@ -33,6 +33,23 @@ def test_unknown_format_lists_the_known_ones(name):
         get_box_format(name)
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("Qwen/Qwen2.5-VL-3B-Instruct", "which writes qwen2.5-vl."),
+        ("Qwen/Qwen3-VL-30B-A3B-Instruct", "which writes qwen3-vl."),
+        ("OpenGVLab/InternVL3-8B", "which writes internvl."),
+        ("google/medgemma-1.5-4b-it", "which writes medgemma-1.5."),
+        ("google/gemma-3-4b-it", "gemma3: Google does not say"),  # known, and without a format
+        ("someone/a-model", "the name of a model."),
+    ],
+)
+def test_the_name_of_a_model_is_told_the_format_of_its_family(model, said):
+    with pytest.raises(ValueError, match=r"^Expected a known name for `box_format`") as error:
+        get_box_format(model)
+    assert said in str(error.value)
+
+
 def test_declared_formats_are_values():
     declared = {"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}
     fmt = get_box_format(declared)

@@ -123,6 +123,12 @@ def test_messages_that_end_in_a_call_hold_no_answer(completion, box_format):
         assert (scored.reward, scored.parsed.rejected) == (0.0, {"only_tools": 1})
 
 
+@pytest.mark.parametrize("completion", ["[]", "[[1, 2, 3, 4]]", {"role": "assistant", "content": "[]"}])
+def test_one_completion_is_no_list_of_them(completion):
+    with pytest.raises(ValueError, match=r"^Expected a list .* for `completions`, got one: .*\. Write \[completion\]"):
+        gr.get_reward("R3", box_format="qwen3-vl")(completion, boxes=[[]], width=[100], height=[100])
+
+
 @pytest.mark.parametrize(
     "completion",
     [

@@ -1,3 +1,5 @@
+import pickle
+
 import numpy as np
 import pytest
 
@@ -27,6 +29,10 @@ class Undefined:
         return float("nan")
 
 
+def same_count(pred, gt):
+    return float(len(pred) == len(gt))
+
+
 READY = MeanIoUReward(beta=3.0)
 
 
@@ -51,6 +57,37 @@ def test_dotted_paths_of_classes_and_objects():
 
 
 @pytest.mark.parametrize(
+    ("reward", "params", "name", "score"),
+    [
+        (Coverage, {}, "Coverage", 0.25),
+        (Coverage, {"bonus": 0.75}, "Coverage", 0.75),
+        (Coverage(0.5), {}, "Coverage", 0.5),
+        (MeanIoUReward, {"no_box_bonus": 0.3}, "MeanIoUReward", 0.3),
+        (READY, {"log_as": "mine"}, "mine", 0.2),
+        (same_count, {}, "same_count", 1.0),
+        ("tests.rewards.test_registry.same_count", {}, "same_count", 1.0),
+    ],
+)
+def test_classes_instances_and_functions(reward, params, name, score):
+    built = gr.get_reward(reward, **params)
+    assert (built.__name__, built.score([], [])) == (name, score)
+    assert pickle.loads(pickle.dumps(built)).score([], []) == score
+
+
+def test_what_a_cell_of_a_notebook_defines_again_replaces_what_it_registered(monkeypatch):
+    monkeypatch.setattr(registry, "REGISTRY", {**REGISTRY})
+    for value in (0.25, 0.75):
+
+        def mine(pred, gt, value=value):
+            return value
+
+        gr.register_reward("mine", mine)
+        assert gr.get_reward("mine").score([], []) == value
+    with pytest.raises(ValueError, match="registered"):
+        gr.register_reward("mine", Coverage)
+
+
+@pytest.mark.parametrize(
     ("name", "params", "named"),
     [
         ("R9", {}, "R1, R2, R3, R4, R5"),
@@ -61,8 +98,14 @@ def test_dotted_paths_of_classes_and_objects():
         ("tests.rewards.test_registry.GT", {}, "score(pred, gt)"),  # an object without `score`
         ("tests.rewards.test_registry.READY", {"beta": 1}, "no parameters"),
         ("tests.rewards.test_registry.Coverage", {"bonsu": 1}, "bonus"),  # lists the legal ones
+        ("soft_f1", {"iou_threshold": 0.5}, "soft_f1 has no threshold: leave iou_threshold out. Use"),
         ("grounding_rewards.rewards.FBetaReward", {}, "abstract"),
         ("os.path.join", {}, "`a`"),  # cannot do without it
+        (READY, {"beta": 1}, "Give its class"),
+        (same_count, {"beta": 1}, "Write it as a class"),
+        (lambda a, b: 0.0, {}, "`pred` and `gt`"),
+        (lambda completions, **columns: [], {}, "to the trainer itself"),  # TRL's own
+        (gr.rewards.R4, {}, "reads texts already"),
     ],
 )
 def test_what_cannot_be_built_is_refused(name, params, named):

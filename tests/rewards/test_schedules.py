@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.rewards.grounding import score_columns
-from grounding_rewards.rewards.registry import REGISTRY
 from grounding_rewards.rewards.schedules import Pace, Schedule, SelfPaced
 
 RAISED = {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}
@@ -102,17 +101,20 @@ class TestRefused:
         with pytest.raises(ValueError, match=f"`{name}`, got 0.5.*words and switches have no schedule"):
             gr.get_reward("R3", **{name: RAISED})
 
-    def test_a_reward_that_is_no_dataclass(self, monkeypatch):
+    def test_a_parameter_that_the_reward_does_not_keep(self):
         class Mine:
             def __init__(self, share=0.5):
-                self.share = share
+                self.kept = share
 
             def score(self, pred, gt):
-                return self.share
+                return self.kept
 
-        monkeypatch.setitem(REGISTRY, "mine", Mine)
-        with pytest.raises(ValueError, match="Make its class a frozen dataclass"):
-            gr.get_reward("mine", share=RAISED)
+        with pytest.raises(ValueError, match=r"Keep the parameter as `self\.share`"):
+            gr.get_reward(Mine, share=RAISED)
+
+    def test_an_object_without_ends(self):
+        with pytest.raises(ValueError, match="`to` of the schedule of `beta`"):
+            gr.get_reward("R3", beta=SimpleNamespace(start=2, value=abs))
 
 
 def test_a_scheduled_reward_is_a_frozen_value():

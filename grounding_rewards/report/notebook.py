@@ -1,0 +1,249 @@
+"""The commands as a notebook calls them: a log in, a result out that shows itself.
+
+A log is a path, several of them, rows (a list of mappings, a ``pandas.DataFrame``, a ``datasets.Dataset``), or
+predictions that were read already. What the command line prints as warnings are warnings here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.logs.answer_logs import read_groups, read_log
+from grounding_rewards.logs.completion_logs import LogDoubts, read_completions, with_answer_references
+from grounding_rewards.logs.inspection import Inspection, inspect_completions
+from grounding_rewards.logs.run_log import trained_reward
+from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
+from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
+from grounding_rewards.metrics.comparison import RunDifference, compare_runs
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluation_file
+from grounding_rewards.metrics.evaluation import evaluate as measure
+from grounding_rewards.metrics.image_dependence import baseline_systems, shift_notes
+from grounding_rewards.metrics.signal import SignalReport, measure_signal
+from grounding_rewards.prepare.load import load_split
+from grounding_rewards.report.comparison_tables import compare_evaluations
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+class LogWarning(PackageWarning):
+    """Something about a log of completions that a person should know."""
+
+
+def evaluate(
+    log: Any,
+    dataset: str | Dataset | None = None,
+    box_format: Any = None,
+    text_column: str | None = None,
+    by_order: bool = False,
+    *,
+    reward: Any = "R4",
+    split: str = "test",
+    label_matching: str = "ignore",
+) -> Evaluation:
+    """Measure how good the answers of a log are, with intervals, beside answers that need no model.
+
+    Args:
+        log: a path, rows, or predictions (:class:`AnsweredImage`), which are measured as they are.
+        dataset: the images, as a dataset or as its name; without it the rows have `boxes`, `width` and `height`.
+        box_format: how the model writes boxes; None takes it from the rows.
+        text_column: of the log with the completions, where two columns may hold them.
+        by_order: take the rows in the order of the dataset's images.
+        reward: what the evaluation is about: anything that :func:`grounding_rewards.get_reward` takes.
+        split: of a dataset that is named.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
+
+    Raises:
+        ValueError: a file is broken, images and answers do not fit each other, or an image cannot be right.
+
+    Warns:
+        LogWarning: what a person should know about the log.
+
+    Example:
+        >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
+        >>> rows = [row | {"completion": '[{"bbox_2d": [0, 0, 500, 400]}]'}]
+        >>> found = evaluate(rows, box_format="qwen3-vl")
+        >>> round(found.systems["completions"]["mean_iou"].value, 2)
+        0.8
+    """
+    if _is_predictions(log):
+        systems, name = {"predictions": list(log)}, reward if isinstance(reward, str) else get_reward(reward).name
+    else:
+        judge = _text_reward(reward, box_format)
+        answers = read_log(
+            _log_source(log), dataset=_images(dataset, split), text_column=text_column, by_order=by_order
+        ).checked(judge, label_matching=label_matching)
+        answered = read_answers(answers.rows, answers.texts, judge)
+        _warn(answers.notes, reading_notes(answered), confidence_notes(answered), shift_notes(answered))
+        title = Path(log).stem if isinstance(log, str | Path) else "completions"
+        systems, name = {title: answered, **baseline_systems(answers.rows, None, judge)}, judge.name
+    evaluation = measure(systems, Measures(name, label_matching))
+    return replace(evaluation, images=next(iter(systems.values())))
+
+
+def inspect(
+    log: Any,
+    box_format: Any = None,
+    text_column: str | None = None,
+    *,
+    sizes: Mapping[str, float | None] | None = None,
+    prompt_opens_thinking: bool = False,
+    track: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Inspection:
+    """Say what is in a log: how many completions were read, and whether their numbers contradict the box format.
+
+    Args:
+        log: a path, several, or rows.
+        box_format: how the model writes boxes; None takes it from the rows.
+        text_column: of the log with the completions, where two columns may hold them.
+        sizes: of images that state none, by column: `width`, `height`, `resized_width`, `resized_height`.
+        prompt_opens_thinking: as for :func:`grounding_rewards.get_reward`.
+        track: iterates over its argument, and may show progress.
+
+    Raises:
+        ValueError: a file is broken, or the box format is unknown.
+
+    Example:
+        >>> inspect([{"completion": "[]"}, {"completion": "no idea"}], "qwen3-vl")
+        2 completions: 1 empty, 1 unparseable.
+        qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes.
+    """
+    read = read_completions(_log_source(log), text_column=text_column)
+    read = with_answer_references(read, box_format, sizes)
+    inspection = inspect_completions(
+        read.completions,
+        read.rows,
+        box_format,
+        sizes=sizes,
+        prompt_opens_thinking=prompt_opens_thinking,
+        track=track,
+    )
+    doubts = LogDoubts()
+    doubts.look(zip(read.places, ({**(sizes or {}), **row} for row in read.rows), strict=True))
+    return replace(inspection, notes=(*read.notes, *inspection.notes, *doubts.sentences()))
+
+
+def signal(
+    log: Any,
+    dataset: str | Dataset | None = None,
+    box_format: Any = None,
+    text_column: str | None = None,
+    by_order: bool = False,
+    *,
+    reward: Any = None,
+    split: str = "train",
+) -> SignalReport:
+    """Say whether a reward tells the answers to one image apart, and if not why.
+
+    Args:
+        log: a path, several, or rows, with several answers to each image.
+        dataset: as for :func:`evaluate`.
+        box_format: as for :func:`evaluate`.
+        text_column: as for :func:`evaluate`.
+        by_order: as for :func:`evaluate`.
+        reward: anything that :func:`grounding_rewards.get_reward` takes; None is what the run of the log trained, else
+            R4.
+        split: of a dataset that is named.
+
+    Raises:
+        ValueError: no image has several answers, or images and answers do not fit each other.
+
+    Warns:
+        LogWarning: what a person should know about the log.
+
+    Example:
+        >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "width": 100, "height": 100}
+        >>> texts = ["[]", '[{"bbox_2d": [0, 0, 500, 400]}]']
+        >>> found = signal([row | {"completion": text} for text in texts], box_format="qwen3-vl", reward="R3")
+        >>> found.configured.no_spread.value
+        0.0
+    """
+    parameters: Mapping[str, Any] = {}
+    if reward is None:
+        trained = trained_reward(Path(log)) if isinstance(log, str | Path) else None
+        reward, parameters = trained or ("R4", {})
+    judge = _text_reward(reward, box_format, parameters)
+    answers = read_groups(_log_source(log), dataset=_images(dataset, split), text_column=text_column, by_order=by_order)
+    answers = answers.checked(judge, label_matching=getattr(judge.box_reward, "label_matching", "ignore"))
+    _warn(answers.notes)
+    return measure_signal(answers.rows, answers.texts, judge)
+
+
+def compare(before: Any, after: Any, **options: Any) -> RunDifference:
+    """Say what changed from one run to another on the images that both answered.
+
+    Args:
+        before: the folder of an evaluation, an :class:`Evaluation`, predictions, or whatever :func:`evaluate` takes.
+        after: likewise.
+        **options: of :func:`evaluate`, for logs that are read first.
+
+    Raises:
+        ValueError: the runs have no image in common, or other reference boxes.
+
+    Example:
+        >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
+        >>> before, after = ([AnsweredImage(str(i), **truth, pred=[[0, 0, 9, y]]) for i in range(8)] for y in (3, 6))
+        >>> compare(before, after).metrics["f1_50"].difference.value
+        1.0
+    """
+    runs = [before, after]
+    if all(map(_is_evaluated, runs)):
+        return compare_evaluations(runs).first
+    images = [_predictions(run, options) for run in runs]
+    return compare_runs(*images, label_matching=options.get("label_matching", "ignore"))
+
+
+def _predictions(run: Any, options: Mapping[str, Any]) -> Sequence[AnsweredImage]:
+    if _is_evaluated(run):
+        return read_answered(run)
+    if _is_predictions(run):
+        return list(run)
+    evaluation = run if isinstance(run, Evaluation) else evaluate(run, **options)
+    if not evaluation.images:
+        raise ValueError("Expected an evaluation with its images, got one without. Make it with gr.evaluate(log).")
+    return evaluation.images
+
+
+def _is_evaluated(run: Any) -> bool:
+    """Whether this is the folder of an evaluation, or its images.jsonl."""
+    if not isinstance(run, str | Path):
+        return False
+    return (Path(run).is_dir() or Path(run).name == "images.jsonl") and evaluation_file(run).is_file()
+
+
+def _is_predictions(log: Any) -> bool:
+    return isinstance(log, list | tuple) and bool(log) and all(isinstance(image, AnsweredImage) for image in log)
+
+
+def _text_reward(reward: Any, box_format: Any, parameters: Mapping[str, Any] | None = None) -> GroundingReward:
+    if isinstance(reward, GroundingReward):
+        return reward if box_format is None else replace(reward, box_format=box_format)
+    stated = {} if box_format is None else {"box_format": box_format}
+    return get_reward(reward, **{**(parameters or {}), **stated}).final()
+
+
+def _images(dataset: str | Dataset | None, split: str) -> Dataset | None:
+    return load_split(dataset, split) if isinstance(dataset, str) else dataset
+
+
+def _log_source(log: Any) -> Sequence[Any]:
+    """Paths, or rows: what those read who read logs."""
+    if isinstance(log, str | Path):
+        return [log]
+    if hasattr(log, "to_dict") and hasattr(log, "columns"):
+        return log.to_dict("records")
+    if hasattr(log, "column_names"):
+        return log.remove_columns([name for name in ("image", "images") if name in log.column_names]).to_list()
+    return list(log)
+
+
+def _warn(*notes: Iterable[str]) -> None:
+    for note in (sentence for sentences in notes for sentence in sentences):
+        warnings.warn(note, LogWarning, stacklevel=3)

@@ -1,0 +1,205 @@
+"""Options of a training that are ours, and TRL's that matter most: their defaults and help, without loading TRL.
+
+`arguments` reads and checks them. `--help` shows these, `--help-all` every option.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
+
+_FILES = """\
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
+off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
+folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
+holds another run is refused without --overwrite."""
+
+USAGE = "grounding-rewards {command} --config FILE [--config FILE ...] [--OPTION VALUE ...]"
+
+#: By command what stands above its options; that of `train` has room for the rewards.
+DESCRIPTIONS = {
+    "train": f"""\
+Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
+
+  grounding-rewards train --config configs/demo/grpo.yaml
+  grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
+  grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
+  grounding-rewards train --config configs/demo/grpo.yaml --dry-run    # every value of the run, and no run
+  grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
+  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
+
+{_FILES}
+
+rewards and their parameters, for `reward` and `reward_kwargs`:
+{{rewards}}
+  or the dotted path of your own, found from the working directory too: a reward on boxes, or a function as TRL takes it
+Each of ours also takes on_unparseable (zero, empty), on_truncated (keep, zero) and readers (best, mean, weighted).
+Several rewards, a list, are summed with `reward_weights`, and each has curves of its own in the log.
+""",
+    "sft": f"""\
+Teach a vision-language model to write boxes, with TRL's SFTTrainer: the warm start that GRPO needs.
+
+  grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
+  grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
+  grounding-rewards sft --config run.yaml --resume_from_checkpoint last
+  grounding-rewards sft --config run.yaml --dry-run    # every value of the run, and no run
+  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
+
+{_FILES} With LoRA checkpoint/ holds the model with the adapter merged
+into it, and adapter/ the adapter.
+""",
+}
+
+BOX_FORMAT_HELP = (
+    "How the model writes boxes: a name, for example qwen2.5-vl; or a format of your own, in YAML a mapping, on the "
+    'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
+    "the column box_format of the dataset, or else derived from the model."
+)
+
+SAVE_DTYPES = ("float32", "float16", "bfloat16")
+
+
+def documented(default: Any, text: str) -> Any:
+    """A field of a dataclass with a text for `--help`."""
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass
+class ImageOptions:
+    """What `train` and `sft` share."""
+
+    dataset: str = documented(
+        "synthetic",
+        "`synthetic` for drawn images, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, or the "
+        "name of a dataset on the hub. Where it holds no image out, patients are drawn for train, validation and "
+        "test.",
+    )
+    train_split: str = documented("train", "Split to train on.")
+    eval_split: str = documented(
+        "validation", "Split to evaluate on, another one; only read when `eval_strategy` or `show_images` asks for it."
+    )
+    train_images: int | None = documented(
+        None, "Train on the first so many images; all (of drawn images, 1024) when left out."
+    )
+    eval_images: int | None = documented(None, "Evaluate on the first so many images.")
+    bad_rows: str = documented(
+        "refuse",
+        "What is done with rows that cannot be learned from, such as one with a box outside its image: `refuse` "
+        "names them all and ends, `drop` goes on without them and says how many went and which.",
+    )
+    box_format: dict | str | None = documented(None, BOX_FORMAT_HELP)
+    allow_outside: bool = documented(False, ALLOW_OUTSIDE_HELP)
+    max_image_pixels: int | None = documented(
+        None,
+        "Largest image that the model sees, in pixels; boxes stay in pixels of the original image. Saved in the "
+        "processor, so that every later command feeds images of the same size. Left out, the processor's own.",
+    )
+    overwrite: bool = documented(False, "Remove the run that `output_dir` holds, and start another one there.")
+    early_stopping_patience: int | None = documented(
+        None,
+        "Stop after so many evaluations in a row that were not better than the best, by `metric_for_best_model`; "
+        "needs `load_best_model_at_end`.",
+    )
+
+
+@dataclass
+class GroundingOptions(ImageOptions):
+    """Those of `train`."""
+
+    reward: list[str] = field(
+        default_factory=lambda: ["R4"],
+        metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
+    )
+    reward_kwargs: dict | str | None = documented(
+        None,
+        "Parameters of the reward, in YAML a mapping, on the command line JSON: '{\"beta\": 1.5}'. For several rewards "
+        "a list with one mapping each. In the place of a number may stand a schedule: "
+        '\'{"iou_threshold": {"schedule": "linear", "from": 0.1, "to": 0.5, "over": 0.4}}\'.',
+    )
+    curriculum: dict | str | None = documented(
+        None,
+        'Easy images first: in YAML a mapping, on the command line JSON: \'{"by": "boxes", "stages": 3}\'. `by` is '
+        "boxes (their number), area (of the smallest box) or pass_rate (a column, or with `file` JSON lines with id "
+        "and pass_rate).",
+    )
+    look_closer: dict | str | None = documented(
+        None,
+        "Let the model zoom into the image and set its grey window before it answers: in YAML a mapping, on the "
+        'command line JSON: \'{"looks": 3, "cost": 0.02, "bonus": 0.1}\'. `looks` pictures at most; a part below '
+        "`min_side` is widened, one above `max_pixels` shrunk. The chat template has to render tools.",
+    )
+    parity_check: bool = documented(
+        True,
+        "Check before the first step that the trainer sees what the model saw. Off where the check itself does not "
+        "suit a set-up.",
+    )
+    show_images: int | None = documented(
+        None,
+        "Show the first so many images of `eval_split` with the boxes that the model draws, in the trackers of "
+        "`report_to`: tensorboard, trackio or wandb, which stays offline unless WANDB_MODE says otherwise. Left "
+        "out, no image is shown.",
+    )
+    show_images_every: int = documented(50, "Steps between two showings of `show_images`.")
+
+
+@dataclass
+class SupervisedOptions(ImageOptions):
+    """Those of `sft`."""
+
+    crop: float = documented(0.0, "Cut up to this fraction off each side at random; the boxes move along.")
+    contrast: float = documented(0.0, "Scale contrast and mean brightness at random by up to this fraction.")
+    box_margin: float = documented(
+        0.0, "Widen boxes on each side by this fraction of their size: boxes as they are drawn loosely."
+    )
+    box_noise: float = documented(
+        0.0,
+        "Move each side of a box by a normal error of this fraction of the box's own size, anew each time: boxes as "
+        "several less careful readers draw them.",
+    )
+    save_dtype: str | None = documented(
+        None, f"Type of the saved weights: {', '.join(SAVE_DTYPES)}. Left out, that of training."
+    )
+
+
+# Options of TRL that most runs set: the defaults that they have here, and what they are.
+_OF_MODEL = {
+    "model_name_or_path": (None, "Model to start from: a folder or a name on the hub."),
+    "use_peft": (False, "Train an adapter (LoRA) instead of all weights."),
+    "lora_r": (16, "Rank of the adapter."),
+    "lora_alpha": (32, "Scale of the adapter."),
+    "dtype": ("float32", "Of the weights: bfloat16 on a GPU."),
+}
+_OF_RUN = {
+    "output_dir": (None, "Folder of the run."),
+    "resume_from_checkpoint": (None, "`last`, or a folder: go on from there."),
+    "max_steps": (-1, "Steps of the run; -1: as many as num_train_epochs has."),
+    "num_train_epochs": (3.0, "Passes over the images."),
+    "per_device_train_batch_size": (8, "Answers of a step on each device."),
+    "gradient_accumulation_steps": (1, "Batches of a step."),
+    "bf16": (None, "Compute in bfloat16; needs a GPU that can."),
+    "gradient_checkpointing": (True, "Less memory, for more time."),
+    "eval_strategy": ("no", "no, steps or epoch."),
+    "save_steps": (500, "Steps between checkpoints."),
+    "report_to": ("none", "tensorboard, trackio, wandb, …; nothing leaves this machine by default."),
+    "seed": (42, "Of everything that is drawn."),
+}
+_OF_GRPO = {
+    "learning_rate": (1e-06, "1e-6 is usual for all weights, 1e-5 for an adapter."),
+    "num_generations": (8, "Answers to each image, which are compared."),
+    "max_completion_length": (512, "Tokens of an answer; longer ones are cut off."),
+    "temperature": (1.0, "At which answers are sampled."),
+    "beta": (0.0, "Weight of the KL term, which holds the model near its start."),
+    "loss_type": ("dapo", "dapo, grpo, dr_grpo, …"),
+    "scale_rewards": ("group", "group, batch or none: by what advantages are divided."),
+    "use_vllm": (False, "Generate with vLLM."),
+    "log_completions": (False, "Keep every answer in completions/, for `inspect` and `signal`."),
+}
+_OF_SFT = {"learning_rate": (2e-05, "At its highest; see lr_scheduler_type.")}
+#: By command.
+COMMON_OPTIONS: dict[str, dict[str, tuple[Any, str]]] = {
+    "train": _OF_MODEL | _OF_RUN | _OF_GRPO,
+    "sft": _OF_MODEL | _OF_RUN | _OF_SFT,
+}
+OUR_OPTIONS = {"train": GroundingOptions, "sft": SupervisedOptions}
