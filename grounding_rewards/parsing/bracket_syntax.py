@@ -86,6 +86,11 @@ _COUNTED = re.compile(
     r"|(?:frames?|image\ssize)(?:\sis|:)?)\s{0,2}$",
     re.IGNORECASE,
 )
+# One of these is in every match, and few texts have any.
+_COUNTED_WORDS = (
+    *("rib", "level", "segment", "slice", "ref", "zone", "teeth", "tooth", "series", "day", "vertebra", "page"),
+    *("frame", "size"),
+)
 _LONGEST_COUNTED = 24
 _SMALL = re.compile(r"\(\s{0,2}\d\d?(?:\s{0,2}[,-]\s{0,2}\d\d?){3}\s{0,2}\)")
 
@@ -97,6 +102,9 @@ def without_counts(text: str) -> str:
         >>> without_counts("Fractures of ribs (4, 5, 6, 7): [412, 233, 598, 411]"), without_counts("Ribs (4, 5, 6, 7).")
         ('Fractures of ribs  : [412, 233, 598, 411]', 'Ribs  .')
     """
+    lower = text.lower()
+    if "(" not in text and not (text.count("[") > 1 and any(word in lower for word in _COUNTED_WORDS)):
+        return text
     counts: list[re.Match[str]] = []
     boxes: list[re.Match[str]] = []
     for numbers in _LIST_OF_FOUR.finditer(text):

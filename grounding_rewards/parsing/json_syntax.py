@@ -168,8 +168,7 @@ _Members: TypeAlias = "list[tuple[str | None, _Value]]"
 # Every alternative matches as far as it can and never fails after a long match, so reading is linear: a string
 # without its closing quote ends with the line. A single quote closes only before punctuation: 'patient's lung'.
 _TOKEN = re.compile(
-    # Comments are blanks, and are not read anew.
-    r"""\s*+(?:(?>//[^\n]*|\#[ \t][^\n]*|/\*(?s:.*?)(?:\*/|\Z))\s*+)*+(?:
+    r"""\s*(?:
       (?P<open>[\[({［（｛])
     | (?P<close>[\])}］）｝])
     | (?P<comma>[,;，；、])
@@ -177,6 +176,7 @@ _TOKEN = re.compile(
     | "(?P<double>[^"\\\n]*(?:\\.[^"\\\n]*)*)"?
     | '(?P<single>[^'\\\n]*(?:(?:\\.|'(?![ \t]{0,8}(?:[,:;}\])\n]|$)))[^'\\\n]*)*)'?
     | “(?P<curly>[^”\n]*)”?
+    | (?P<comment>//[^\n]*|\#[ \t][^\n]*|/\*(?s:.*?)(?:\*/|\Z))
     | (?P<bare>[^\s,:;\[\](){}"'“，：；、［］（）｛｝]+)
     )""",
     re.VERBOSE,
@@ -293,6 +293,8 @@ def _read_values(text: str, found: Findings) -> list[_Node]:
             break
         kind, start, position = token.lastgroup, position, token.end()
         parent = frames[-1][1] if frames else None
+        if kind == "comment":
+            continue
         if kind == "colon":
             key = None
             # The member before a colon is a key.
@@ -550,7 +552,7 @@ _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 
 def _corners(node: _Node, fmt: BoxFormat) -> tuple[Sequence[str], str] | None:
     """The names of the corners of an object that names them, and the order that they state."""
-    return find_corners({key for key, _ in node.members}, fmt.order) if len(node.members) > 1 else None
+    return find_corners([key for key, _ in node.members], fmt.order) if len(node.members) > 1 else None
 
 
 def _corner_box(node: _Node, corners: Sequence[str], order: str) -> _BoxOrReason:

@@ -120,18 +120,23 @@ def split_numbers(content: str) -> list[list[str]]:
 # Remarks, the unit of pixels, and what LaTeX's own brackets begin with; `\left[` has its `\right]`.
 _NOISE = re.compile(r"(?://|\#[ \t])[^\n]*|/\*[^*]*\*/|(?<=\d)\s?px\b|\\(?:right)?")
 
+_MAY_BE_NOISE = re.compile(r"[/#p\\．]").search
+
 
 def _tokens(part: str) -> list[str]:
-    part = _NOISE.sub("", part).replace("．", ".")
+    if _MAY_BE_NOISE(part):
+        part = _NOISE.sub("", part).replace("．", ".")
     pieces = _COMMA.split(part, MAX_LIST)
     if len(pieces) == 1:
         return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
-    tokens: list[str] = []
-    for piece in pieces:
-        token = piece.strip(_QUOTES)
+    tokens = [piece.strip(_QUOTES) for piece in pieces]
+    if " " in tokens[0] and tokens[0][-1].isdecimal():
         # "12 34, 56 78": corner points
-        words = token.split(maxsplit=MAX_LIST)
-        tokens += words if len(words) > 1 and all(map(_is_number, words)) else [token]
+        split = [token.split(maxsplit=MAX_LIST) for token in tokens]
+        pairs = zip(tokens, split, strict=True)
+        tokens = [
+            word for token, words in pairs for word in (words if words and all(map(_is_number, words)) else [token])
+        ]
     return tokens if tokens[-1] else tokens[:-1]
 
 

@@ -322,8 +322,9 @@ def may_have_marks(text: str) -> bool:
         >>> may_have_marks("[INST] Where? [/INST] []"), may_have_marks("No nodule.")
         (True, False)
     """
-    marks = ("inal", "INAL", "boxed", *EDITS)
-    return has_rare_marks(text) or has_turn_words(text) or any(map(text.__contains__, marks))
+    if "~~" in text or "//" in text or "#" in text or "/*" in text:
+        return True
+    return has_rare_marks(text) or has_turn_words(text) or "inal" in text or "INAL" in text or "boxed" in text
 
 
 def _find_marks(text: str) -> Marks | None:
