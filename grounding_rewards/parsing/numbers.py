@@ -130,7 +130,7 @@ def _tokens(part: str) -> list[str]:
     if len(pieces) == 1:
         return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
     tokens = [piece.strip(_QUOTES) for piece in pieces]
-    if len(part.split()) > len(pieces):
+    if " " in tokens[0] and tokens[0][-1].isdecimal():
         # "12 34, 56 78": corner points
         split = [token.split(maxsplit=MAX_LIST) for token in tokens]
         pairs = zip(tokens, split, strict=True)

@@ -152,7 +152,8 @@ def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False
         bracket = OPENER.search(whole) if fmt.syntax.keyed else None
         words = "" if bracket is None else whole[: bracket.start()]
         # Unless a tag or a mark among the words changes what follows.
-        content = whole if any(map(words.__contains__, ("<", *EDITS))) else whole[len(words) :]
+        is_marked = words and ("<" in words or "#" in words or "~~" in words or "//" in words or "/*" in words)
+        content = whole if is_marked else whole[len(words) :]
         raw = quick(content, fmt) if content != text and len(whole) <= MAX_CHARACTERS else None
         # A negative with words around it may be a quotation, which only the scanner can tell.
         if raw is not None and (raw.coords or (content == whole and not answer.around)):
