@@ -23,6 +23,10 @@ Item = TypeVar("Item")
 
 # Seconds before a progress bar appears: a shorter one only flickers.
 _PATIENCE = 2.0
+# Seconds between lines where there is no terminal for a bar.
+_BETWEEN_LINES = 60.0
+# Seconds over which the bar takes the speed: a batch of answers takes minutes.
+_SPEED_PERIOD = 600.0
 
 
 def output_console(width: int) -> Console:
@@ -128,7 +132,7 @@ def say_loading(libraries: str) -> None:
 def stage_progress(
     first: str = "", *, patience: float = _PATIENCE, transient: bool = False
 ) -> Iterator[Callable[..., None]]:
-    """A progress bar on the standard error, which appears only in a terminal and only when the work takes a while.
+    """A progress bar on the standard error, when the work takes a while; where that is a file, a line now and then.
 
     Args:
         first: what is being done at first.
@@ -147,14 +151,28 @@ def stage_progress(
 
     console = Console(stderr=True)
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    bar = Progress(*columns, console=console, transient=transient)
+    bar = Progress(*columns, console=console, transient=transient, speed_estimate_period=_SPEED_PERIOD)
     task = bar.add_task(first, total=None)
     shown_from = time.monotonic() + patience
+    next_line = time.monotonic() + _BETWEEN_LINES
+    done_before: int | None = None
 
     def on_progress(stage: str, done: int = 0, total: int | None = None) -> None:
-        bar.update(task, description=printable(stage, lines=False), completed=done, total=total)
-        if not bar.live.is_started and console.is_terminal and time.monotonic() > shown_from:
-            bar.start()
+        nonlocal done_before, next_line
+        description = printable(stage, lines=False)
+        if done_before is None or done < done_before:
+            # What another stage, or a run before this one, has done says nothing of the speed.
+            bar.reset(task, completed=done, total=total, description=description)
+        else:
+            bar.update(task, description=description, completed=done, total=total)
+        done_before = done
+        now = time.monotonic()
+        if console.is_terminal:
+            if not bar.live.is_started and now > shown_from:
+                bar.start()
+        elif now > next_line:
+            say(f"{description}: {done:,}{'' if total is None else f' of {total:,}'}", error=True)
+            next_line = now + _BETWEEN_LINES
 
     try:
         yield on_progress

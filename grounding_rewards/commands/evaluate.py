@@ -1,9 +1,10 @@
 r"""Evaluate a model, an adapter or a log of completions: how good, where, how certain, and how fragile.
 
-The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
-file with the completions and the `id` of each image; without --dataset its rows also have boxes, width and height.
-Several rows with one id are several answers to one image, the first of which is judged. The folder of a training that
-logged its completions is a log too: the last answers to each image count.
+The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv, .tsv or
+.parquet file, or one of inspect_ai, with the completions and, in any column, the id or file name of each image; without
+--dataset its rows also have boxes, width and height. Several rows of one image are several answers to it, the first of
+which is judged. The folder of a training that logged its completions is a log too: the last answers to each image
+count.
 
 The folder --out then holds
 
@@ -21,7 +22,7 @@ whole image. The page shows images and the model's words: protect it like the im
 
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
-  grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
+  grounding-rewards evaluate log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
   grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --samples 8 \
       --label-matching synonyms --robustness corruptions pgd --out runs/base
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
@@ -134,7 +135,7 @@ class EvaluateOptions(AnswerOptions):
         Raises:
             ValueError: options exclude each other, a value is out of range, or `--out` has another evaluation.
         """
-        self.check_subject(self.completions, "--completions")
+        self.check_subject(self.completions, "a log of completions")
         for name, needed in (("temperature", "samples"), ("robustness_images", "robustness")):
             if getattr(self, name) != getattr(EvaluateOptions, name) and not getattr(self, needed):
                 option = name.replace("_", "-")
@@ -195,10 +196,16 @@ class Subject(NamedTuple):
     facts: dict[str, Any]
 
 
-def run(options: EvaluateOptions) -> int:
-    """Evaluate, write the folder, and print the tables."""
+def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
+    """Evaluate, write the folder, and print the tables.
+
+    Args:
+        log: files or folders with completions; also as --completions
+    """
     from grounding_rewards.rewards.grounding import get_reward
 
+    if log:
+        options.completions = [*log, *options.completions]
     options.check()
     parameters = parameters_from_option(options.reward_kwargs)
     parameters = {"box_format": box_format_from_option(options.box_format), **parameters}
@@ -306,6 +313,7 @@ def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: Grou
         options.completions,
         dataset=dataset,
         text_column=options.text_column,
+        box_format=reward.box_format,
         by_order=options.by_order,
         sizes=stated_sizes(options.width, options.height),
         allow_outside=options.allow_outside,

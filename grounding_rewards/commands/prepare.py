@@ -18,9 +18,9 @@ examples:
     grounding-rewards prepare jsonl --root images --out data/mine --box-format answer-list \
       --splits-from hash --split-shares train=0.9,test=0.1
 
-  a source's own option, here of COCO files that Roboflow wrote:
+  a source's own options, here of a COCO file of another name, beside its images:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \
-      --option annotations={split}/_annotations.coco.json
+      --option annotations=result.json --option images=.
 
   tables alone, before the images are there: what would be in it?
     grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run

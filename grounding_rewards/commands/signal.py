@@ -138,6 +138,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
             log,
             dataset=images,
             text_column=options.text_column,
+            box_format=judge.box_format,
             by_order=options.by_order,
             group_size=options.group_size,
             sizes=stated_sizes(options.width, options.height, options.resized_width, options.resized_height),

@@ -148,6 +148,25 @@ def dicom_size(path: str | Path) -> tuple[int, int]:
         return _size(_read(path, _SIZE, pixels=False))
 
 
+def dicom_uid(path: str | Path) -> str:
+    """The SOPInstanceUID of a DICOM file, without reading its pixels; empty where it has none.
+
+    Args:
+        path: a DICOM file.
+
+    Raises:
+        ValueError: not a DICOM file; the file is named.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> from pydicom.data import get_testdata_file
+        >>> dicom_uid(get_testdata_file("MR_small.dcm"))
+        '1.3.6.1.4.1.5962.1.1.4.1.1.20040826185059.5457'
+    """
+    with _naming(path):
+        return str(_read(path, ("SOPInstanceUID",), pixels=False).get("SOPInstanceUID", ""))
+
+
 class _RefusedError(Exception):
     """Arguments: what was expected, what was there instead, and what to do. The file is added by `_naming`."""
 

@@ -22,13 +22,20 @@ from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
-from grounding_rewards.logs.completion_logs import Log, first_of, read_completions, step_of
+from grounding_rewards.logs.completion_logs import (
+    Log,
+    first_of,
+    read_completions,
+    step_of,
+    with_answer_references,
+)
 from grounding_rewards.logs.image_names import with_image_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
+    from grounding_rewards.parsing import BoxFormat
     from grounding_rewards.rewards.grounding import GroundingReward
 
 _IMAGE_COLUMNS = ("image_path", "image", "file")
@@ -85,7 +92,7 @@ class Answers:
             Traceback (most recent call last):
             ...
             ValueError: Expected sizes, boxes and labels that fit the image for every image, got 1 of 1 that does not. \
-Correct it, or go on without by --bad-rows drop:
+Correct it:
             line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the image of 50 x 50
         """
         problems = image_problems(self.rows, reward, label_matching=label_matching, places=self.places)
@@ -104,9 +111,11 @@ Correct it, or go on without by --bad-rows drop:
             )
         verb, them = ("does", "it") if len(problems) == 1 else ("do", "them")
         more = len(lines) - _MOST_NAMED
+        # Where most are wrong, so is the order or the frame of the boxes.
+        way_out = ", or go on without by --bad-rows drop" if 2 * len(problems) < len(self.rows) else ""
         raise ValueError(
             f"Expected sizes, boxes and labels that fit the image for every image, got {len(problems)} of "
-            f"{len(self.rows)} that {verb} not. Correct {them}, or go on without by --bad-rows drop:\n"
+            f"{len(self.rows)} that {verb} not. Correct {them}{way_out}:\n"
             + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
         )
 
@@ -116,6 +125,7 @@ def read_log(
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
+    box_format: str | BoxFormat | None = None,
     by_order: bool = False,
     sizes: Mapping[str, float | None] | None = None,
     allow_outside: bool = False,
@@ -131,6 +141,7 @@ def read_log(
             together as :func:`grounding_rewards.logs.image_names.with_image_ids` says. What the log says of an image
             besides has to agree with the dataset.
         text_column: the column with the completions.
+        box_format: how they write boxes, for logs whose only reference is the right answer.
         by_order: take the rows in the order of the dataset's images.
         sizes: sizes for images that have none, by column.
         allow_outside: whether images that the log names may lie outside the folders of its files.
@@ -140,7 +151,9 @@ def read_log(
     """
     log = read_completions(paths, text_column=text_column)
     images = None if dataset is None else light_rows(dataset)
-    if images is not None:
+    if images is None:
+        log = with_answer_references(log, box_format, sizes)
+    else:
         log = with_image_ids(log, images, by_order=by_order)
     members, notes = [[k] for k in range(len(log.rows))], log.notes
     if names_images(log):
@@ -205,6 +218,7 @@ def read_groups(
     *,
     dataset: Dataset | None = None,
     text_column: str | None = None,
+    box_format: str | BoxFormat | None = None,
     by_order: bool = False,
     group_size: int | None = None,
     sizes: Mapping[str, float | None] | None = None,
@@ -218,6 +232,7 @@ def read_groups(
         paths: as :func:`grounding_rewards.logs.completion_logs.read_completions` takes them.
         dataset: the images, as for :func:`read_log`; without it the rows have `boxes`, `width` and `height`.
         text_column: the column with the completions.
+        box_format: how they write boxes, for logs whose only reference is the right answer.
         by_order: take the rows in the order of the dataset's images, as many rows one after another for each.
         group_size: so many rows one after another are a group, whatever they hold.
         sizes: sizes for images that have none, by column.
@@ -227,7 +242,9 @@ def read_groups(
     """
     log = read_completions(paths, text_column=text_column)
     images = None if dataset is None else light_rows(dataset)
-    if images is not None:
+    if images is None:
+        log = with_answer_references(log, box_format, sizes)
+    else:
         log = with_image_ids(log, images, by_order=by_order, in_groups=True)
     members = _group_members(log, group_size)
     alone = [k for several in members if len(several) == 1 for k in several]

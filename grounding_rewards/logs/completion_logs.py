@@ -1,17 +1,19 @@
 """Logs of completions: one row for each text that a model wrote, with whatever else the file says of the image.
 
 A log is read in blocks of rows, so that a file may be larger than the memory; :func:`read_completions` puts the blocks
-of whole files together. Whoever wrote it, a row that comes out has the columns of a dataset: :func:`image_rows` is the
-one place that knows what trainers name them. The folder of a run is a log too, see :func:`log_files`.
+of whole files together. Whoever wrote it, a row that comes out has the columns of a dataset, see
+:mod:`grounding_rewards.logs.tool_rows`. The folder of a run is a log too, see :func:`log_files`.
 """
 
 from __future__ import annotations
 
+import ast
 import codecs
 import contextlib
 import csv
 import gzip
 import io
+import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +27,9 @@ from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.common.texts import check_columns, parse_json
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
-from grounding_rewards.rewards.batch_log import ROW_COLUMN
+from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows
+from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
+from grounding_rewards.rewards.completion_text import answer_defect
 
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = (
@@ -48,13 +52,15 @@ _BYTES, _ROWS = 1 << 18, 1000
 # In a CSV file these hold JSON.
 _JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 
-# Columns with what a row is scored against in one JSON object: of a dataset, of verl's rollouts, of ms-swift's logs.
-_PACKED = ("ground_truth", "gts", "solution")
-# Columns with the step of a training: TRL's and verl's, ms-swift's under Megatron.
-_STEPS = ("step", "gen_step")
+# Of VLMEvalKit and people; pandas needs openpyxl for them.
+_SPREADSHEETS = (".xlsx", ".xls")
+# Longer texts in a column of images are the image itself.
+_LONGEST_PATH = 4096
 
 # How many rows an error names.
 _NAMED = 3
+
+_ONE_A_LINE = "A .jsonl file has one whole object a line: repair or remove the line; one list of rows is a .json file."
 
 
 _LOG_THEM = (
@@ -141,7 +147,7 @@ class Block(NamedTuple):
                     text = stripped.removeprefix(codecs.BOM_UTF8).decode()
                 except UnicodeDecodeError as error:
                     raise _not_utf8(place, error) from None
-                yield number, _from_json(text, place)
+                yield number, _from_json(text, place, _ONE_A_LINE)
 
 
 def read_blocks(path: Path) -> Iterator[Block]:
@@ -150,8 +156,8 @@ def read_blocks(path: Path) -> Iterator[Block]:
     A .json file is one value and is read as a whole; of the others one block at a time is in memory.
 
     Args:
-        path: a file that ends in .jsonl, .json (a list of rows, alone or under a key), .csv, one of these and .gz, or
-            .parquet.
+        path: a file that ends in .jsonl, .json (a list of rows, alone or under a key), .csv or .tsv, also with .gz
+            behind it, in .parquet, or in .eval of inspect_ai.
 
     Raises:
         ValueError: the file is missing, of another kind or broken.
@@ -164,6 +170,12 @@ def read_blocks(path: Path) -> Iterator[Block]:
         ...     [block.rows() for block in read_blocks(path)]
         [[(1, {'completion': '[]', 'boxes': []})]]
     """
+    if path.suffix in _SPREADSHEETS:
+        table = path.with_suffix(".csv").name
+        raise ValueError(
+            f"Expected a table in .csv or .tsv, got the spreadsheet {str(path)!r}. Convert it: "
+            f"python -c \"import pandas; pandas.read_excel('{path.name}').to_csv('{table}', index=False)\""
+        )
     if _kind(path) not in _READERS:
         raise ValueError(
             f"Expected a file that ends in {', '.join(_READERS)}, got {str(path)!r}. Convert it, or name it so."
@@ -257,8 +269,8 @@ def read_completions(paths: Sequence[str | Path | Mapping[str, Any]], *, text_co
     files = [path for path in paths if not isinstance(path, Mapping)]
     logs = [[Block("the rows", 1, rows_in_memory)]] if rows_in_memory else map(read_blocks, log_files(files))
     for table in chain.from_iterable(map(_tables, logs)):
-        answered = [{name: value for name, value in row.items() if name not in _STEPS} for _, row in table]
-        if answered == before and any(name in row for _, row in table for name in _STEPS):
+        answered = [{name: value for name, value in row.items() if name not in STEPS} for _, row in table]
+        if answered == before and any(name in row for _, row in table for name in STEPS):
             repeats += 1
             continue
         placed += table
@@ -282,75 +294,56 @@ def _tables(blocks: Iterable[Block]) -> list[list[tuple[str, dict[str, Any]]]]:
     return lines if any(len(line) > 1 for line in lines) else [rows]
 
 
-def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:
-    """The rows of a log, in the columns of a dataset, that one row of its file holds.
+def with_answer_references(
+    log: Log,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
+    sizes: Mapping[str, float | None] | None = None,
+) -> Log:
+    """The log with `boxes`, where the only reference of its rows is the right answer as a text.
 
     Args:
-        row: of any log: of TRL's `log_completions`, where a reward of this package said in `R4/row` what it scored;
-            of verl's rollouts (`input`, `output`, `gts`, `score`, `step`); of ms-swift's completions.jsonl, a line of
-            which is a table with a list for each column (`step`, `prompt`, `completion`, …, `solution`); of
-            `grounding-rewards evaluate`; or of a file of one's own.
-        place: where it is, for a message.
-
-    Returns:
-        One row, or all of a table. `boxes`, sizes and so on stand in columns of their own, the text as the reward read
-        it in `completion`, and the step in `step`.
-
-    Raises:
-        ValueError: the columns of a table differ in length.
+        log: rows of it without `boxes` have the right answer in `gts`, `solution`, `ground_truth` or `target`, in the
+            box format of the completions. It stays as it is unless boxes, or none, can be read from every answer.
+        box_format: of the completions; None takes it from the column.
+        sizes: sizes of images that have none, by column.
 
     Example:
-        >>> image_rows({"output": "[]", "gts": '{"boxes": [], "id": "a"}', "score": 0.2, "step": 1})
-        [{'output': '[]', 'score': 0.2, 'step': 1, 'boxes': [], 'id': 'a'}]
-        >>> image_rows({"gen_step": [4, 4], "completion": ["[]", "None"]})
-        [{'completion': '[]', 'step': 4}, {'completion': 'None', 'step': 4}]
+        >>> row = {"gts": '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]', "width": 100, "height": 50}
+        >>> read = with_answer_references(Log(["[]"], [row], ["line 1"]), "qwen3-vl")
+        >>> read.rows[0]["boxes"], read.rows[0]["labels"]
+        ([[0.0, 0.0, 50.0, 20.0]], ['mass'])
     """
-    if any(isinstance(row.get(name), list) for name in _STEPS):
-        return [_image_row(one) for one in _table_rows(row, place)]
-    return [_image_row(row)]
-
-
-def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
-    lists = {name: values for name, values in table.items() if isinstance(values, list)}
-    lengths = {name: len(values) for name, values in lists.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(
-            f"Expected lists of one length for all columns of the table in {place}, got {lengths}. Remove the line: "
-            "its completions cannot be told apart."
-        )
-    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
-
-
-def _image_row(row: dict[str, Any]) -> dict[str, Any]:
-    logged = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
-    # All rewards of a run say the same of the image, and each its own values of scheduled parameters.
-    packed = logged or (_PACKED if row.get("boxes") is None else ())
-    found = {name: one for name in packed if (one := _scored_against(row.get(name))) is not None}
-    step = next((name for name in _STEPS if row.get(name) is not None), None)
-    if not found and step in (None, "step"):
-        return row
-    said = {name: value for one in reversed(found.values()) for name, value in one.items()}
-    if (text := said.pop("text", None)) is not None:
-        said["completion"] = text
-    aside = {*logged, *_STEPS, *found.keys() - {"ground_truth"}}
-    kept = {name: value for name, value in row.items() if name not in aside}
-    return {**kept, **({} if step is None else {"step": row[step]}), **said}
-
-
-def _scored_against(packed: Any) -> dict[str, Any] | None:
-    """The fields of a JSON object with `boxes` or `reader_boxes`; None for anything else."""
-    if isinstance(packed, str | bytes) and packed.lstrip()[:1] in ("{", b"{"):
+    rows, columns = [], set()
+    for row in log.rows:
+        if any(row.get(name) is not None for name in ("boxes", "reader_boxes")):
+            rows.append(row)
+            continue
+        column = next((name for name in PACKED if row.get(name) is not None), None)
+        stated_format = row.get("box_format") if box_format is None else box_format
+        if column is None or stated_format is None:
+            return log
+        known: dict[str, Any] = {name: row.get(name, (sizes or {}).get(name)) for name in SIZE_COLUMNS}
+        answer = row[column] if isinstance(row[column], str) else json.dumps(row[column], default=str)
         try:
-            packed = parse_json(packed if isinstance(packed, str) else packed.decode(), any_text=True)
+            parsed = parse_boxes(answer, get_box_format(box_format_from_option(stated_format)), **known)
         except ValueError:
-            return None
-    if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
-        return None
-    return dict(packed)
+            # The format needs sizes that are not known.
+            return log
+        if parsed.status not in ("boxes", "empty") or parsed.rejected:
+            return log
+        labels = list(parsed.labels)
+        rows.append({**row, "boxes": parsed.boxes.tolist(), **({"labels": labels} if all(labels) else {})})
+        columns.add(column)
+    if not columns or not any(row.get("boxes") for row in rows):
+        return log
+    note = (
+        f"Reference boxes are read from the answers in {' and '.join(sorted(columns))}, in the box format of the log."
+    )
+    return log._replace(rows=rows, notes=(*log.notes, note))
 
 
 def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: str) -> None:
-    """Refuse rows in which the column has neither a text nor messages.
+    """Refuse rows in which the column has neither a text nor messages, which no reward could read.
 
     Args:
         placed: where each row is, and the row.
@@ -366,13 +359,28 @@ def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: s
         ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
 'log.jsonl'. Remove it, or write an empty text where the model wrote nothing.
     """
-    without = [place for place, row in placed if not isinstance(row.get(column), str | list | Mapping)]
+    without, strange, defect = [], [], ""
+    for place, row in placed:
+        completion = row.get(column)
+        if isinstance(completion, str):
+            continue
+        if not _is_text(completion):
+            without.append(place)
+        elif found := answer_defect(completion):
+            strange.append(place)
+            defect = defect or found
     if without:
         one = len(without) == 1
         raise ValueError(
             f"Expected a completion in column {column} of every row, got none or no text in {len(without)} "
             f"{'row' if one else 'rows'}: {first_of(without)}. Remove {'it' if one else 'them'}, or write an empty "
             "text where the model wrote nothing."
+        )
+    if strange:
+        rows = "row" if len(strange) == 1 else "rows"
+        raise ValueError(
+            f"Expected a text or messages in column {column}, got {defect} in {len(strange)} {rows}: "
+            f"{first_of(strange)}. Name the column with the text with --text-column, or write the text there."
         )
 
 
@@ -566,33 +574,98 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
     before = csv.field_size_limit(2**31 - 1)
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, restkey="more")
+            reader = csv.DictReader(file, restkey="more", delimiter="\t" if _kind(path).startswith(".tsv") else ",")
             check_columns(reader.fieldnames or [], repr(str(path)))
-            rows = (
-                {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
-                for row in reader
-            )
-            for number, block in _numbered_blocks(rows):
+            for number, block in _numbered_blocks(map(_filled_cells, reader)):
                 for k, row in enumerate(block, number):
                     for column in _JSON_COLUMNS:
                         if row.get(column, "").startswith(("[", "{")):
-                            row[column] = _from_json(row[column], f"row {k} of {str(path)!r}, column {column}")
+                            row[column] = _list_of_cell(row[column], f"row {k} of {str(path)!r}, column {column}")
                 yield number, block
     finally:
         csv.field_size_limit(before)
 
 
-def _read_json(path: Path) -> Iterator[tuple[int, list[Any]]]:
+def _filled_cells(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The cells of a row that hold something; an empty completion is one, an image in base64 is none."""
+    cells = {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
+    return {name: cell for name, cell in cells.items() if name != "image" or len(cell) <= _LONGEST_PATH}
+
+
+def _list_of_cell(cell: str, place: str) -> Any:
+    """The list that a cell holds in JSON, or as Python and pandas write it."""
+    try:
+        return parse_json(cell, any_text=True)
+    except ValueError:
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
+            return ast.literal_eval(cell)
+    return _from_json(cell, place, "Write lists as JSON, as json.dumps does: [[10, 20, 30, 40]].")
+
+
+def _read_json(path: Path) -> Iterator[tuple[int, Any]]:
     with _open(path) as file:
-        content = _from_json(file.read().decode("utf-8-sig"), repr(str(path)))
-    lists = [content] if isinstance(content, list) else []
-    if isinstance(content, dict):
-        lists = [value for value in content.values() if isinstance(value, list)]
-    if len(lists) != 1:
+        content = file.read()
+    text = content.decode("utf-8-sig")
+    try:
+        value = parse_json(text, any_text=True)
+    except ValueError:
+        if "\n" in text.strip() and text.lstrip().startswith("{") and _is_json(text.lstrip().partition("\n")[0]):
+            # Lines, whatever the file is called.
+            yield 1, content.removesuffix(b"\n")
+            return
+        value = _from_json(text, repr(str(path)), "Write the file again: it is broken or cut off.")
+    yield from _numbered_blocks(_rows_of_value(value, path))
+
+
+def _is_json(text: str) -> bool:
+    with contextlib.suppress(ValueError):
+        parse_json(text, any_text=True)
+        return True
+    return False
+
+
+def _rows_of_value(value: Any, path: Path) -> list[Any]:
+    """The rows of a .json file: a list, alone or under a key, a table of columns, one row, or answers by their `id`."""
+    if isinstance(value, list):
+        return value
+    got = f"{value!r:.80}"
+    if isinstance(value, dict):
+        lists = {name: rows for name, rows in value.items() if isinstance(rows, list)}
+        filled = [name for name, rows in lists.items() if rows and all(isinstance(row, dict) for row in rows)]
+        if len(filled) == 1:
+            return lists[filled[0]]
+        if len(lists) == len(value) == 1:
+            return next(iter(lists.values()))
+        if lists.keys() == value.keys() and not filled and len({len(cells) for cells in lists.values()}) == 1:
+            return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
+        if any(isinstance(value.get(name), str) for name in TEXT_COLUMNS) or image_rows(value) != [value]:
+            return [value]
+        if value and all(isinstance(answer, str) for answer in value.values()):
+            return [{"id": name, "completion": answer} for name, answer in value.items()]
+        if value and all(isinstance(row, dict) for row in value.values()):
+            return [{"id": name, **row} for name, row in value.items()]
+        got = f"lists under {' and '.join(filled)}" if filled else f"an object with the keys {first_of(list(value))}"
+    raise ValueError(
+        f"Expected a list of rows in {str(path)!r}, got {got}. Write one row a line into a .jsonl file: "
+        '{"id": "a", "completion": "..."}; `jq -c \'.KEY[]\' log.json > log.jsonl` takes the list under a key.'
+    )
+
+
+def _read_eval(path: Path) -> Iterator[tuple[int, list[Any]]]:
+    try:
+        from inspect_ai.log import read_eval_log
+    except ImportError:
         raise ValueError(
-            f"Expected one list of rows in {str(path)!r}, got {len(lists)}. Write one row a line as .jsonl."
-        )
-    yield from _numbered_blocks(lists[0])
+            f"Expected inspect_ai to read {str(path)!r}, got none. Install it with `pip install inspect_ai`, or "
+            f"convert the log where it is installed: `inspect log convert {path.name} --to json --output-dir .`."
+        ) from None
+    try:
+        samples = read_eval_log(str(path)).samples or []
+    except Exception as error:
+        # Its own and those of several compressions.
+        raise ValueError(f"Expected a log of inspect_ai in {str(path)!r}, got {error}. Copy it again.") from None
+    kept = {"id", "epoch", "input", "target", "metadata", "output"}
+    yield from _numbered_blocks(sample.model_dump(mode="json", include=kept) for sample in samples)
 
 
 def _open_parquet(path: Path) -> Any:
@@ -628,11 +701,11 @@ def _numbered_blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
         number += len(block)
 
 
-def _from_json(text: str, place: str) -> Any:
+def _from_json(text: str, place: str, fix: str) -> Any:
     try:
         return parse_json(text, any_text=True)
     except ValueError as error:
-        raise ValueError(f"Expected JSON in {place}, got {text!r:.80} ({error}). Repair or remove it.") from None
+        raise ValueError(f"Expected JSON in {place}, got {text!r:.80} ({error}). {fix}") from None
 
 
 def _not_utf8(place: str, error: Exception) -> ValueError:
@@ -644,9 +717,12 @@ _READERS: dict[str, Callable[[Path], Iterator[tuple[int, Any]]]] = {
     ".json": _read_json,
     ".csv": _read_csv,
     ".parquet": _read_parquet,
+    ".tsv": _read_csv,
+    ".eval": _read_eval,
     ".jsonl.gz": _read_jsonl,
     ".json.gz": _read_json,
     ".csv.gz": _read_csv,
+    ".tsv.gz": _read_csv,
 }
 
 

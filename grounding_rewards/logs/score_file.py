@@ -22,6 +22,7 @@ from grounding_rewards.common.whole_files import whole_file
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.completion_logs import (
     Block,
+    Log,
     LogBlocks,
     LogDoubts,
     check_completions,
@@ -29,6 +30,7 @@ from grounding_rewards.logs.completion_logs import (
     log_files,
     read_blocks,
     text_column_notes,
+    with_answer_references,
 )
 from grounding_rewards.logs.job_shares import Share, parts_of
 from grounding_rewards.parsing import STATUSES
@@ -315,6 +317,8 @@ class _Scorer:
             # Refuses a second candidate that only later rows have.
             find_text_column(rows)
         check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
+        rows = with_answer_references(Log([], rows, []), self.rewards[0].box_format).rows
+        numbered = [(number, row) for (number, _), row in zip(numbered, rows, strict=True)]
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpaceWarning)
             try:

@@ -332,7 +332,7 @@ _LAYOUTS = {
         "instances*.json",
         "result.json",
     ),
-    "voc": ("Annotations/*.xml", "*.xml", "annotations/*.xml"),
+    "voc": ("Annotations/*.xml", "*.xml", "annotations/*.xml", "train/*.xml"),
     "csv": ("*.[cC][sS][vV]", "*.tsv", "*.[ct]sv.gz"),
 }
 

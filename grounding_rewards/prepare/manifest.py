@@ -41,6 +41,9 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
         check_new(out, "out")
         return None
     there = read_manifest(out)
+    if not there["complete"] and not _has_shards(out):
+        # An attempt that was refused: nothing of it is worth keeping.
+        return None
     # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "images") if there["complete"] else ("settings", "images", "versions")
     begun = _identity_of(survey)
@@ -55,11 +58,15 @@ def find_finished(out: Path, survey: Survey) -> dict[str, Any] | None:
 
 def begin_folder(out: Path, survey: Survey) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
-    if not (out / MANIFEST).is_file():
+    if not (out / MANIFEST).is_file() or not _has_shards(out):
         out.mkdir(parents=True, exist_ok=True)
         write_whole(out / MANIFEST, _as_json({"complete": False, **_identity_of(survey)}))
     for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
         unfinished.unlink()
+
+
+def _has_shards(out: Path) -> bool:
+    return any((out / FOLDER).glob("*.parquet"))
 
 
 def finish_folder(out: Path, survey: Survey) -> dict[str, Any]:

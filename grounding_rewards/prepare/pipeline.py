@@ -29,6 +29,7 @@ from grounding_rewards.prepare.settings import PrepareSettings
 from grounding_rewards.prepare.shards import ShardWriter
 from grounding_rewards.prepare.stored_images import StoredImage, store_image
 from grounding_rewards.prepare.survey import Survey, survey_images
+from grounding_rewards.prepare.table_checks import check_box_order, warn_of_unnamed_images
 from grounding_rewards.prepare.tasks import Example, image_of_interest, without_small_boxes
 from grounding_rewards.sources.base import SOURCES, passing_over
 
@@ -85,6 +86,11 @@ def prepare_images(
     with passes as faults:
         survey = survey_images(work.counted("reading tables"), settings)
         survey.facts["unreadable"] = list(faults)
+        check_box_order(work.images(), settings.dataset)
+        source = SOURCES.get(settings.dataset)
+        is_own = source is not None and not source.title
+        if is_own and settings.split is None and settings.bad_rows == "refuse" and str(root) and Path(root).is_dir():
+            warn_of_unnamed_images(work.images(), root)
         if out is None:
             survey = with_negatives(work.images, survey)
             splits = count_examples(work.counted("counting rows", survey.images), survey)

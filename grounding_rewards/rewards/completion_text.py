@@ -69,15 +69,19 @@ def check_answers(completions: Sequence[Any]) -> None:
             "Write [completion], and every column as a list of one."
         )
     for k, one in enumerate(completions):
-        if type(one) is not str and (what := _strange(one)):
+        if type(one) is not str and (what := answer_defect(one)):
             raise ValueError(
                 f"Expected texts or messages for `completions`, got {what} for completion {k}. "
                 "Decode token ids and bytes, and give a string or the list of messages of each completion."
             )
 
 
-def _strange(one: Any, depth: int = 0) -> str:
-    """What in a completion is neither text nor message, in words; empty where nothing is."""
+def answer_defect(one: Any, depth: int = 0) -> str:
+    """What in a completion is neither text nor message, in words; empty where nothing is.
+
+    >>> answer_defect({"content": "[]"}), answer_defect({"score": 1})
+    ('', 'a mapping with the keys score')
+    """
     if depth > _DEEPEST:
         return f"more than {_DEEPEST} levels of lists and mappings"
     if one is None or isinstance(one, str):
@@ -87,10 +91,10 @@ def _strange(one: Any, depth: int = 0) -> str:
             return f"a mapping with the keys {', '.join(map(str, one)) or 'none'}"
         # What a tool says is nobody's answer, and may be anything.
         said = one.get("content", one.get("text"))
-        return _strange(said, depth + 1) if one.get("role") in (None, *_SPEAKERS) else ""
+        return answer_defect(said, depth + 1) if one.get("role") in (None, *_SPEAKERS) else ""
     if isinstance(one, Sequence) and not isinstance(one, bytes | bytearray):
         other = next((type(part).__name__ for part in one if not isinstance(part, str | Mapping)), "")
-        part = other or next(filter(None, (_strange(each, depth + 1) for each in one)), "")
+        part = other or next(filter(None, (answer_defect(each, depth + 1) for each in one)), "")
         return part and f"a list of {part}"
     return type(one).__name__
 

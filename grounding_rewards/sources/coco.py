@@ -4,17 +4,20 @@ Folder::
 
     annotations/instances_<split>.json    images[id,file_name,width,height], annotations[image_id,category_id,bbox,
                                           iscrowd], categories[id,name]
-    <split>/<file_name>
+    <split>/<file_name>                   or images/<split>/ or images/, as CVAT has them
 
-Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+or, as Roboflow writes it, <split>/_annotations.coco.json beside the images. Other names are given with `annotations`
+and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
 Carried along: what else an image entry says, such as age or view, and the name of its `license` as `licence`.
 Ignored: a crowd (`iscrowd` 1).
+Turned: a box with `attributes.rotation`, as CVAT writes it, is the box around the turned one.
 Source: https://cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -30,9 +33,12 @@ from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.documents import objects_in, pixels, read_json
 from grounding_rewards.sources.jsonl import KNOWN_KEYS, TAKEN
-from grounding_rewards.sources.tables import split_files
+from grounding_rewards.sources.tables import split_files, turned_box
 
 MissingCategory = Literal["error", "ignore"]
+
+_ANNOTATIONS = ("annotations/instances_{split}.json", "{split}/_annotations.coco.json")
+_IMAGES = ("{split}", "images/{split}", "images")
 
 _SHOWN = 5
 
@@ -42,8 +48,8 @@ def read_coco(
     root: str | Path,
     *,
     split: str | None = None,
-    annotations: str = "annotations/instances_{split}.json",
-    images: str = "{split}",
+    annotations: str | None = None,
+    images: str | None = None,
     patient_key: str | None = None,
     missing_category: MissingCategory = "error",
 ) -> Iterator[AnnotatedImage]:
@@ -52,9 +58,10 @@ def read_coco(
     Args:
         root: the folder of the dataset.
         split: name of a split; `validation` finds `val` and `valid` too; None takes all.
-        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
-            writes `{split}/_annotations.coco.json`.
-        images: the folder of `file_name`, likewise; `.` is the root.
+        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. By default
+            `annotations/instances_{split}.json`, else `{split}/_annotations.coco.json`.
+        images: the folder of `file_name`, likewise; `.` is the root. By default `{split}`, `images/{split}` or
+            `images`, the first that is there.
         patient_key: the key of an image entry that holds the patient, with dots into nested objects:
             `metadata.patientid`; by default `patient_id`, or what looks like it.
         missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
@@ -79,10 +86,18 @@ def read_coco(
         [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     check_word("missing_category", missing_category, get_args(MissingCategory))
+    patterns = _ANNOTATIONS if annotations is None else (annotations,)
+    pattern = next((one for one in patterns if any(Path(root).glob(one.replace("{split}", "*")))), patterns[0])
     return chain.from_iterable(
-        coco_images(path, images.replace("{split}", spelling), name, patient_key, missing_category)
-        for name, spelling, path in split_files(root, annotations, split)
+        coco_images(path, _image_folder(Path(root), images, spelling), name, patient_key, missing_category)
+        for name, spelling, path in split_files(root, pattern, split)
     )
+
+
+def _image_folder(root: Path, images: str | None, split: str) -> str:
+    patterns = _IMAGES if images is None else (images,)
+    folders = [pattern.replace("{split}", split) for pattern in patterns]
+    return next((folder for folder in folders if (root / folder).is_dir()), folders[0])
 
 
 def coco_images(
@@ -105,18 +120,23 @@ def coco_images(
         ValueError: as `read_coco`.
     """
     document = _document(path)
-    names = _names(document["categories"])
+    names = _category_names(document["categories"], path)
     licences = _names(one for one in objects_in(document.get("licenses")) if one.get("name"))
     drawn, by_name = defaultdict[Any, list[dict[str, Any]]](list), defaultdict[str, list[dict[str, Any]]](list)
     for annotation in document["annotations"]:
         drawn[_key(annotation.get("image_id"))].append(annotation)
     for entry in document["images"]:
         by_name[str(entry.get("file_name") or "")].append(entry)
+    if patient_key and document["images"] and all(_value(entry, patient_key) is None for entry in document["images"]):
+        raise ValueError(
+            f"Expected the key {patient_key!r} of --option patient_key in the images of {path}, got none. Name a key "
+            "that they have, or leave it out."
+        )
     ids = Counter(_key(entry.get("id")) for entry in document["images"])
     if lost := [one for key, found in drawn.items() if key not in ids for one in found]:
         raise ValueError(
-            f"Expected annotations of images in {path}, got {len(lost)} of none; of annotation {lost[0].get('id')} "
-            f"image_id {lost[0].get('image_id')!r} is no image of the file. Correct or drop them."
+            f"Expected annotations of images of {path}, got {len(lost)} of other images: annotation "
+            f"{lost[0].get('id')} has image_id {lost[0].get('image_id')!r}. Correct or drop them."
         )
 
     def image(name: str, entries: Sequence[Mapping[str, Any]]) -> AnnotatedImage:
@@ -137,6 +157,8 @@ def coco_images(
                 problems.append(f"annotation {annotation.get('id')}: {problem}")
                 continue
             box = [float(value) for value in ORDERS["xywh"].to_xyxy(*annotation["bbox"])]
+            # CVAT writes the box before it was turned.
+            box = turned_box(box, _rotation(annotation))
             if is_ignored:
                 ignored.append((box[0], box[1], box[2], box[3]))
             else:
@@ -145,10 +167,11 @@ def coco_images(
         file = PurePosixPath(images, name).as_posix()
         if problems:
             shown = "; ".join([*problems[:_SHOWN], "…"] if len(problems) > _SHOWN else problems)
+            count = f"{len(problems)} faults: " if len(problems) > 1 else ""
             hint = _HINT if "category_id is missing" in shown else ""
             raise ValueError(
-                f"Expected an image that can be read for {file} in {path}, got {len(problems)} faults: {shown}. "
-                f"Correct or drop them{hint}."
+                f"Expected an image that can be read for {file} in {path}, got {count}{shown}. Correct or drop "
+                f"{'it' if len(problems) == 1 else 'them'}{hint}."
             )
         extra: dict[str, Any] = {}
         for entry, own in zip(entries, patients, strict=True):
@@ -166,6 +189,31 @@ def _patient_key(keys: tuple[str, ...]) -> str | None:
     return "patient_id" if "patient_id" in keys else patient_column(keys)
 
 
+def _category_names(categories: Sequence[Mapping[str, Any]], path: str | Path) -> dict[int | str, str]:
+    """The name of each category by its id.
+
+    Raises:
+        ValueError: one id has several names: boxes of one class would be of another.
+    """
+    names = _names(categories)
+    for category in categories:
+        key, name = _key(category.get("id")), str(category.get("name"))
+        if key is not None and names[key] != name:
+            raise ValueError(
+                f"Expected one category of each id in {path}, got {name!r} and {names[key]!r} for id {key!r}. Files "
+                "that were merged count their categories each from its own start: number them anew, in the "
+                "annotations too."
+            )
+    return names
+
+
+def _rotation(annotation: Mapping[str, Any]) -> float:
+    """Degrees by which a box is turned."""
+    attributes = annotation.get("attributes")
+    rotation = attributes.get("rotation") if isinstance(attributes, dict) else None
+    return float(rotation) if isinstance(rotation, int | float) and math.isfinite(rotation) else 0.0
+
+
 def _names(entries: Iterable[Mapping[str, Any]]) -> dict[int | str, str]:
     """The name of each entry, by its id."""
     return {key: str(one.get("name")) for one in entries if (key := _key(one.get("id"))) is not None}
@@ -179,7 +227,7 @@ def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[
     return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
 
 
-_HINT = ', or take boxes without category_id as regions to ignore with missing_category="ignore"'
+_HINT = ", or take boxes without category_id as regions to ignore with --option missing_category=ignore"
 
 
 def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:

@@ -2,7 +2,8 @@
 
 Folder::
 
-    boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz
+    boxes.csv          any name, separators , ; tab |, decimal points or commas; .csv, .tsv, .txt, also with .gz; or a
+                       file a split: train.csv, val.csv, test.csv
     <images>           below the folder, where the table says; a name without folders or ending is searched for
 
 Columns, found by their names, whatever the case and the marks between words; `columns` names others::
@@ -23,7 +24,8 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from pathlib import Path, PureWindowsPath
+from itertools import chain
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
@@ -34,7 +36,7 @@ from grounding_rewards.common.texts import parse_json, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import UNNAMED
 from grounding_rewards.sources.tables import (
     RowPlace,
@@ -45,19 +47,27 @@ from grounding_rewards.sources.tables import (
     image_finder,
     read_whole_table,
     scaled_box,
+    stated_separator,
 )
 
 # Text files are tables where there is nothing else: most are words about the images.
 _TABLES = ((".csv", ".tsv", ".csv.gz", ".tsv.gz"), (".txt", ".txt.gz"))
 _SEPARATORS = ",;\t|"
 _FRAMES = ("pixel", "fraction")
+# Digits in groups of three, as thousands are written.
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,]\d{3})+")
+# Longest side of an image in pixels: a larger number has decimals. The shortest whose pixels need a mark.
+_LARGEST_SIDE, _SMALL = 30_000, 999
+# Labels of tissue without disease, which some datasets mark; and the part of the image that a placeholder covers.
+_SOUND_TISSUE = re.compile(r"^(?:normal|healthy|unremarkable)\b", re.IGNORECASE)
+_WHOLE_IMAGE = 0.9
 # What programs write into a cell that holds nothing.
 _EMPTY = {"nan", "none", "null", "na", "n/a", "<na>"}
 
 # Names in small letters without marks, the most telling first.
 _NAMES: dict[str, tuple[str, ...]] = {
     "file": ("file", "filename", "imagefile", "imagepath", "imgpath", "filepath", "path", "imagename", "imageid",
-             "imageindex", "image", "img", "imgid", "id"),
+             "imageindex", "image", "img", "imgid", "sopinstanceuid", "id"),
     "boxes": ("boxes", "bboxes", "bbox", "box"),
     "label": ("label", "labels", "classname", "class", "findinglabel", "finding", "findings", "category",
               "categoryname", "classid", "categoryid", "pathology", "disease"),
@@ -91,12 +101,13 @@ def read_csv_table(
 
     Args:
         root: the folder.
-        split: of the column `split`; None takes all.
-        table: the CSV file, relative to the root; needed where there are several.
+        split: of the column `split`, or of the files' names; None takes all.
+        table: the CSV file, relative to the root; needed where there are several that are not a split each.
         columns: what the columns are called where that is not seen, such as `file=scan,label=dx,x1=ulx`. Parts: file,
             label, split, patient, boxes, width, height, and x1 y1 x2 y2, x y w h, or cx cy w h.
         classes: names of the classes where the table has their numbers, from 0.
-        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh.
+        order: of the numbers in a list of boxes: xyxy, xywh or cxcywh; or of columns x, y, width and height, which may
+            be the middle of the box.
         frame: what the numbers count: `pixel`, or `fraction` of the image.
 
     Returns:
@@ -115,30 +126,49 @@ def read_csv_table(
         ...     [(image.file, image.boxes, image.labels) for image in read_csv_table(root)]
         [('a.png', [[1.5, 2.0, 30.0, 40.0]], ['mass']), ('b.png', [], [])]
     """
-    path = _table(Path(root), table)
+    tables = _tables(Path(root), table)
     check_word("frame", frame, _FRAMES)
     if order:
         check_word("order", order, tuple(_CELLS))
-    separator = max(_SEPARATORS, key=next(text_lines(path), "").count)
-    header, rows = read_whole_table(path, separator)
-    found = _found(path, header, _given(columns), order)
-    if split is not None:
-        place = found.get("split")
-        check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
-    return _images(path, separator, found, split, classes, frame)
+    if len(tables) > 1:
+        check_split(split, [name for name in tables if name is not None])
+    images: list[Iterator[AnnotatedImage]] = []
+    for name, path in tables.items():
+        if name is not None and split not in (None, name):
+            continue
+        separator = stated_separator(path) or max(_SEPARATORS, key=next(text_lines(path), "").count)
+        header, rows = read_whole_table(path, separator)
+        found = _found(path, header, _given(columns), order)
+        if split is not None and name is None:
+            place = found.get("split")
+            check_split(split, [] if place is None else {split_name(cells[place]) for _, cells in rows})
+        own_split = split if name is None else None
+        read = _images(path, separator, found, own_split, classes, frame)
+        images.append(read if name is None else _of_split(read, name))
+    return chain.from_iterable(images)
 
 
-def _table(root: Path, name: str) -> Path:
+def _of_split(images: Iterator[AnnotatedImage], split: str) -> Iterator[AnnotatedImage]:
+    for image in images:
+        yield image._replace(split=split)
+
+
+def _tables(root: Path, name: str) -> dict[str | None, Path]:
+    """The CSV files by the split that their names say, or one file of no split."""
     files = sorted(root.glob("*"))
-    tables = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
-    found = [root / name] if name else next(filter(None, tables), [])
+    kinds = ([path for path in files if path.name.lower().endswith(endings)] for endings in _TABLES)
+    found = [root / name] if name else next(filter(None, kinds), [])
+    splits = [split_name(path.name.partition(".")[0]) for path in found]
+    if len(found) > 1 and len({*splits} & {*map(split_name, SPLIT_NAMES)}) == len(found):
+        return dict(zip(splits, found, strict=True))
     if len(found) != 1 or not found[0].is_file():
         listed = ", ".join(path.name for path in found) or "none"
-        raise ValueError(
-            f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. Name it: "
-            "--option table=FILE."
-        )
-    return found[0]
+        sheets = [path.name for path in files if path.suffix.lower() in (".xlsx", ".xls")]
+        remedy = "Name it: --option table=FILE."
+        if sheets and not found:
+            remedy = f"Save {sheets[0]} as CSV in the spreadsheet program."
+        raise ValueError(f"Expected one CSV file in the folder for root, got {listed} in {str(root)!r}. {remedy}")
+    return {None: found[0]}
 
 
 def _given(columns: Sequence[str]) -> dict[str, str]:
@@ -170,6 +200,15 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
             f"Expected a column for the file and four for the box, or a list of boxes, in {path}, got "
             f"{', '.join(header)}. Say which they are: --option columns=file=NAME,x1=NAME,y1=NAME,x2=NAME,y2=NAME."
         )
+    if box is not None and order not in ("", box[0]):
+        # The names of both are the same, but for c.
+        if {order, box[0]} != {"xywh", "cxcywh"}:
+            names = ", ".join(header[at] for at in box[1] if at is not None)
+            raise ValueError(
+                f"Expected order {box[0]} for the columns {names} of {path}, got {order}. Leave order out, or name the "
+                f"columns of this order: --option columns={','.join(f'{part}=NAME' for part in _CELLS[order])}."
+            )
+        box = (order, box[1])
     if box is None and not order:
         raise ValueError(
             f"Expected the order of the four numbers of column {header[listed or 0]} of {path}, got none. Say it: "
@@ -183,7 +222,15 @@ def _found(path: Path, header: list[str], given: Mapping[str, str], order: str) 
     optional["patient"] = stated.get("patient", None if patient is None else header.index(patient))
     optional |= sizes if len(sizes) == 2 else {}
     boxes = {"box": box} if box else {"boxes": listed, "order": order}
-    return {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
+    parts = {"file": file, **boxes, **{part: at for part, at in optional.items() if at is not None}}
+    used = {*parts.values(), *of_box} if box is None else {file, *of_box, *optional.values()}
+    for part, at in stated.items():
+        if at not in used:
+            raise ValueError(
+                f"Expected a part of use for columns, got {part}={header[at]}: it has no effect in {path}. Leave it "
+                "out, or name the others of its kind too, such as width and height."
+            )
+    return parts
 
 
 def _images(
@@ -219,16 +266,20 @@ def _images(
                 box = list(ORDERS[order].to_xyxy(*(_number(place, number) for number in four)))
                 boxes.append(scaled_box(box, *size) if frame == "fraction" and size is not None else box)
                 labels.append(place.class_name(label, classes) if label else UNNAMED)
-                if _is_nothing(labels[-1]):
+                if _is_nothing(labels[-1]) and not _is_class(labels[-1], boxes[-1], size):
                     raise place.error("no box beside a label that says there is nothing", label, "Clear its cells.")
             if not drawn:
                 unmarked.update((name, label) for label in called if label and not _is_nothing(label))
         patient, own_split = stated_name(of_rows(rows, "patient")), of_rows(rows, "split", split_name)
         width, height = size or (None, None)
-        return AnnotatedImage(name, file, boxes, labels, width, height, patient, own_split)
+        # A path of somebody's machine is no id.
+        is_absolute = PureWindowsPath(name).is_absolute() or PurePosixPath(name).is_absolute()
+        return AnnotatedImage(file if is_absolute else name, file, boxes, labels, width, height, patient, own_split)
 
     unmarked: dict[str, str] = {}
     broken: set[str] = set()
+    if frame == "pixel":
+        _refuse_thousands(path, rows(), found)
     find, groups = image_finder(path.parent), group_rows(rows(), rows())
     kept = (group for group in groups if group[0] not in broken)
     yield from sound_images(image, (one for one in kept if split in (None, of_rows(one[1], "split", split_name))))
@@ -240,6 +291,51 @@ def _images(
             PackageWarning,
             stacklevel=2,
         )
+
+
+def _refuse_thousands(path: Path, rows: Iterator[TableRow], found: Mapping[str, Any]) -> None:
+    """Refuse a table whose numbers may have a mark between thousands: 1,010 would be read as 1.01 pixels.
+
+    Three digits stand behind each mark, and numbers or images are large enough; a mark that ever stands elsewhere
+    is the decimal sign.
+
+    Raises:
+        ValueError: the first such cell is named.
+    """
+    places = [found[part] for part in ("width", "height") if part in found]
+    places += found["box"][1] if "box" in found else []
+    grouped: dict[str, tuple[RowPlace, str]] = {}
+    decimal: set[str] = set()
+    largest = 0.0
+    for place, (_, *cells) in rows:
+        for cell in (cells[at] for at in places):
+            mark = next((mark for mark in ",." if mark in cell), "")
+            if not mark:
+                largest = max(largest, float(cell) if cell.isdecimal() else 0)
+            elif _GROUPED.fullmatch(cell) and int(re.sub("[,.]", "", cell)) <= _LARGEST_SIDE:
+                grouped.setdefault(mark, (place, cell))
+            else:
+                decimal.add(mark)
+    for mark, (place, cell) in grouped.items():
+        if mark in decimal:
+            continue
+        file = path.parent / image_finder(path.parent)(place.image, place.image)
+        if largest <= _SMALL and file.is_file():
+            largest = max(header_size(file))
+        if largest > _SMALL:
+            whole, fraction = re.sub("[,.]", "", cell), cell.replace(",", ".").rstrip("0")
+            raise ValueError(
+                f"Expected numbers without a mark between thousands in {path}, got {cell!r} in line {place.line}: is "
+                f"it {whole} or {fraction}? Write {whole}, or decimals with another number of digits."
+            )
+
+
+def _is_class(label: str, box: Sequence[float], size: tuple[int, int] | None) -> bool:
+    """Whether a label such as normal or healthy is a class here: its box stands around something on the image."""
+    if not _SOUND_TISSUE.search(label) or size is None:
+        return False
+    area = (box[2] - box[0]) * (box[3] - box[1])
+    return 1 < area < _WHOLE_IMAGE * size[0] * size[1]
 
 
 @cache

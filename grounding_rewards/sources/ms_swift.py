@@ -29,6 +29,12 @@ _BOX_TYPES = {"real": False, "norm1": True}
 
 _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
+# Boxes in what the assistant says: keys and corners by name, or four numbers in brackets or alone on a line.
+_BOXES_IN_ANSWER = re.compile(
+    r"""\bbox_2d\b|<loc\d|\b(?:bbox|box|bounding[ _]box)(?:es)?["']?\s*[:=]|\bx_?(?:1|min)["']?\W{1,4}\d"""
+    r"|[\[({<]\D{0,16}(?:\d+(?:\.\d+)?\D{1,16}){3}\d|^\W*(?:\d+(?:\.\d+)?\W{1,4}){3}\d+(?:\.\d+)?\W*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 @register_source("ms-swift")
@@ -87,7 +93,9 @@ def _objects(place: RowPlace, row: Mapping[str, Any]) -> tuple[list[list[float]]
     boxes, refs = (objects.get(key) or [] for key in ("bbox", "ref")) if isinstance(objects, dict) else (None, None)
     if not isinstance(boxes, list) or not isinstance(refs, list):
         raise place.error("`objects` with lists of bbox and ref", objects, "Correct the line.")
-    if not boxes and _BOXES_IN_TEXT.search(text):
+    answers = [one for one in objects_in(row.get("messages")) if one.get("role") in ("assistant", "gpt")]
+    answer = "".join(str(message.get("content")) for message in answers)
+    if not boxes and (_BOXES_IN_TEXT.search(text) or _BOXES_IN_ANSWER.search(answer)):
         fix = "Boxes as text need a box format: write the rows as VLM-R1's and read them with vlm-r1."
         raise place.error("boxes in `objects`", text[:200], fix)
     normalised = place.one_of(_BOX_TYPES, str(objects.get("bbox_type") or "real"))

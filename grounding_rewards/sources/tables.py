@@ -17,7 +17,7 @@ from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.texts import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
-from grounding_rewards.images.dicom import DICOM_SUFFIXES, is_dicom
+from grounding_rewards.images.dicom import DICOM_SUFFIXES, dicom_uid, is_dicom
 from grounding_rewards.sources.base import pass_over, sound_images, split_name
 
 _T = TypeVar("_T")
@@ -97,6 +97,12 @@ Size = tuple[int, int]
 
 _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
 
+# DICOM PS3.5 9.1: numbers with points between them.
+_UID = re.compile(r"[0-2](?:\.\d+){4,}")
+_STATED_SEPARATOR = re.compile(r'"?sep=([,;|]|\\t|\t)"?')
+#: The only subset of a task of CVAT that was not divided: no split.
+NO_SUBSET = "default"
+
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
 
@@ -160,7 +166,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     Args:
         root: the folder of the dataset.
         pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file of no
-            split.
+            split, and so is the only file where its split is called `default`.
         split: `validation` finds `val`, `valid` and `dev` too; None takes all.
 
     Returns:
@@ -181,11 +187,13 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
             if (match := name.fullmatch(path.relative_to(root).as_posix()))
         ]
         files = [(split_name(match[1]), match[1], path) for match, path in matches]
+        if [name for name, _, _ in files] == [NO_SUBSET]:
+            files = [(None, NO_SUBSET, matches[0][1])]
     if not files:
         others = sorted(path.relative_to(root).as_posix() for path in root.rglob(f"*{Path(pattern).suffix}"))[:5]
         raise ValueError(
             f"Expected {pattern} in the folder for root, got {str(root)!r} with {', '.join(others) or 'no such file'}. "
-            "Name the file in `annotations`; {split} stands for the name of the split."
+            "Name the file: --option annotations=FILE, in which {split} stands for the name of the split."
         )
     check_split(split, dict.fromkeys(name for name, _, _ in files if name is not None))
     return [file for file in files if split in (None, file[0])]
@@ -390,6 +398,24 @@ def outline_box(numbers: Sequence[float]) -> list[float]:
     return [min(xs), min(ys), max(xs), max(ys)]
 
 
+def turned_box(box: Sequence[float], degrees: float) -> list[float]:
+    """The box around an xyxy box that is turned about its middle, clockwise on the image.
+
+    Example:
+        >>> turned_box([10, 20, 30, 60], 90)
+        [0.0, 30.0, 40.0, 50.0]
+    """
+    if degrees % 360 == 0:
+        return list(box)
+    x1, y1, x2, y2 = box
+    cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
+    width, height = (x2 - x1) * cos + (y2 - y1) * sin, (x2 - x1) * sin + (y2 - y1) * cos
+    middle_x, middle_y = (x1 + x2) / 2, (y1 + y2) / 2
+    corners = (middle_x - width / 2, middle_y - height / 2, middle_x + width / 2, middle_y + height / 2)
+    # Right angles give whole numbers.
+    return [round(value, 6) for value in corners]
+
+
 def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
 
@@ -472,8 +498,8 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
     Returns:
         A function of the name of an image, with or without its ending, and of its published path. It gives the path of
         the file relative to the root: the published one where it is there; else a DICOM file, or else a copy, that has
-        this name; else the published one, which is empty by default. The folder is searched at the first image that
-        needs it. Raises `ValueError` where two files could be meant.
+        this name; else a DICOM file with this SOPInstanceUID; else the published one, which is empty by default. The
+        folder is searched at the first image that needs it. Raises `ValueError` where two files could be meant.
 
     Example:
         >>> import tempfile
@@ -499,6 +525,11 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
                     found[stem] = (*found.get(stem, ()), name if inside == "." else f"{inside}/{name}")
         return found
 
+    @cache
+    def by_uid() -> dict[str, tuple[str, ...]]:
+        paths = [path for places in by_stem().values() for path in places if is_dicom(path)]
+        return {dicom_uid(os.path.join(root, path)): (path,) for path in paths}
+
     def find(name: str, published: str = "") -> str:
         if published and os.path.isfile(os.path.join(root, published)):
             return published
@@ -508,6 +539,8 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
         if not places:
             alike = by_stem().get(os.path.splitext(file)[0], ())
             places = [path for path in alike if os.path.basename(path) == file]
+        if not places and _UID.fullmatch(file):
+            places = by_uid().get(file, ())
         if len(places) > 1:
             places = [path for path in places if is_dicom(path)] or places
         if len(places) > 1:
@@ -520,9 +553,25 @@ def image_finder(root: str | Path, suffixes: Sequence[str] = IMAGE_SUFFIXES) -> 
     return find
 
 
+def stated_separator(path: str | Path) -> str | None:
+    """The separator that the first line of a CSV file names for Excel, as `sep=;`; None without such a line.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("sep=;\\nimage;x1\\n")
+        ...     stated_separator(Path(root, "a.csv"))
+        ';'
+    """
+    stated = _STATED_SEPARATOR.fullmatch(next(text_lines(path), "").strip())
+    return stated[1] if stated else None
+
+
 def _split_lines(path: str | Path) -> Iterator[str]:
-    """The lines of a CSV file, which may end in carriage returns alone."""
-    for line in text_lines(path):
+    """The lines of a CSV file, which may end in carriage returns alone, and begin with the separator for Excel."""
+    for number, line in enumerate(text_lines(path)):
+        if number == 0 and _STATED_SEPARATOR.fullmatch(line.strip()):
+            continue
         if "\r" in line[:-2]:
             yield from io.StringIO(line, newline="")
         else:

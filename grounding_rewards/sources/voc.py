@@ -6,13 +6,16 @@ Folder, VOC::
     JPEGImages/<filename>
     ImageSets/Main/{train,val,test}.txt  a name a line, without its ending; optional
 
+or each XML file beside its image, in the folder itself (labelImg) or in train/, valid/ and test/ (Roboflow).
+
 Folder, CVAT 1.1::
 
     annotations.xml                      annotations/image[name,width,height,subset]/{box,polygon}[label]
-    images/<name>
+    images/<name>                        or images/<subset>/<name>
 
 Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
-format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges.
+format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges; a box
+with `rotation` is the box around the turned one. Boxes are pixels of `size`: files of another size are reported.
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
@@ -20,17 +23,19 @@ Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manua
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
-from itertools import chain
-from pathlib import Path
+from itertools import chain, repeat
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.common.texts import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
-from grounding_rewards.sources.base import register_source, sound_images, split_name
+from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml
-from grounding_rewards.sources.tables import RowPlace, check_split, outline_box
+from grounding_rewards.sources.tables import NO_SUBSET, RowPlace, check_split, header_size, outline_box, turned_box
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -52,10 +57,12 @@ def read_voc(
 
     Args:
         root: the folder of the dataset.
-        split: `train`, `validation` (for `val`) or `test` of `ImageSets/Main`, or a subset of CVAT; None takes all.
+        split: `train`, `validation` (for `val`) or `test` of `ImageSets/Main` or of folders of these names, or a
+            subset of CVAT; None takes all.
         annotations: a folder of XML files or one such file, relative to the root; by default `Annotations`, else
-            `annotations.xml`.
-        images: the folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
+            `annotations`, else `annotations.xml`, else folders of splits, else the root.
+        images: the folder of the images, likewise; by default `JPEGImages`, or the folder of the XML file, for VOC, and
+            `images` for CVAT.
         one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
 
@@ -77,29 +84,64 @@ def read_voc(
     """
     root = Path(root)
     paths = _xml_files(root, annotations)
-    splits = _image_sets(root)
-    if splits:
-        check_split(split, dict.fromkeys(splits.values()))
-        paths = [path for path in paths if split is None or splits.get(path.stem) == split]
+    sets = _image_sets(root)
+    splits = {path: sets.get(path.stem) or _folder_split(root, path) for path in paths}
+    if any(splits.values()):
+        check_split(split, dict.fromkeys(name for name in splits.values() if name))
+        paths = [path for path in paths if split in (None, splits[path])]
     # A broken file of several costs its image alone.
     read = sound_images(lambda path: (path, read_xml(path)), ((path,) for path in paths))
     roots = read if len(paths) > 1 else ((path, read_xml(path)) for path in paths)
-    return chain.from_iterable(
-        _images(root, path, images, split, splits.get(path.stem), one_based) for path, root in roots
-    )
+    each = (_images(tree, path, root, images, split, splits[path], one_based) for path, tree in roots)
+    return _with_known_sizes(root, chain.from_iterable(each))
+
+
+def _with_known_sizes(root: Path, images: Iterator[AnnotatedImage]) -> Iterator[AnnotatedImage]:
+    """The images as they are; a warning names one whose stated size is not that of its file."""
+    count, example = 0, ""
+    for image in images:
+        yield image
+        stated = (image.width, image.height)
+        if None not in stated and (root / image.file).is_file() and (size := header_size(root / image.file)) != stated:
+            count += 1
+            example = example or (
+                f"{image.file} ({stated[0]} x {stated[1]} in the XML, {size[0]} x {size[1]} in the file)"
+            )
+    if count:
+        warnings.warn(
+            f"{count} images have another size than their XML states, such as {example}. Their boxes are taken as "
+            "pixels of the size in the XML: correct it if they are pixels of the file.",
+            PackageWarning,
+            stacklevel=2,
+        )
 
 
 def _xml_files(root: Path, annotations: str | None) -> list[Path]:
-    names = ("Annotations", "annotations.xml") if annotations is None else (annotations,)
+    names = ("Annotations", "annotations", "annotations.xml") if annotations is None else (annotations,)
     for path in (root / name for name in names):
         if path.is_file():
             return [path]
         if path.is_dir() and (files := sorted(path.glob("*.xml"))):
             return files
+    if annotations is None:
+        of_splits = [path for name in SPLIT_NAMES for path in sorted(root.glob(f"{name}/*.xml"))]
+        if files := of_splits or sorted(root.glob("*.xml")):
+            return files
     raise ValueError(
         f"Expected {' or '.join(names)} with XML in the folder for root, got {str(root)!r} without. "
-        "Name the file or folder in `annotations`."
+        "Name the file or folder: --option annotations=NAME."
     )
+
+
+def _folder_split(root: Path, path: Path) -> str | None:
+    return split_name(path.parent.name) if path.parent.parent == root and path.parent.name in SPLIT_NAMES else None
+
+
+def _image_folder(root: Path, path: Path, name: str) -> str:
+    """The folder of the image of a VOC file, relative to the root."""
+    beside = path.parent.relative_to(root).as_posix()
+    usual = "JPEGImages" if beside.casefold() == "annotations" else beside
+    return next((folder for folder in ("JPEGImages", "images", beside) if (root / folder / name).is_file()), usual)
 
 
 def _image_sets(root: Path) -> dict[str, str]:
@@ -112,22 +154,30 @@ def _image_sets(root: Path) -> dict[str, str]:
 
 
 def _images(
-    root: Element, path: Path, images: str | None, split: str | None, known_split: str | None, one_based: bool | None
+    tree: Element,
+    path: Path,
+    root: Path,
+    images: str | None,
+    split: str | None,
+    known_split: str | None,
+    one_based: bool | None,
 ) -> Iterator[AnnotatedImage]:
-    if root.tag == "annotation":
+    if tree.tag == "annotation":
         if split not in (None, known_split):
             check_split(split, ())
         if one_based is None:
             raise ValueError(
-                f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where "
-                "xmin of the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
+                f"Expected true or false for --option one_based=, got none with a Pascal VOC file ({path}). Give true "
+                "where xmin of the first pixel is 1, as in the VOC challenge, and false where it is 0, as most tools "
+                "write."
             )
-        read = partial(voc_image, images=images or "JPEGImages", split=known_split, one_based=one_based)
-        return sound_images(read, [(root, path)])
-    if root.tag == "annotations":
-        return _cvat_images(root, path, images or "images", split)
+        folder = images or _image_folder(root, path, (tree.findtext("filename") or "").strip())
+        read = partial(voc_image, images=folder, split=known_split, one_based=one_based)
+        return sound_images(read, [(tree, path)])
+    if tree.tag == "annotations":
+        return _cvat_images(tree, path, root, images or "images", split)
     raise ValueError(
-        f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{root.tag}>. "
+        f"Expected <annotation> (Pascal VOC) or <annotations> (CVAT 1.1) as the root of {path}, got <{tree.tag}>. "
         "Export the annotations in one of the two."
     )
 
@@ -156,25 +206,29 @@ def voc_image(root: Element, path: Path, *, images: str, split: str | None, one_
         x1, y1, x2, y2 = place.numbers([found.findtext(f"bndbox/{key}") or "" for key in _CORNERS])
         if one_based:
             if min(x1, y1) < 1:
-                raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give one_based=False.")
+                raise place.error("pixels from 1 on, as one_based says,", (x1, y1), "Give --option one_based=false.")
             x1, y1 = x1 - 1, y1 - 1
         if (found.findtext("difficult") or "").strip() == "1":
             ignored.append((x1, y1, x2, y2))
         else:
             boxes.append([x1, y1, x2, y2])
             labels.append(label)
-    file = f"{images}/{name}"
+    file = PurePosixPath(images, name).as_posix()
     width, height = (pixels(root.findtext(f"size/{side}")) for side in ("width", "height"))
     return AnnotatedImage(file, file, boxes, labels, width, height, split=split, ignored=tuple(ignored))
 
 
-def _cvat_images(root: Element, path: Path, images: str, split: str | None) -> Iterator[AnnotatedImage]:
-    if root.find("track") is not None:
+def _cvat_images(tree: Element, path: Path, root: Path, images: str, split: str | None) -> Iterator[AnnotatedImage]:
+    if tree.find("track") is not None:
         raise ValueError(f"Expected images in {path}, got <track>, a video. Export the task as CVAT for images.")
-    subsets = {id(image): split_name(image.get("subset", "")) or None for image in root.iterfind("image")}
-    check_split(split, dict.fromkeys(name for name in subsets.values() if name is not None))
-    each = ((image, path, images, subsets[id(image)]) for image in root.iterfind("image"))
-    return sound_images(_cvat_image, (one for one in each if split in (None, one[-1])))
+    subsets = [image.get("subset", "") for image in tree.iterfind("image")]
+    folders = [f"{images}/{name}" if name and (root / images / name).is_dir() else images for name in subsets]
+    splits = [split_name(name) or None for name in subsets]
+    if set(splits) == {NO_SUBSET}:
+        splits = [None] * len(splits)
+    check_split(split, dict.fromkeys(name for name in splits if name is not None))
+    each = zip(tree.iterfind("image"), repeat(path), folders, splits, strict=False)
+    return sound_images(_cvat_image, (arguments for arguments in each if split in (None, arguments[-1])))
 
 
 def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> AnnotatedImage:
@@ -190,9 +244,9 @@ def _cvat_image(image: Element, path: Path, images: str, split: str | None) -> A
 def _cvat_box(shape: Element, place: RowPlace) -> list[float]:
     if not place.image or not shape.get("label"):
         raise place.error("a name of the image and a label of the shape", shape.get("label"), "Add them.")
-    if shape.tag == "box" and place.numbers([shape.get("rotation", "0")]) == [0]:
-        return place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
+    if shape.tag == "box":
+        box = place.numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")])
+        return turned_box(box, *place.numbers([shape.get("rotation", "0")]))
     if shape.tag == "polygon":
         return outline_box(place.numbers(shape.get("points", "").replace(";", ",").split(",")))
-    kind = "rotated box" if shape.tag == "box" else shape.tag
-    raise place.error("a box or a polygon", kind, "Draw a box around it, or remove it.")
+    raise place.error("a box or a polygon", shape.tag, "Draw a box around it, or remove it.")

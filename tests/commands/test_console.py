@@ -10,6 +10,7 @@ import warnings
 import pytest
 
 from grounding_rewards.cli import main
+from grounding_rewards.commands import console
 from grounding_rewards.commands.console import (
     output_console,
     plain_warnings,
@@ -132,3 +133,37 @@ def test_tables_and_texts_are_escaped_and_stay_in_line(monkeypatch, capsys, term
     assert not re.search("\x1b\\[(1A|2J)|\x9b", printed)
     rows = [line for line in printed.splitlines() if line.startswith(("|", "+"))]
     assert terminal or len({len(row) for row in rows}) == 1
+
+
+def test_a_file_gets_a_line_now_and_then(capsys, monkeypatch):
+    monkeypatch.setattr(console, "_BETWEEN_LINES", -1.0)
+    with stage_progress() as on_progress:
+        on_progress("reading images", 1200, 5000)
+        monkeypatch.setattr(console, "_BETWEEN_LINES", 60.0)
+        on_progress("counting", 3)
+        on_progress("counting", 4)
+    assert capsys.readouterr().err == "reading images: 1,200 of 5,000\ncounting: 3\n"
+
+
+def test_work_of_another_stage_says_nothing_of_the_time_left(monkeypatch):
+    """A thousand images that were there before, and then one a second."""
+    from rich import progress
+
+    bars = []
+
+    class Recorded(progress.Progress):
+        def __init__(self, *columns, **settings):
+            super().__init__(*columns, **settings, get_time=lambda: clock[0])
+            bars.append(self)
+
+    clock = [0.0]
+    monkeypatch.setattr(progress, "Progress", Recorded)
+    with stage_progress("writing") as on_progress:
+        for stage, done in (("reading", 0), ("reading", 1000), ("writing", 1000), ("writing", 1001), ("writing", 1002)):
+            on_progress(stage, done, 1100)
+            clock[0] += 1.0
+        for done in (900, 901, 902):
+            on_progress("next", done, 1000)
+            clock[0] += 1.0
+    assert bars[0].tasks[0].speed == pytest.approx(1.0)
+    assert bars[0].tasks[0].time_remaining == 98

@@ -253,7 +253,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
     log, out = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4), tmp_path / "out"
     options = ["--dataset", tmp_path / "data", "--by-order", "--train-split", "none", "--out", out]
-    assert evaluate("--completions", log, *options) == 0
+    assert evaluate(log, *options) == 0
     printed = capsys.readouterr().out
     assert "By source" in printed
     assert "clinic (" in printed

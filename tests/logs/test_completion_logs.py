@@ -19,6 +19,7 @@ from grounding_rewards.logs.completion_logs import (
     log_files,
     read_blocks,
     read_completions,
+    with_answer_references,
 )
 
 ROWS: list[dict[str, Any]] = [
@@ -93,11 +94,15 @@ def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: 
         ("log.jsonl", b'[1, 2]\n{"text": "a"}\n', r"Expected an object with columns in line 1 of .*, got \[1, 2\]"),
         ("log.jsonl", b'{"text": "\xff"}\n', "Expected text in UTF-8 in line 1 of .*codec can't decode"),
         ("log.jsonl", b"[" * 100_000, "Expected JSON in line 1"),
-        ("log.json", b'{"a": [], "b": []}', r"Expected one list of rows in .*, got 2\."),
-        ("log.json", b'"text"', r"Expected one list of rows in .*, got 0\."),
+        ("log.json", b'{"a": [{}], "b": [{}]}', r"Expected a list of rows in .*, got lists under a and b\. .*jq -c "),
+        ("log.json", b'"text"', r"Expected a list of rows in .*, got 'text'\. Write one row a line into a .jsonl file"),
+        ("log.json", b'{"f1": 0.5}', r"Expected a list of rows in .*, got an object with the keys f1\."),
         ("log.json", b"[", "Expected JSON in '.*log.json', got '"),
         ("log.json", b"[1]", "Expected an object with columns in row 1 of .*, got 1"),
-        ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1'"),
+        ("log.csv", b'text,boxes\na,"[[1"\n', r"Expected JSON in row 1 of .*, column boxes, got '\[\[1' .*json.dumps"),
+        ("log.jsonl", b'[\n{"text": "a"}\n]', r"Expected JSON in line 1 of .*one list of rows is a .json file"),
+        ("log.xlsx", b"", r"got the spreadsheet '.*log.xlsx'\. Convert it: python -c .*to_csv\('log.csv', index=False"),
+        ("log.eval", b"", r"Expected (inspect_ai to read .*inspect log convert log.eval|a log of inspect_ai in)"),
         ("log.csv", b"text,boxes,boxes\na,[],[]\n", "Expected columns of different names in .*, got 'boxes' twice"),
         ("log.csv", b"text\n\xff\n", "Expected text in UTF-8"),
         ("log.txt", b"", r"Expected a file that ends in \.jsonl, \.json, \.csv, \.parquet"),
@@ -425,6 +430,73 @@ def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
 def test_ground_truth_in_one_string_is_unpacked(tmp_path, ground_truth, boxes):
     path = write_text(tmp_path, "log.jsonl", json.dumps({"text": "[]", "ground_truth": ground_truth}))
     assert read_completions([path])[1][0].get("boxes") == boxes
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        # a list under a key beside an empty one, as inspect_ai writes it
+        ({"version": 2, "tags": [], "samples": [{"text": "[]"}]}, [{"text": "[]"}]),
+        # columns side by side
+        ({"id": ["a", "b"], "text": ["[]", "None"]}, [{"id": "a", "text": "[]"}, {"id": "b", "text": "None"}]),
+        # one row
+        ({"id": "a", "text": "[]"}, [{"id": "a", "text": "[]"}]),
+        # answers, or rows, by the name of the image
+        ({"a": "[]", "b": "None"}, [{"id": "a", "completion": "[]"}, {"id": "b", "completion": "None"}]),
+        ({"a": {"text": "[]"}, "b": {"text": "None"}}, [{"id": "a", "text": "[]"}, {"id": "b", "text": "None"}]),
+    ],
+)
+def test_the_rows_of_a_json_file(tmp_path, value, rows) -> None:
+    assert read_completions([write_text(tmp_path, "log.json", json.dumps(value, indent=1))]).rows == rows
+
+
+def test_lines_in_a_json_file_are_read_as_lines(tmp_path) -> None:
+    log = read_completions([write_text(tmp_path, "log.json", '{"text": "[]"}\n\n{"text": "None"}\n')])
+    assert log.completions == ["[]", "None"]
+    assert log.places[1].startswith("line 3 of")
+
+
+def test_a_table_of_vlmevalkit_is_read(tmp_path) -> None:
+    picture = "x" * 5000
+    text = f"index\timage\tprediction\tboxes\tlabels\n3\t{picture}\t\"[]\nNone\"\t[[1, 2, 3, 4]]\t['mass']\n"
+    log = read_completions([write_text(tmp_path, "model_dataset.tsv", text)])
+    assert log.rows == [{"index": "3", "prediction": "[]\nNone", "boxes": [[1, 2, 3, 4]], "labels": ["mass"]}]
+
+
+@pytest.mark.parametrize("column", ["output", "response", "completion"])
+def test_objects_that_are_no_messages_are_refused_by_every_command(tmp_path, capsys, column) -> None:
+    """`inspect` called them unparseable."""
+    path = tmp_path / "log.jsonl"
+    write(path, [{"id": str(k), column: {"score": 1}, "boxes": [], "width": 9, "height": 9} for k in range(2)])
+    for command in (
+        ["inspect", str(path)],
+        ["score", str(path), "--rewards", "R3", "--out", str(tmp_path / "o.jsonl")],
+    ):
+        assert cli.main([*command, "--box-format", "qwen3-vl"]) == 2
+        assert "got a mapping with the keys score in 2 rows: line 1 of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("answers", "boxes", "labels"),
+    [
+        (['[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]', "[]"], [[[0, 0, 50, 50]], []], [["mass"], None]),
+        (['```json\n[{"bbox_2d": [0, 0, 500, 500]}]\n```', "None."], [[[0, 0, 50, 50]], []], [None, []]),
+        ([[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}], []], [[[0, 0, 50, 50]], []], [["mass"], None]),
+        # boxes are pixels
+        (["[[0, 0, 50, 50]]", "[]"], [[[0, 0, 50, 50]], []], [None, None]),
+        ([[[0, 0, 50, 50]], []], [[[0, 0, 50, 50]], []], [None, None]),
+        # answers of another task
+        (["yes", "No."], None, None),
+        (["4", "[1, 2]"], None, None),
+    ],
+)
+@pytest.mark.parametrize("column", ["gts", "solution"])
+def test_a_right_answer_is_the_reference(tmp_path, answers, boxes, labels, column) -> None:
+    rows = [{"output": "[]", column: answer, "width": 100, "height": 100} for answer in answers]
+    log = read_completions([write(tmp_path / "1.jsonl", rows)])
+    log = with_answer_references(log, "qwen3-vl")
+    assert [row.get("boxes") for row in log.rows] == (boxes or [None] * 2)
+    assert [row.get("labels") for row in log.rows] == (labels or [None] * 2)
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,16 @@ def test_ground_truth_in_one_string_and_a_format_per_row(tmp_path: Path) -> None
     assert score_file(path, tmp_path / "scored.jsonl", [get_reward("R3")]).means == {"R3": 0.8}
 
 
+def test_logs_of_other_tools_are_scored(tmp_path: Path) -> None:
+    """verl's right answer as the reference, and a batch of a server."""
+    text, size = '[{"bbox_2d": [0, 0, 500, 500]}]', {"width": 100, "height": 100}
+    batch = {"custom_id": "a", "response": {"body": {"choices": [{"message": {"role": "assistant", "content": text}}]}}}
+    for row in ({"input": "Mark", "output": text, "gts": text, **size}, {**batch, "boxes": [[0, 0, 50, 50]], **size}):
+        path = write(tmp_path / "1.jsonl", [row])
+        summary = score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")])
+        assert summary.means == {"R3": 1.0}
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(
     ("change", "message"),

@@ -292,6 +292,16 @@ def test_bad_rows_are_named_or_skipped(make_images, tmp_path, fields, message):
     assert "image-4" in (tmp_path / "out/README.md").read_text()
 
 
+def test_a_refused_attempt_does_not_block_the_corrected_one(make_images, tmp_path):
+    root, records = make_images(3, split="train")
+    wrong = [records[0]._replace(boxes=[[0, 0, 999, 9]], labels=["mass"]), *records[1:]]
+    with pytest.raises(ValueError, match="Expected an image that can be used, got image-0"):
+        prepare_images(lambda: wrong, root, tmp_path / "out", options())
+    # Nothing was finished: corrected tables and other settings may use the folder.
+    manifest = prepare_images(lambda: records, root, tmp_path / "out", options(side=32))
+    assert manifest["splits"]["train"]["images_with_rows"] == 3
+
+
 def test_boxes_follow_squeezed_copies_axis_by_axis(make_images, tmp_path):
     # an image of 96 x 64 pixels for an image of 192 x 320, stored at 48 x 32: a quarter and a tenth
     root, records = make_images(1, split="train")

@@ -259,7 +259,7 @@ def test_a_fault_of_no_image_stays_an_error(tmp_path):
     (tmp_path / "t.csv").write_text("x,image_id\n1\n1,a\n")
     with passing_over(), pytest.raises(ValueError, match="as in the header, in line 2"):
         list(table_images(lambda name, rows: None, tmp_path / "t.csv", ("image_id", "x")))
-    with passing_over(), pytest.raises(ValueError, match="image_id 12 is no image"):
+    with passing_over(), pytest.raises(ValueError, match="annotation 3 has image_id 12"):
         list(get_source("coco").read(str(tmp_path), **options))
 
 

@@ -69,11 +69,11 @@ def test_one_image(folder):
         ("{", "Expected JSON in"),
         (
             document([box(1, [1, 2, 3, 4], None)]),
-            r'a.png .*got 1 faults: annotation 1: category_id is missing\..*missing_category="ignore"',
+            r"a.png .*got annotation 1: category_id is missing\..*--option missing_category=ignore",
         ),
         # an id that counts from 0 where the categories do not
         (document([box(1, [1, 2, 3, 4], 0)]), "annotation 1: category_id 0 is no category"),
-        (document([box(1, [1, 2, 3, 4], image_id=1)]), "got 1 of none; of annotation 1 image_id 1 is no image"),
+        (document([box(1, [1, 2, 3, 4], image_id=1)]), "got 1 of other images: annotation 1 has image_id 1"),
         (document([box(1, [1, 2, 3])]), r"annotation 1: bbox \[1, 2, 3\] is not x, y, width, height"),
         (document([box(1, [1, 2, 3, float("nan")])]), "annotation 1: bbox"),
         # only a mask
@@ -128,7 +128,7 @@ def real(shared_dir):
 
 def test_the_real_file_has_one_annotation_without_a_category(shared_dir):
     # SOURCE.txt: annotation 850 of image 425 has none in the original
-    with pytest.raises(ValueError, match="got 1 faults: annotation 850: category_id is missing"):
+    with pytest.raises(ValueError, match="got annotation 850: category_id is missing"):
         list(read_coco(real(shared_dir), annotations="annotations.sample.json", images="images"))
 
 
@@ -184,3 +184,92 @@ def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
     assert one.patient_id == "p1"
     assert one.extra == {"licence": "CC BY 4.0", "age": 63, "view": "PA", "site": {"name": "north"}}
     assert other.extra == {}
+
+
+@pytest.mark.parametrize(
+    ("categories", "refused"),
+    [
+        # merged exports, each of which counts from its own start
+        (
+            [{"id": 3, "name": "mass"}, {"id": 3, "name": "effusion"}],
+            "'mass' and 'effusion' for id 3|'effusion' and 'mass'",
+        ),
+        ([{"id": 3, "name": "mass"}, {"id": 9, "name": "a"}, {"id": 9, "name": "b"}], "for id 9"),
+        ([{"id": "3", "name": "mass"}, {"id": "3", "name": None}], "for id '3'"),
+        # the same one again
+        ([{"id": 3, "name": "mass"}, {"id": 3, "name": "mass"}], None),
+        # one name under two ids
+        ([{"id": 3, "name": "mass"}, {"id": 4, "name": "mass"}], None),
+    ],
+)
+def test_a_category_id_of_two_names_is_refused(folder, categories, refused):
+    root = folder(document([box(1, [1, 2, 3, 4], categories[0]["id"])], categories=categories))
+    if refused is None:
+        assert [image.labels for image in read_coco(root)] == [["mass"]]
+    else:
+        with pytest.raises(ValueError, match=f"Expected one category of each id in .*(?:{refused})"):
+            list(read_coco(root))
+
+
+@pytest.mark.parametrize(
+    ("rotation", "expected"),
+    [
+        # by hand: 10 x 20 about (15, 20)
+        (0, [10, 10, 20, 30]),
+        (360.0, [10, 10, 20, 30]),
+        (90, [5, 15, 25, 25]),
+        (180, [10, 10, 20, 30]),
+        (-90, [5, 15, 25, 25]),
+        (45, [15 - 10.606602, 20 - 10.606602, 15 + 10.606602, 20 + 10.606602]),  # 30 / √2 on both sides
+        (None, [10, 10, 20, 30]),
+    ],
+)
+def test_a_box_that_cvat_turned_is_the_box_around_it(folder, rotation, expected):
+    attributes = {"occluded": False, "rotation": rotation}
+    (image,) = read_coco(folder(document([box(1, [10, 10, 10, 20], attributes=attributes)])))
+    assert image.boxes == [pytest.approx(expected, abs=1e-6)]
+
+
+def test_a_patient_key_that_no_image_has_is_refused(folder):
+    root = folder(document([]))
+    with pytest.raises(
+        ValueError, match=r"Expected the key 'metadata\.patient' of --option patient_key in the images of .*, got none"
+    ):
+        list(read_coco(root, patient_key="metadata.patient"))
+
+
+@pytest.mark.parametrize(
+    ("files", "images", "expected"),
+    [
+        # CVAT's export of a task: one subset called default, which is no split
+        (["annotations/instances_default.json"], ["images/default/a.png"], [("images/default/a.png", None)]),
+        (["annotations/instances_default.json"], ["images/a.png"], [("images/a.png", None)]),
+        # of a project with subsets
+        (
+            ["annotations/instances_Train.json", "annotations/instances_Validation.json"],
+            ["images/Train/a.png", "images/Validation/a.png"],
+            [("images/Train/a.png", "train"), ("images/Validation/a.png", "validation")],
+        ),
+        (
+            ["annotations/instances_default.json", "annotations/instances_test.json"],
+            ["images/default/a.png", "images/test/a.png"],
+            [("images/default/a.png", "default"), ("images/test/a.png", "test")],
+        ),
+        # COCO's own, also before the images are there
+        (["annotations/instances_val2017.json"], ["val2017/a.png"], [("val2017/a.png", "val2017")]),
+        (["annotations/instances_train.json"], [], [("train/a.png", "train")]),
+        # Roboflow
+        (
+            ["train/_annotations.coco.json", "valid/_annotations.coco.json"],
+            ["train/a.png", "valid/a.png"],
+            [("train/a.png", "train"), ("valid/a.png", "validation")],
+        ),
+    ],
+)
+def test_usual_layouts_need_no_option(folder, tmp_path, files, images, expected):
+    for name in files:
+        folder(document([]), name)
+    for name in images:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert [(image.file, image.split) for image in read_coco(tmp_path)] == expected

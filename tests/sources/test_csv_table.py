@@ -155,3 +155,138 @@ def test_the_command_reads_a_table_with_options(folder, tmp_path, capsys):
     rows = {row["id"]: row for row in load_split(str(out), "val")}
     assert (rows["a.png"]["boxes"], rows["a.png"]["labels"]) == ([[1.5, 2, 30, 40]], ["mass"])
     assert json.loads((out / "manifest.json").read_text())["complete"]
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "options", "expected"),
+    [
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {}, [20, 30, 30, 50]),
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {"order": "xywh"}, [20, 30, 30, 50]),
+        ("image,x,y,width,height,label", "a.png,20,30,10,20,mass", {"order": "cxcywh"}, [15, 20, 25, 40]),
+        ("image,cx,cy,w,h,label", "a.png,20,30,10,20,mass", {"order": "xywh"}, [20, 30, 30, 50]),
+        (
+            "image,x,y,width,height,label",
+            "a.png,20,30,10,20,mass",
+            {"order": "xyxy"},
+            "Expected order xywh for the columns",
+        ),
+        ("image,x1,y1,x2,y2,label", "a.png,20,30,30,50,mass", {"order": "xyxy"}, [20, 30, 30, 50]),
+        (
+            "image,x1,y1,x2,y2,label",
+            "a.png,20,30,10,20,mass",
+            {"order": "xywh"},
+            "Expected order xyxy for the columns x1",
+        ),
+        (
+            "image,x1,y1,x2,y2,wide",
+            "a.png,20,30,30,50,40",
+            {"columns": ("width=wide",)},
+            "got width=wide: it has no effect",
+        ),
+        ("image,x1,y1,x2,y2,c", "a.png,20,30,30,50,9", {"columns": ("cx=c",)}, "got cx=c: it has no effect"),
+        ("image,x1,y1,x2,y2,W,H", "a.png,20,30,30,50,40,60", {"columns": ("width=W", "height=H")}, [20, 30, 30, 50]),
+    ],
+)
+def test_options_take_effect_or_are_refused(folder, header, row, options, expected):
+    root = folder(f"{header}\n{row}\n")
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            list(read_csv_table(root, **options))
+    else:
+        assert [image.boxes for image in read_csv_table(root, **options)] == [[expected]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "side", "expected"),
+    [
+        # thousands
+        (['a.png,"1,010",20,"1,200",40'], 2000, "got '1,010' in line 2: is it 1010 or 1.01"),
+        (["a.png,1.010,20,1.200,40"], 2000, "got '1.010' in line 2"),
+        (["b.png,1,2,30,40", "a.png,950,20,1.200,40"], 2000, "got '1.200' in line 3: is it 1200 or 1.2"),
+        (['a.png,"1,010",20,1500,40'], 40, "got '1,010'"),  # beside a whole number of that size
+        (['a.png,"12,010",20,"13,200",40'], 2000, "got '12,010'"),
+        # decimals
+        (["a.png,1.010,2.125,30.250,40.500"], 40, [1.01, 2.125, 30.25, 40.5]),  # a small image
+        (["a.png,1.01,2.125,1100.250,1200.500"], 2000, [1.01, 2.125, 1100.25, 1200.5]),  # another number of digits
+        (["a.png,1.010,2.125,331.250,400.500"], 2000, [1.01, 2.125, 331.25, 400.5]),  # 331,250 pixels are none
+        (["a.png,1.0100,2,1500.0,1600"], 2000, [1.01, 2, 1500, 1600]),
+        (["a.png,0.125,0.250,0.500,1500"], 2000, [0.125, 0.25, 0.5, 1500]),  # no number of thousands begins with 0
+        (['a.png,"1,5",2,"1500,25",1600'], 2000, [1.5, 2, 1500.25, 1600]),  # a decimal comma
+    ],
+)
+def test_marks_between_thousands_are_asked_about(folder, rows, side, expected):
+    root = folder("image,x1,y1,x2,y2\n" + "\n".join(rows) + "\n")
+    Image.new("L", (side, side)).save(root / "a.png")
+    if isinstance(expected, str):
+        with pytest.raises(ValueError, match=expected):
+            list(read_csv_table(root))
+    else:
+        assert list(read_csv_table(root))[-1].boxes == [expected]
+
+
+def test_two_tables_are_two_splits(folder):
+    root = folder("image,x1,y1,x2,y2\na.png,1,2,30,40\n", "train.csv")
+    folder("image,x1,y1,x2,y2\nb.png,1,2,30,40\n", "val.csv")
+    assert [(image.file, image.split) for image in read_csv_table(root)] == [
+        ("a.png", "train"),
+        ("b.png", "validation"),
+    ]
+    assert [image.file for image in read_csv_table(root, split="validation")] == ["b.png"]
+    with pytest.raises(ValueError, match="Expected one of train, validation or None for split"):
+        read_csv_table(root, split="test")
+    # A third table is none of a split: which one is meant is asked for.
+    folder("image,x1,y1,x2,y2\n", "sizes.csv")
+    with pytest.raises(ValueError, match=r"got sizes.csv, train.csv, val.csv in .*--option table=FILE"):
+        read_csv_table(root)
+    assert [image.split for image in read_csv_table(root, table="val.csv")] == [None]
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "sep=;\r"])
+def test_the_separator_may_be_stated_for_excel(folder, first):
+    root = folder(f"{first}\nimage;x1;y1;x2;y2;a,b,c,d,e\na.png;1,5;2;30;40;\n")
+    assert [image.boxes for image in read_csv_table(root)] == [[[1.5, 2, 30, 40]]]
+
+
+def test_a_spreadsheet_is_to_be_saved_as_csv(tmp_path):
+    (tmp_path / "boxes.xlsx").touch()
+    with pytest.raises(ValueError, match=r"Expected one CSV file .*Save boxes\.xlsx as CSV"):
+        read_csv_table(tmp_path)
+
+
+def test_dicom_files_are_found_by_their_uid(tmp_path):
+    dcmread = pytest.importorskip("pydicom", reason="needs the extra dicom").dcmread
+    from grounding_rewards.synthetic import draw_radiograph
+    from tests.conftest import write_dicom
+
+    file = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
+    uid = dcmread(file).SOPInstanceUID
+    for name in (uid, f"{uid}.dcm"):
+        (tmp_path / "boxes.csv").write_text(f"SOPInstanceUID,x1,y1,x2,y2\n{name},1,2,30,40\n")
+        assert [image.file for image in read_csv_table(tmp_path)] == [file.name if name == uid else name]
+
+
+@pytest.mark.parametrize(
+    ("label", "box", "is_class"),
+    [
+        ("Normal", "5,6,20,30", True),
+        ("healthy", "5,6,20,30", True),
+        ("Normal tissue", "0,0,20,30", True),
+        # placeholders
+        ("Normal", "0,0,40,60", False),
+        ("Normal", "0,0,1,1", False),
+        ("No finding", "5,6,20,30", False),
+    ],
+)
+def test_normal_with_a_tight_box_is_a_class(folder, label, box, is_class):
+    root = folder(f"image,x1,y1,x2,y2,label\na.png,{box},{label}\nb.png,5,6,20,30,mass\n")
+    if is_class:
+        assert [image.labels for image in read_csv_table(root)] == [[label], ["mass"]]
+    else:
+        with pytest.raises(ValueError, match="no box beside a label that says there is nothing"):
+            list(read_csv_table(root))
+
+
+@pytest.mark.parametrize("name", [r"C:\Users\somebody\a.png", "/home/somebody/a.png", r"\\server\share\a.png"])
+def test_paths_of_a_machine_are_no_ids(folder, name):
+    (image,) = read_csv_table(folder(f"image,x1,y1,x2,y2\n{name},1,2,30,40\n"))
+    assert (image.id, image.file) == ("a.png", "a.png")

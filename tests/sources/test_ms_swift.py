@@ -97,3 +97,39 @@ def test_fractions_of_the_image(folder):
 def test_what_is_refused(folder, row, message):
     with pytest.raises(ValueError, match=message):
         list(read_ms_swift(folder(row)))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '[{"bbox": [760, 448, 996, 996], "label": "mass"}]',
+        '[{"box_2d": [448, 760, 996, 996]}]',
+        "[760, 448, 996, 996]",
+        "760, 448, 996, 996",
+        "nodule(760,448),(996,996)",
+        "x1: 760, y1: 448, x2: 996, y2: 996",
+        "x_min=760 y_min=448 x_max=996 y_max=996",
+        '{"x1": 760, "y1": 448, "x2": 996, "y2": 996}',
+        "<loc0448><loc0760><loc0996><loc0996> nodule",
+        "The nodule is at <760><448><996><996>.",
+        "bounding box: 0.76, 0.44, 0.99, 0.99",
+    ],
+)
+def test_boxes_as_text_are_no_normal_image(folder, answer):
+    with pytest.raises(ValueError, match="Boxes as text need a box format"):
+        list(read_ms_swift(folder(sample("Find it", answer, None))))
+
+
+@pytest.mark.parametrize(
+    ("user", "answer"),
+    [
+        ("Answer as [x1, y1, x2, y2], such as [1, 2, 3, 4].", "None."),
+        ("Find it", "No finding."),
+        ("Find it", "The heart measures 12.3 cm on 1 of 2 views."),
+        ("Find it", "Examined on 2024-03-12 at 10:30: normal."),
+        ("Find it", "[]"),
+    ],
+)
+def test_answers_without_a_box_are_negatives(folder, user, answer):
+    (image,) = read_ms_swift(folder(sample(user, answer, None)))
+    assert image.boxes == []

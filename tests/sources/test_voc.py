@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 
+from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.sources.voc import read_voc
 from tests.conftest import valid_box_lists
 
@@ -58,10 +60,10 @@ def test_voc(tmp_path):
 
 def test_the_first_pixel_is_declared_and_not_guessed(tmp_path):
     root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
-    with pytest.raises(ValueError, match="Expected True or False for one_based, got None"):
+    with pytest.raises(ValueError, match="Expected true or false for --option one_based="):
         list(read_voc(root))
     # pixel 0 does not exist where they count from 1
-    with pytest.raises(ValueError, match=r"pixels from 1 on, .* in entry 1 .*Give one_based=False"):
+    with pytest.raises(ValueError, match=r"pixels from 1 on, .* in entry 1 .*Give --option one_based=false"):
         list(read_voc(root, one_based=True))
 
 
@@ -103,6 +105,59 @@ def test_cvat(tmp_path):
     assert len(list(read_voc(root, annotations="some_voc_xml_format.xml", images="."))) == 2
 
 
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        # labelImg: each file beside its image
+        ({"a.xml": voc(), "a.jpg": ""}, [("a.jpg", None)]),
+        # Roboflow
+        (
+            {"train/a.xml": voc(), "valid/b.xml": voc(name="b.jpg"), "train/a.jpg": "", "valid/b.jpg": ""},
+            [("train/a.jpg", "train"), ("valid/b.jpg", "validation")],
+        ),
+        # two folders, as on Kaggle; and the challenge's, also before the images are there
+        ({"annotations/a.xml": voc(), "images/a.jpg": ""}, [("images/a.jpg", None)]),
+        ({"Annotations/a.xml": voc()}, [("JPEGImages/a.jpg", None)]),
+        ({"Annotations/a.xml": voc(), "Annotations/a.jpg": ""}, [("Annotations/a.jpg", None)]),
+        # CVAT: one subset called default, which is no split, and folders of subsets
+        (
+            {"annotations.xml": CVAT.replace("Train", "default").replace("Validation", "default")},
+            [("images/a.png", None), ("images/b.png", None)],
+        ),
+        (
+            {"annotations.xml": CVAT, "images/Train/a.png": ""},
+            [("images/Train/a.png", "train"), ("images/b.png", "validation")],
+        ),
+    ],
+)
+def test_usual_layouts_need_no_option(tmp_path, monkeypatch, files, expected):
+    # Files here are empty.
+    monkeypatch.setattr("grounding_rewards.sources.voc.header_size", lambda path: (40, 30))
+    images = read_voc(write(tmp_path, files), one_based=False)
+    assert [(image.file, image.split) for image in images] == expected
+
+
+def test_a_turned_box_is_the_box_around_it(tmp_path):
+    first, _ = read_voc(write(tmp_path, {"annotations.xml": CVAT.replace("<box ", '<box rotation="90" ')}))
+    # by hand: 8.5 x 18 about (5.75, 11)
+    assert first.boxes[0] == [-3.25, 6.75, 14.75, 15.25]
+
+
+def test_files_of_another_size_are_reported(tmp_path):
+    pillow = pytest.importorskip("PIL.Image", reason="needs the train extra")
+    root = write(tmp_path, {"Annotations/a.xml": voc(item((0, 2, 10, 20)))})
+    (image,) = read_voc(root, one_based=False)
+    (root / "JPEGImages").mkdir()
+    file = root / image.file
+    pillow.new("L", (image.width, image.height)).save(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(read_voc(root, one_based=False)) == [image]
+    pillow.new("L", (2 * image.width, 2 * image.height)).save(file)
+    with pytest.warns(PackageWarning, match=rf"1 images have another size .* {2 * image.width} x"):
+        assert list(read_voc(root, one_based=False)) == [image]
+
+
 BOMB = '<!DOCTYPE a [<!ENTITY x "ha"><!ENTITY y "&x;&x;&x;">]>' + voc(item((1, 2, 3, 4), "&y;"))
 EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item((1, 2, 3, 4), "&x;"))
 
@@ -122,7 +177,7 @@ EXTERNAL = '<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/hostname">]>' + voc(item
         (voc("<object><name>mass</name><polygon/></object>"), "4 finite numbers in entry 1"),
         (voc(item((1, 2, 3, "x"))), "4 finite numbers in entry 1"),
         (voc(item((1, 2, 3, "inf"))), "4 finite numbers in entry 1"),
-        (CVAT.replace("<box ", '<box rotation="12.5" '), "got 'rotated box'"),
+        (CVAT.replace("<box ", '<box rotation="x" '), "1 finite numbers in entry 1"),
         (CVAT.replace("<tag ", "<points "), r"a box or a polygon in entry 1 of .*\(id a.png\), got 'points'"),
         (CVAT.replace('label="mass"', ""), "a name of the image and a label of the shape in entry 1"),
         (CVAT.replace('name="a.png"', ""), "a name of the image and a label of the shape in entry 1"),

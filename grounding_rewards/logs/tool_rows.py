@@ -1,0 +1,167 @@
+"""Rows of the logs of other tools, in the columns of a dataset: of trainers, of servers and of evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from grounding_rewards.columns import SCORED_COLUMNS
+from grounding_rewards.common.texts import parse_json
+from grounding_rewards.rewards.batch_log import ROW_COLUMN
+
+#: Columns with the step of a training: TRL's and verl's, ms-swift's under Megatron.
+STEPS = ("step", "gen_step")
+#: Columns with what a row is scored against in one JSON object: of a dataset, verl, ms-swift and inspect_ai.
+PACKED = ("ground_truth", "gts", "solution", "target")
+# Columns that may hold all that a server answered.
+_SERVED = ("output", "response", "result", "completion", "prediction")
+# Columns with the responses of lm-eval and lmms-eval, as they were filtered first.
+_RESPONSES = ("filtered_resps", "resps")
+# Columns in which evaluations put the row of the dataset.
+_OF_DATASET = ("metadata", "doc")
+# Parts of a sample of inspect_ai that are large and say nothing of the image.
+_UNUSED = frozenset({"events", "events_data", "attachments", "store"})
+# An answer that a server chose has one of these; the choices of a question have none.
+_OF_CHOICES = frozenset({"message", "finish_reason", "stop_reason", "finishReason"})
+
+
+def image_rows(row: dict[str, Any], place: str = "a row") -> list[dict[str, Any]]:
+    """The rows of a log, in the columns of a dataset, that one row of its file holds.
+
+    Args:
+        row: of any log: of TRL's `log_completions`, where a reward of this package said in `R4/row` what it scored;
+            of verl's rollouts (`input`, `output`, `gts`, `score`, `step`); of ms-swift's completions.jsonl, a line of
+            which is a table with a list for each column (`step`, `prompt`, `completion`, …, `solution`); of
+            `grounding-rewards evaluate`; a sample of inspect_ai; a line of a batch or an answer of a server, by the
+            protocol of OpenAI, Anthropic or Gemini; a sample of lm-eval or lmms-eval; or of a file of one's own.
+        place: where it is, for a message.
+
+    Returns:
+        One row, or one for each completion. `boxes`, sizes and so on stand in columns of their own, the text as the
+        reward read it in `completion`, and the step in `step`.
+
+    Raises:
+        ValueError: the columns of a table differ in length.
+
+    Example:
+        >>> image_rows({"output": "[]", "gts": '{"boxes": [], "id": "a"}', "score": 0.2, "step": 1})
+        [{'output': '[]', 'score': 0.2, 'step': 1, 'boxes': [], 'id': 'a'}]
+        >>> image_rows({"gen_step": [4, 4], "completion": ["[]", "None"]})
+        [{'completion': '[]', 'step': 4}, {'completion': 'None', 'step': 4}]
+        >>> choices = [{"message": {"role": "assistant", "content": "[]"}}]
+        >>> image_rows({"id": "batch_1", "custom_id": "a", "response": {"body": {"choices": choices}}})
+        [{'id': 'a', 'custom_id': 'a', 'completion': {'role': 'assistant', 'content': '[]'}}]
+    """
+    is_table = any(isinstance(row.get(name), list) for name in STEPS)
+    rows = _table_rows(row, place) if is_table else [row]
+    return [_image_row(answer) for table_row in rows for answer in _answer_rows(table_row)]
+
+
+def _table_rows(table: Mapping[str, Any], place: str) -> list[dict[str, Any]]:
+    lists = {name: values for name, values in table.items() if isinstance(values, list)}
+    lengths = {name: len(values) for name, values in lists.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(
+            f"Expected lists of one length for all columns of the table in {place}, got {lengths}. Remove the line: "
+            "its completions cannot be told apart."
+        )
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+
+
+def _answer_rows(row: dict[str, Any]) -> list[dict[str, Any]]:
+    """The row, or one for each completion of an answer of a server or of an evaluation."""
+    completions, left_out = _served_completions(row), {"choices", "candidates", "outputs", "id", "object"}
+    for name in _SERVED:
+        if completions is None and isinstance(row.get(name), Mapping):
+            completions, left_out = _served_completions(row[name]), {name}
+    if completions is None and any(name in row for name in _RESPONSES):
+        completions = _responses(next(row[name] for name in _RESPONSES if name in row))
+        left_out = set(_RESPONSES)
+    if completions is None:
+        return [row]
+    kept = {name: value for name, value in row.items() if name not in left_out | _UNUSED}
+    if isinstance(row.get("custom_id"), str):
+        # The id is that of the request.
+        kept = {"id": row["custom_id"], **{name: value for name, value in kept.items() if name != "id"}}
+    if isinstance(row.get("epoch"), int) and "output" in left_out:
+        kept["sample"] = row["epoch"]
+    for name in _OF_DATASET:
+        described = kept.get(name)
+        if isinstance(described, Mapping):
+            kept |= {column: described[column] for column in SCORED_COLUMNS if column in described.keys() - kept.keys()}
+    return [{**kept, "completion": completion} for completion in completions or [None]]
+
+
+def _served_completions(answer: Mapping[str, Any]) -> list[Any] | None:
+    """The texts or messages of what a server answered; None where it is no such answer."""
+    for wrapper in ("body", "message"):
+        if isinstance(answer.get(wrapper), Mapping) and "choices" not in answer:
+            # A line of a batch.
+            return _served_completions(answer[wrapper])
+    for name in ("choices", "outputs", "candidates"):
+        choices = answer.get(name)
+        if not isinstance(choices, list) or not all(isinstance(choice, Mapping) for choice in choices):
+            continue
+        if any(_OF_CHOICES.isdisjoint(choice) for choice in choices):
+            continue
+        texts = [choice.get("message", choice.get("text", choice.get("content"))) for choice in choices]
+        if choices or "model" in answer:
+            return [_without_thoughts(text) for text in texts]
+    if answer.get("object") == "response" and isinstance(answer.get("output"), list):
+        return [[item for item in answer["output"] if isinstance(item, Mapping) and item.get("type") == "message"]]
+    if answer.get("type") == "message" and answer.get("role") == "assistant":
+        return [dict(answer)]
+    return None
+
+
+def _without_thoughts(content: Any) -> Any:
+    """The message, or the parts of Gemini's content that are not its thoughts."""
+    if not isinstance(content, Mapping) or not isinstance(content.get("parts"), list):
+        return content
+    return [part for part in content["parts"] if not (isinstance(part, Mapping) and part.get("thought"))]
+
+
+def _responses(responses: Any) -> list[Any] | None:
+    while isinstance(responses, list) and len(responses) == 1 and isinstance(responses[0], list):
+        responses = responses[0]
+    if isinstance(responses, str):
+        return [responses]
+    return list(responses) if isinstance(responses, list) else None
+
+
+def _image_row(row: dict[str, Any]) -> dict[str, Any]:
+    logged = [name for name in row if name.endswith(f"/{ROW_COLUMN}")]
+    # All rewards of a run say the same of the image, and each its own values of scheduled parameters.
+    packed = logged or (PACKED if row.get("boxes") is None else ())
+    found = {name: one for name in packed if (one := _scored_against(row.get(name))) is not None}
+    step = next((name for name in STEPS if row.get(name) is not None), None)
+    if not found and step in (None, "step"):
+        return row
+    said = {name: value for one in reversed(found.values()) for name, value in one.items()}
+    if (text := said.pop("text", None)) is not None:
+        said["completion"] = text
+    aside = {*logged, *STEPS, *found.keys() - {"ground_truth"}}
+    kept = {name: value for name, value in row.items() if name not in aside}
+    return {**kept, **({} if step is None else {"step": row[step]}), **said}
+
+
+def _scored_against(packed: Any) -> dict[str, Any] | None:
+    """The fields of a JSON object with `boxes` or `reader_boxes`, or a list of boxes; None for anything else."""
+    packed = _parsed(packed)
+    if isinstance(packed, list) and all(isinstance(box, list) and len(box) == 4 for box in packed):
+        numbers = [value for box in packed for value in box]
+        return {"boxes": packed} if all(type(value) in (int, float) for value in numbers) else None
+    if not isinstance(packed, Mapping) or (packed.get("boxes") is None and packed.get("reader_boxes") is None):
+        return None
+    return dict(packed)
+
+
+def _parsed(packed: Any) -> Any:
+    if isinstance(packed, bytes):
+        packed = packed.decode(errors="replace")
+    if isinstance(packed, str) and packed.lstrip()[:1] in ("{", "["):
+        try:
+            return parse_json(packed, any_text=True)
+        except ValueError:
+            return packed
+    return packed

@@ -1,0 +1,108 @@
+"""What only all images of a source together show: boxes in another order, and images that no row names."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from grounding_rewards.boxes import ORDERS, reference_defect
+from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.data.annotated_image import AnnotatedImage
+from grounding_rewards.sources.tables import IMAGE_SUFFIXES
+
+# Images with a bad box, at least, before another order is looked for; and as a fraction of those with boxes.
+_FEWEST_BAD, _LEAST_SHARE = 3, 0.05
+# From this fraction on rows are not bad one by one, whether or not an order fits.
+_MOST_BAD = 0.5
+# The order in which formats have their numbers; tables may have any.
+_ORDER_OF_FORMAT = {"coco": ("xywh",), "csv": ("xyxy", "xywh", "cxcywh")}
+
+
+def check_box_order(images: Iterable[AnnotatedImage], dataset: str) -> None:
+    """Refuse boxes that do not fit their images because their numbers have another order or frame.
+
+    Args:
+        images: of a source; those without a stated size are passed over.
+        dataset: name of the source.
+
+    Raises:
+        ValueError: half of the images with boxes have one that does not fit, or a part has and another order fits all.
+
+    Example:
+        >>> images = [AnnotatedImage(str(k), "a.png", [[60, 70, 20, 10]], ["mass"], 90, 90) for k in range(9)]
+        >>> check_box_order(images, "csv")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: Expected boxes inside their images, got 9 of 9 images with a box that is not, such as 0 ([60, ...
+    """
+    sized = [image for image in images if image.boxes and image.width and image.height]
+    bad = [image for image in sized if not _fits(image.boxes, image)]
+    if len(bad) < max(_FEWEST_BAD, _LEAST_SHARE * len(sized)):
+        return
+    orders = _fitting_orders(sized, _ORDER_OF_FORMAT.get(dataset, ("xyxy",)))
+    if not orders and len(bad) < _MOST_BAD * len(sized):
+        return
+    image = bad[0]
+    box = next(box for box in image.boxes if not _fits([box], image))
+    words = " or ".join(orders)
+    fix = "Check the sizes of the images, and what the numbers count from where."
+    if orders:
+        option = " or ".join(f"order={order}" for order in orders)
+        told = f"give --option {option}" if dataset == "csv" else "write them in the order of the format"
+        fix = f"Their numbers fit all images as {words}: {told}."
+    raise ValueError(
+        f"Expected boxes inside their images, got {len(bad)} of {len(sized)} images with a box that is not, such as "
+        f"{image.id} ({list(box)} on {image.width} x {image.height}). {fix}"
+    )
+
+
+def _fits(boxes: Sequence[Sequence[float]], image: AnnotatedImage) -> bool:
+    size = (float(image.width or 0), float(image.height or 0))
+    return all(reference_defect(box, size) is None for box in boxes)
+
+
+def _fitting_orders(images: Sequence[AnnotatedImage], written: Sequence[str]) -> list[str]:
+    """The orders in which the numbers, taken from the boxes by the order that they may have, fit all images."""
+    fitting: dict[str, None] = {}
+    for source_order in written:
+        for order in ORDERS:
+            if order != source_order and all(
+                _fits(_reread(image.boxes, source_order, order), image) for image in images
+            ):
+                fitting[order] = None
+    return list(fitting)
+
+
+def _reread(boxes: Sequence[Sequence[float]], source_order: str, order: str) -> list[list[float]]:
+    return [list(ORDERS[order].to_xyxy(*ORDERS[source_order].from_xyxy(*box))) for box in boxes]
+
+
+def warn_of_unnamed_images(images: Iterable[AnnotatedImage], root: str | Path) -> None:
+    """Count the images below the root that no row names: those without a finding, if rows are boxes.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root, warnings.catch_warnings(record=True) as caught:
+        ...     Path(root, "b.png").touch()
+        ...     warn_of_unnamed_images([AnnotatedImage("a", "a.png", [], [])], root)
+        >>> str(caught[0].message).partition(":")[0]
+        'No row names 1 image below the root, such as b.png. Give images without a finding a row of their own, with \
+empty cells or an empty list for the box'
+    """
+    named = {os.path.normpath(image.file) for image in images}
+    count, example = 0, ""
+    for folder, _, names in os.walk(root):
+        for name in names:
+            file = os.path.normpath(os.path.relpath(os.path.join(folder, name), root))
+            if name.lower().endswith(IMAGE_SUFFIXES) and file not in named:
+                count += 1
+                example = min(example or file, file)
+    if count:
+        noun = "1 image" if count == 1 else f"{count:,} images"
+        warnings.warn(
+            f"No row names {noun} below the root, such as {example}. Give images without a finding a row of their own, "
+            "with empty cells or an empty list for the box: now they are left out.",
+            PackageWarning,
+            stacklevel=3,
+        )
