@@ -78,7 +78,11 @@ def evaluate(
     else:
         judge = _text_reward(reward, box_format)
         answers = read_log(
-            _log_source(log), dataset=_images(dataset, split), text_column=text_column, by_order=by_order
+            _log_source(log),
+            dataset=_images(dataset, split),
+            text_column=text_column,
+            box_format=judge.box_format,
+            by_order=by_order,
         ).checked(judge, label_matching=label_matching)
         answered = read_answers(answers.rows, answers.texts, judge)
         _warn(answers.notes, reading_notes(answered), confidence_notes(answered), shift_notes(answered))
@@ -115,8 +119,7 @@ def inspect(
         2 completions: 1 empty, 1 unparseable.
         qwen3-vl: Too little to judge norm1000, order xyxy by: 0 images with 0 boxes.
     """
-    read = read_completions(_log_source(log), text_column=text_column)
-    read = with_answer_references(read, box_format, sizes)
+    read = with_answer_references(read_completions(_log_source(log), text_column=text_column), box_format, sizes or {})
     inspection = inspect_completions(
         read.completions,
         read.rows,
@@ -170,7 +173,13 @@ def signal(
         trained = trained_reward(Path(log)) if isinstance(log, str | Path) else None
         reward, parameters = trained or ("R4", {})
     judge = _text_reward(reward, box_format, parameters)
-    answers = read_groups(_log_source(log), dataset=_images(dataset, split), text_column=text_column, by_order=by_order)
+    answers = read_groups(
+        _log_source(log),
+        dataset=_images(dataset, split),
+        text_column=text_column,
+        box_format=judge.box_format,
+        by_order=by_order,
+    )
     answers = answers.checked(judge, label_matching=getattr(judge.box_reward, "label_matching", "ignore"))
     _warn(answers.notes)
     return measure_signal(answers.rows, answers.texts, judge)
