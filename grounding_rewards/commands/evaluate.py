@@ -12,6 +12,7 @@ The folder --out then holds
   images.jsonl       every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
+  blank.jsonl        its answers to images of one grey, with --blank
   metrics/           the plots as PNG and PDF
   per_class.csv      the metrics of every label
   per_image.csv      the boxes and rewards of every image
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -62,7 +63,7 @@ from grounding_rewards.metrics.evaluation import (
     read_evaluation,
     write_evaluation,
 )
-from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems, shift_notes
+from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems, shift_notes
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
@@ -106,12 +107,13 @@ class EvaluateOptions(AnswerOptions):
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
         temperature: of the samples
+        blank: ask about the images again, each replaced by its mean grey: what is still right was not seen
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
     """
 
-    only_model = (*AnswerOptions.only_model, "temperature", "robustness", "robustness_images")
+    only_model = (*AnswerOptions.only_model, "temperature", "blank", "robustness", "robustness_images")
 
     out: Path
     completions: Sequence[Path] = ()
@@ -124,6 +126,7 @@ class EvaluateOptions(AnswerOptions):
     iou: tuple[float, ...] = AP_THRESHOLDS
     samples: Annotated[int, within(0)] = 0
     temperature: Annotated[float, within(above=True)] = 1.0
+    blank: bool = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, within(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
@@ -186,13 +189,17 @@ _BASELINES = (
 
 
 class Subject(NamedTuple):
-    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model."""
+    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model.
+
+    `blank` are the answers to the same images without anything to see, where they were asked for.
+    """
 
     name: str
     answers: Answers
     reward: GroundingReward
     robustness: list[RobustnessPoint]
     facts: dict[str, Any]
+    blank: list[list[str]] | None = None
 
 
 def run(options: EvaluateOptions) -> int:
@@ -220,6 +227,8 @@ def run(options: EvaluateOptions) -> int:
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)
+        if subject.blank is not None:
+            baselines[BLANK] = read_answers(rows, subject.blank, subject.reward, nms_threshold=options.nms)
         found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
         on_progress("drawing")
         # The page shows this one alone; the others are let go of before plots and page need memory.
@@ -246,6 +255,7 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
     """Ask the model about the images of the dataset; None in all processes but the first."""
     from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.models.ask import blank_images
     from grounding_rewards.models.robustness import corrupt
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
@@ -262,6 +272,10 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
         sampled = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
+    blank = None
+    if options.blank:
+        without = replace(asked, shown=blank_images(asked.shown))
+        blank = options.ask(without, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
     if not asked.is_first:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
@@ -270,7 +284,7 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
     robustness: list[RobustnessPoint] = []
     if options.robustness:
         robustness, facts["robustness"] = _change_images(options, asked)
-    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts)
+    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts, blank)
 
 
 def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[RobustnessPoint], str]:

@@ -43,9 +43,9 @@ from grounding_rewards.metrics.estimates import (
     Metrics,
     estimate_as_json,
     estimate_from_json,
-    format_interval,
 )
 from grounding_rewards.metrics.image_dependence import (
+    BLANK,
     CONSTANT,
     CONSTANT_OF_THESE,
     IMAGE_DEPENDENCE,
@@ -168,7 +168,6 @@ class Evaluation:
         """
         if self.dependence is None:
             return ""
-        owed = self.dependence.dependence
         constant = self.constant.get("mean_iou", _NOTHING).value
         said = f"{self.dependence.value:.2f} mean IoU; "
         if self.dependence.value < constant:
@@ -177,7 +176,9 @@ class Evaluation:
             said = f"{'Worse' if shown else 'No better'} than a model that never looks: {said}"
         if not math.isnan(constant):
             said += f"the constant box, which never looks, reaches {constant:.2f}; "
-        said += f"{owed.value:.2f} {format_interval(owed)}".rstrip() + " of it is owed to the image"
+        if BLANK in self.systems:
+            said += f"on blank images the model reaches {self.systems[BLANK]['mean_iou'].value:.2f}; "
+        said += self.dependence.sentence
         alike = self.dependence.distinct
         return said + (
             f". {alike} distinct answers to {self.dependence.images} images."
@@ -257,7 +258,7 @@ def evaluate(
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
     groups = _patient_numbers(images)
-    on_progress("dealing the answers to other images")
+    on_progress("permuting the answers among the images")
     dependence = None
     if any(len(image.gt) for image in images):
         dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
@@ -415,7 +416,7 @@ def _estimates(
 ) -> dict[str, Estimate]:
     sums = matched.sums()
     if dependence is None:
-        sums |= dependence_sums(matched.images, label_matching=matched.label_matching)
+        sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
     found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)

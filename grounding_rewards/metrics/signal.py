@@ -300,8 +300,8 @@ class SignalReport:
         if not math.isfinite(owed.low):
             return ""
         said = (
-            f"{found.value:.2f} mean IoU of the first answers, of which {owed.value:.2f} [{owed.low:.2f}, "
-            f"{owed.high:.2f}] is owed to the image; {found.distinct} distinct answers to {found.images} images."
+            f"{found.value:.2f} mean IoU of the first answers; {found.sentence}; "
+            f"{found.distinct} distinct answers to {found.images} images."
         )
         if owed.low > 0:
             return said

@@ -13,7 +13,7 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
+from grounding_rewards.metrics.estimates import Metrics, format_interval, format_p, format_value
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
@@ -304,7 +304,10 @@ def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]
     """A metric of every system; ▲ marks what is better than the first one."""
     metric, own = evaluation.metrics[key], next(iter(systems.values()))
     sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
-    row: list[str | Cell] = [metric.heading + " ↓" * (metric.lower_is_better is True)]
+    heading = metric.heading + " ↓" * (metric.lower_is_better is True)
+    if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
+        heading += f" ({format_p(evaluation.dependence.p)})"
+    row: list[str | Cell] = [heading]
     for name, metrics in systems.items():
         signed, kind = metric.lower_is_better is None, "ceiling" if name == REFERENCE else ""
         cell = estimate_cell(metrics.get(key), signed=signed, kind=kind)

@@ -254,7 +254,7 @@ def test_recommendation(own, others, best, words):
     ("shift", "said"),
     [
         # Each answer follows its image, though never to an IoU of 0.5: lower τ teaches it more.
-        (12, "is owed to the image; 12 distinct answers to 12 images."),
+        (12, "of it is owed to the image (p < 0.001); as the question is not known, what the model read there counts"),
         # One answer to all, with spread within each group.
         (0, "not shown to depend on the image: what differs in reward then teaches where findings usually are."),
     ],
