@@ -98,7 +98,7 @@ class EvaluateOptions(AnswerOptions):
     Args:
         out: folder to write
         completions: files or folders with completions
-        train_split: the constant box is its median box of each label; `none`: that of the images themselves
+        train_split: the constant box is fitted on it; `none`: on the other patients of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
         nms: leave out boxes that overlap a higher-scoring one of their label by more than this IoU
@@ -183,8 +183,9 @@ class EvaluateOptions(AnswerOptions):
 
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
-    "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
-    "the training images carry, else of the most frequent label; whole image: with the most frequent label"
+    "reference as answer: what no answer can better; constant box: what is best on the training images of the median "
+    "box of each label that at least half of them carry, the median of all boxes and one box fitted to all; "
+    "whole image: with the most frequent label"
 )
 
 

@@ -111,6 +111,14 @@ _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
 # From how many reference boxes on, and from which mean IoU with those of another image, answers are of that image.
 _LEAST_SHIFTED, _SHIFTED = 10, 0.3
+# The constant box: patients are in so many parts, each of which is answered by the box of the others.
+_FOLDS = 5
+# Fewer boxes are no sample to fit one box to; of more images with boxes, so many are enough.
+_FEWEST_FITTED, _MOST_FITTED = 10, 2000
+# Boxes that the search begins from, and its steps and moves as parts of the image: of an edge, of the whole box.
+_STARTS, _CLIMBS = 64, 8
+_STEPS = (0.08, 0.04, 0.02, 0.01, 0.005)
+_MOVES = np.vstack([np.eye(4), -np.eye(4), [[1, 0, 1, 0], [-1, 0, -1, 0], [0, 1, 0, 1], [0, -1, 0, -1]]])
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
@@ -632,8 +640,8 @@ def baseline_systems(
 
     Args:
         rows: the images, see :func:`grounding_rewards.metrics.answers.read_answers`.
-        training: the images that the constant box is the median of; without them it is that of these images, which
-            flatters it, and its name says so. Of no images there is no constant box.
+        training: the images that the constant box is fitted on; without them it is fitted on those of other patients
+            among these images, and its name says so. Of no images there is no constant box.
         reward: what the evaluation is about.
 
     Returns:
@@ -649,15 +657,12 @@ def baseline_systems(
     images = ImageBatch(reference_images(rows))
     # With the names that rows without labels are given.
     named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = _constant_by_question(named if training is None else list(training), images)
+    constant = _constant_answers(images, named, None if training is None else list(training))
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    if constant[None]:
-        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
-            constant_answer(constant.get(image.asked) or constant[None], width=image.width, height=image.height)
-            for image in images
-        ]
+    if constant:
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
@@ -692,46 +697,105 @@ def _with_boxes(
 
 
 def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
-    """The median training box of every label that at least half of the images carry, else of the most frequent label.
+    """The best box, or boxes, for an answer that never looks: what reaches the highest mean IoU on the rows.
+
+    It is one of three: the median box of every label that at least half of the images carry, else of the most frequent
+    label; the median of all boxes; and one box that is fitted to all. The last two have the most frequent label.
 
     Args:
         rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
 
     Returns:
-        For each such label one box ``(4,)``, the median of each coordinate as a fraction of the image's width or
-        height; none without any box.
+        By label one box ``(4,)``, as fractions of the image's width and height; none without any box.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
         >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
         {'right lung': array([0. , 0. , 0.4, 0.5])}
     """
-    images = 0
-    seen: dict[str, list[Array]] = defaultdict(list)
+    boxes: list[Array] = []
+    by_label: dict[str, list[Array]] = defaultdict(list)
     carried: dict[str, int] = defaultdict(int)
     for row in rows:
-        images += 1
         size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
-        for box, label in zip(as_box_array(row["boxes"]), row["labels"], strict=True):
-            seen[label].append(box / size)
+        boxes.append(as_box_array(row["boxes"]) / size)
+        for box, label in zip(boxes[-1], row["labels"], strict=True):
+            by_label[label].append(box)
         for label in set(row["labels"]):
             carried[label] += 1
-    chosen = [label for label in seen if 2 * carried[label] >= images]
-    if not chosen and seen:
-        chosen = [max(seen, key=lambda label: carried[label])]
-    return {label: np.median(seen[label], axis=0) for label in chosen}
+    if not by_label:
+        return {}
+    gt = BoxBatch.of(boxes, "boxes")
+    usual = max(by_label, key=lambda label: carried[label])
+    chosen = [label for label in by_label if 2 * carried[label] >= len(boxes)] or [usual]
+    medians = {label: np.median(own, axis=0) for label, own in by_label.items()}
+    median = np.median(gt.flat, axis=0)
+    candidates = [{label: medians[label] for label in chosen}, {usual: median}]
+    if len(gt.flat) >= _FEWEST_FITTED:
+        candidates.append({usual: _fitted_box(gt, [median, *medians.values()])})
+    return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
+
+
+def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
+    """The mean IoU of an answer that is the same on all images."""
+    images = np.arange(len(gt.counts))
+    pred = BoxBatch(np.tile(boxes, (len(images), 1)), np.full(len(images), len(boxes)))
+    return float(_Boxes(pred, gt, None).earn(_matched_iou, images, images).sum()) / len(gt.flat)
+
+
+def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
+    """The box of the largest mean IoU that a search by ever smaller steps finds, from the best of some boxes."""
+    counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
+    boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
+
+    def matched_iou(tried: Array) -> Array:
+        return np.asarray(np.maximum.reduceat(pairwise_iou(tried, boxes), starts, axis=1).sum(axis=1))
+
+    tried = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
+    # A box of the training images fits itself too well to be left: several are tried.
+    found = [_climb(start, matched_iou) for start in tried[np.argsort(-matched_iou(tried))[:_CLIMBS]]]
+    return max(found, key=lambda box: float(matched_iou(box[None])[0]))
+
+
+def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
+    """The box from which no smallest move leads higher."""
+    value = float(height(box[None])[0])
+    for step in _STEPS:
+        while True:
+            tried = box + step * _MOVES
+            heights = height(tried)
+            if heights.max() <= value + _ROUNDING:
+                break
+            box, value = tried[heights.argmax()], float(heights.max())
+    return box
 
 
 def _constant_by_question(
-    training: Sequence[Mapping[str, Any]], images: Sequence[AnsweredImage]
+    training: Sequence[Mapping[str, Any]], labels: Iterable[str]
 ) -> dict[tuple[str, ...] | None, dict[str, Array]]:
     """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
     by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
-    for row, asked in zip(
-        training, asked_labels(training, {label for image in images for label in image.gt_labels}), strict=True
-    ):
+    for row, asked in zip(training, asked_labels(training, labels), strict=True):
         by_question[asked].append(row)
     return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
+
+
+def _constant_answers(
+    images: Sequence[AnsweredImage], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
+) -> list[BoxAnswer]:
+    """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
+    labels = {label for image in images for label in image.gt_labels}
+    patient = group_numbers(patients_of(images), len(images))
+    folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
+    answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
+    for fold in range(folds):
+        is_asked = patient % folds == fold
+        fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
+        constant = _constant_by_question(fitted, labels)
+        for k in np.flatnonzero(is_asked):
+            boxes = constant.get(images[k].asked) or constant[None]
+            answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
+    return answers if any(labels for _, labels in answers) else []
 
 
 def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:

@@ -264,7 +264,7 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         note: beneath its title, on pages.
     """
     systems = {name: own for name, own in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
-    own, constant = next(iter(systems.values()), {}), evaluation.constant
+    own, constant, above = next(iter(systems.values()), {}), evaluation.constant, evaluation.above_constant
     measured = measured_columns(systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
     rows = []
@@ -275,8 +275,10 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         row = _metric_row(evaluation, key, systems)
         if constant:
             nothing = (math.nan,)
-            above = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
-            row.insert(2, Cell(format_value(above, signed=True), kind="strong"))
+            difference = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
+            without_interval = Cell(format_value(difference, signed=True), kind="strong")
+            cell = estimate_cell(above[key], signed=True, kind="strong") if key in above else without_interval
+            row.insert(2, cell)
         rows.append(row)
     header = ["metric", *systems]
     return Table([*header[:2], *(["above the constant box"] if constant else []), *header[2:]], rows, title, note)
