@@ -187,7 +187,7 @@ class ImageDependence:
             return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
         said = f"{self.dependence.value:.2f} {format_interval(self.dependence)}".rstrip()
         said += f" of it is owed to the image ({format_p(self.p)})"
-        if self.naming:
+        if self.naming and not math.isnan(self.naming):
             said += (
                 f", {self.naming:.2f} to naming and {self.placing.value:.2f} {format_interval(self.placing)}".rstrip()
             )

@@ -164,6 +164,11 @@ def test_naming_and_placing_are_told_apart(places: bool) -> None:
     assert found.naming > 0.3
     assert (found.placing.value > 0.1) if places else found.placing == (0, 0, 0)
     assert f"{found.naming:.2f} to naming and {found.placing.value:.2f} [" in found.sentence
+    # Where no image has another with its labels, the two are not told apart.
+    unlike = image_dependence([replace(image, gt_labels=[image.id]) for image in images])
+    assert np.isnan(unlike.naming)
+    assert "naming" not in unlike.sentence
+    assert "nan" not in unlike.sentence
     # Of one label there is nothing to name.
     hearts = image_dependence(images[::2])
     assert (hearts.placing, hearts.naming) == (hearts.dependence, 0)
