@@ -161,7 +161,8 @@ def inspect_completions(
         notes |= {str(warning.message): None for warning in caught}
         # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
         for iou, pairs, k in zip(found["soft_f1/mean_iou"], found["soft_f1/tp"], scored, strict=True):
-            earned["mean_iou"] += [iou * pairs / len(gt[k])] * len(gt[k]) if gt[k] else []
+            references_of = len(gt[k] or ())
+            earned["mean_iou"] += [iou * pairs / max(1, references_of)] * references_of
         for name in SPECIFICATION_REWARDS:
             earned[name] += found[name]
         own = [raws[k] for k in members]

@@ -443,7 +443,7 @@ def _estimates(
 def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
     """The metrics that are ratios of sums over images and are shown first."""
     keys = [key for key in matched.metrics if key in CORE_METRICS or key.startswith(_REWARD)]
-    patients = np.arange(len(matched.images)) if groups is None else groups
+    patients: Any = np.arange(len(matched.images)) if groups is None else groups
     return {
         key: jackknifed_ratio(sum_by_group(sums, patients), BOUNDS.get(key, UNIT))
         for key, sums in matched.sums(keys).items()

@@ -792,7 +792,7 @@ def _constant_answers(
         is_asked = patient % folds == fold
         fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
         constant = _constant_by_question(fitted, labels)
-        for k in np.flatnonzero(is_asked):
+        for k in np.flatnonzero(is_asked).tolist():
             boxes = constant.get(images[k].asked) or constant[None]
             answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
     return answers if any(labels for _, labels in answers) else []
