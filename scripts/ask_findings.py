@@ -119,7 +119,7 @@ def main() -> None:
     plain = [line for line in lines if line["split"] == "train" and Path(line["file"]).stem.endswith("_0")]
     medians = {}
     for label in sorted({line["labels"][0] for line in plain}):
-        box = constant_boxes(line for line in plain if line["labels"] == [label])[label]
+        [box] = constant_boxes(line for line in plain if line["labels"] == [label]).values()
         medians[label] = box.round(4).tolist()
     write_whole(args.output / MEDIANS, f"{json.dumps(medians, indent=1)}\n")
     write_whole(args.output / ANNOTATIONS, "".join(f"{json.dumps(line)}\n" for line in lines))

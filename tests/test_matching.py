@@ -14,6 +14,10 @@ from grounding_rewards.matching import (
     most_hits_match,
     thresholded_hungarian_match,
 )
+from grounding_rewards.metrics.answered_image import AnsweredImage
+from grounding_rewards.metrics.counts import MatchedImages
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.grounding import get_reward
 
 SINGLE = {
     "greedy": greedy_match,
@@ -192,3 +196,24 @@ def test_one_image_is_matched_as_in_a_batch(iou, threshold, matching):
     # by a loop in Python and by arrays; hungarian ties are the same image's, so the same too
     batch = match_batch(np.stack([iou] * 20), threshold, matching=matching)
     assert (batch == match_batch(iou[None], threshold, matching=matching)).all()
+
+
+def test_an_iou_that_is_the_threshold_on_paper_is_compared_as_it_is_computed():
+    """Half of a box whose corners are thousandths: on paper the IoU is 1/2, in float64 it is that or the number below.
+
+    Rewards and metrics compare it with `>=`, without a tolerance: who is a hit for one is a hit for the other.
+    """
+    rng = np.random.default_rng(0)
+    hits = []
+    for _ in range(500):
+        side = int(rng.integers(300, 3000))
+        x, y, w, h = rng.integers(1, 300, 4)
+        gt = np.array([[x, y, x + 2 * w, y + h]]) * side / 1000
+        pred = np.array([[x, y, x + w, y + h]]) * side / 1000
+        iou = pairwise_iou(pred, gt)
+        assert abs(iou[0, 0] - 0.5) < 1e-13
+        matched = MatchedImages([AnsweredImage("a", side, side, gt=gt, gt_labels=["x"], pred=pred)])
+        hits.append(bool(iou[0, 0] >= 0.5))
+        assert len(greedy_match(iou, 0.5)) == len(hungarian_match(iou, 0.5)) == hits[-1]
+        assert matched.counts_50.tp[0] == hits[-1] == (get_reward("R3").score(pred, gt) > 0)
+    assert 0.2 < np.mean(hits) < 0.8

@@ -35,7 +35,14 @@ def script(name: str) -> ModuleType:
     [
         *("fuzz_parsing.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
-        *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
+        *(
+            "draw_rewards.py",
+            "search_exploits.py",
+            "write_audit.py",
+            "simulate_study.py",
+            "simulate_dependence.py",
+            "write_study.py",
+        ),
         *("write_published_rewards.py", "place_images.py", "ask_findings.py", "draw_before_after.py"),
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py", "check_integrations.py"),
         *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),

@@ -13,6 +13,7 @@ The folder --out then holds
   images.jsonl       every image with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  the answers of the model; the same command resumes an interrupted run
   samples.jsonl      its sampled answers, with --samples
+  blank.jsonl        its answers to images of one grey, with --blank
   metrics/           the plots as PNG and PDF
   per_class.csv      the metrics of every label
   per_image.csv      the boxes and rewards of every image
@@ -32,7 +33,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -63,7 +64,7 @@ from grounding_rewards.metrics.evaluation import (
     read_evaluation,
     write_evaluation,
 )
-from grounding_rewards.metrics.image_dependence import REFERENCE, baseline_systems, shift_notes
+from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems, shift_notes
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
@@ -98,7 +99,7 @@ class EvaluateOptions(AnswerOptions):
     Args:
         out: folder to write
         completions: files or folders with completions
-        train_split: the constant box is its median box of each label; `none`: that of the images themselves
+        train_split: the constant box is fitted on it; `none`: on the other patients of the images themselves
         overwrite: write also where the folder has another evaluation, or other answers
         label_matching: whether a box is right only under the finding's label; mAP always is by label
         nms: leave out boxes that overlap a higher-scoring one of their label by more than this IoU
@@ -107,12 +108,13 @@ class EvaluateOptions(AnswerOptions):
         seed: of intervals, samples and attacks
         samples: so many sampled answers to each image beside the greedy one
         temperature: of the samples
+        blank: ask about the images again, each replaced by its mean grey: what is still right was not seen
         robustness: change the images: `corruptions`, `pgd` or both; each image is asked about 41 and 5 times
         robustness_images: the first so many
         all_metrics: print every metric, not the twelve that are asked for first
     """
 
-    only_model = (*AnswerOptions.only_model, "temperature", "robustness", "robustness_images")
+    only_model = (*AnswerOptions.only_model, "temperature", "blank", "robustness", "robustness_images")
 
     out: Path
     completions: Sequence[Path] = ()
@@ -125,6 +127,7 @@ class EvaluateOptions(AnswerOptions):
     iou: Annotated[tuple[float, ...], within(0, 1, above=True)] = AP_THRESHOLDS
     samples: Annotated[int, within(0)] = 0
     temperature: Annotated[float, within(above=True)] = 1.0
+    blank: bool = False
     robustness: Annotated[tuple[Literal["corruptions", "pgd"], ...], Parameter(consume_multiple=True)] = ()
     robustness_images: Annotated[int, within(1)] = 100
     all_metrics: Annotated[bool, Parameter(name="--all")] = False
@@ -181,19 +184,24 @@ class EvaluateOptions(AnswerOptions):
 
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _BASELINES = (
-    "reference as answer: what no answer can better; constant box: the median box of each label that at least half of "
-    "the training images carry, else of the most frequent label; whole image: with the most frequent label"
+    "reference as answer: what no answer can better; constant box: what is best on the training images of the median "
+    "box of each label that at least half of them carry, the median of all boxes and one box fitted to all; "
+    "whole image: with the most frequent label"
 )
 
 
 class Subject(NamedTuple):
-    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model."""
+    """What is evaluated: answers to images, the reward that reads them, and what changed images did to the model.
+
+    `blank` are the answers to the same images without anything to see, where they were asked for.
+    """
 
     name: str
     answers: Answers
     reward: GroundingReward
     robustness: list[RobustnessPoint]
     facts: dict[str, Any]
+    blank: list[list[str]] | None = None
 
 
 def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
@@ -227,6 +235,8 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)
+        if subject.blank is not None:
+            baselines[BLANK] = read_answers(rows, subject.blank, subject.reward, nms_threshold=options.nms)
         found = _measure(options, subject, {subject.name: answered, **baselines}, on_progress)
         on_progress("drawing")
         # The page shows this one alone; the others are let go of before plots and page need memory.
@@ -253,6 +263,7 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
     """Ask the model about the images of the dataset; None in all processes but the first."""
     from grounding_rewards.data.light_rows import load_dataset_image
     from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.models.ask import blank_images
     from grounding_rewards.models.robustness import corrupt
 
     # Only transformers can be asked about changed images, and both must be asked in the same way.
@@ -269,6 +280,10 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
         sampled = options.ask(asked, options.out / "samples.jsonl", f"{options.samples} samples", **sampling)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
         decoding += f"; {options.samples} samples at temperature {options.temperature:g}"
+    blank = None
+    if options.blank:
+        without = replace(asked, shown=blank_images(asked.shown))
+        blank = options.ask(without, options.out / "blank.jsonl", "blank images", overwrite=options.overwrite)
     if not asked.is_first:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, asked.dataset), asked.places)
@@ -277,7 +292,7 @@ def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingRewar
     robustness: list[RobustnessPoint] = []
     if options.robustness:
         robustness, facts["robustness"] = _change_images(options, asked)
-    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts)
+    return Subject(model_name(str(options.model)), answers, asked.reward, robustness, facts, blank)
 
 
 def _change_images(options: EvaluateOptions, asked: AskedModel) -> tuple[list[RobustnessPoint], str]:

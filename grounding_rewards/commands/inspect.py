@@ -30,7 +30,7 @@ from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.report.notebook import inspect
 from grounding_rewards.report.tables import Cell, Table
 
-_HEADINGS = {"mean_iou": "mean IoU, on images with findings"}
+_HEADINGS = {"mean_iou": "mean IoU"}
 # Longest excerpt in a table, and longest text of an example, in characters.
 _EXCERPT, _FULL_TEXT = 80, 2000
 

@@ -212,5 +212,5 @@ def print_signal(report: SignalReport, console: Console, *, every: bool = False)
     left = len(table.rows) - len(shown)
     console.print(table._replace(rows=shown).rich(caption=f"{left} more rewards with --all." if left else None))
     console.print(Text(report.recommendation, style="bold"))
-    if report.looking:
-        console.print(Text(report.looking))
+    for said in filter(None, (report.best_of_k, report.looking)):
+        console.print(Text(said))

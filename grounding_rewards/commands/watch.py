@@ -100,7 +100,7 @@ def _frame(folder: Path) -> Any:
     evaluated: dict[str, Any] = next(
         (one for one in reversed(found.entries) if {"eval_reward", "eval_loss"} & set(one)), {}
     )
-    last = [(key, evaluated.get(f"eval_{key}")) for key in ("reward", "image_dependence", "loss")]
+    last = [(key, evaluated.get(f"eval_{key}")) for key in ("reward", "image_dependence", "image_dependence_p", "loss")]
     if shown := [f"{key.replace('_', ' ')} {_number(one)}" for key, one in last if isinstance(one, int | float)]:
         parts.append(Text(f"Last evaluation, step {evaluated.get('step', NOTHING)}: {', '.join(shown)}"))
     return Group(*parts)

@@ -362,8 +362,8 @@ def _answers_to_dataset(
     _refuse_other_images(log, members, [images[k] for k in chosen])
     order = sorted(range(len(members)), key=chosen.__getitem__) if every_image else range(len(members))
     members, chosen = [members[k] for k in order], [chosen[k] for k in order]
-    names = ("box_format", "resized_width", "resized_height", *taken)
-    # What only the log knows: the box format, and the size of the image that the model saw.
+    names = ("box_format", "resized_width", "resized_height", "prompt", "messages", "input", *taken)
+    # What only the log may know: the box format, the size of the image that the model saw, and the question.
     said = ({name: value for name in names if (value := log.rows[one[0]].get(name)) is not None} for one in members)
     places = dataset_places(dataset)
     return Answers(

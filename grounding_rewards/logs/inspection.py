@@ -54,7 +54,7 @@ class Inspection:
         located: boxes for which it is known whether they are on the image.
         off_image: those that reach off the image.
         scored: completions with reference boxes whose image's size is known where it is needed.
-        metrics: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where an image has any.
+        metrics: means over those of each reward; ``mean_iou`` is that of an evaluation, over their reference boxes.
         space_checks: by the name of the box format.
         thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
             opened), ``unclosed``, or ``none``.
@@ -176,15 +176,17 @@ def inspect_completions(
             # The verdict on the space is shown anyway.
             warnings.simplefilter("ignore", SpaceWarning)
             found = score_columns(
-                [get_reward(name, box_format=fmt) for name in SPECIFICATION_REWARDS],
+                [get_reward(name, box_format=fmt) for name in (*SPECIFICATION_REWARDS, "soft_f1")],
                 [texts[k] for k in scored],
                 boxes=[gt[k] for k in scored],
                 prompt_opens_thinking=[opened[k] for k in scored],
                 **_complete(known[scored]),
             )
         notes |= {str(warning.message): None for warning in caught}
-        # On an image without findings nothing can match.
-        earned["mean_iou"] += [iou for iou, k in zip(found["R3/mean_iou"], scored, strict=True) if gt[k]]
+        # As in an evaluation: the IoU of every reference box with its partner, at any overlap.
+        for iou, pairs, k in zip(found["soft_f1/mean_iou"], found["soft_f1/tp"], scored, strict=True):
+            references_of = len(gt[k] or ())
+            earned["mean_iou"] += [iou * pairs / max(1, references_of)] * references_of
         for name in SPECIFICATION_REWARDS:
             earned[name] += found[name]
         own = [raws[k] for k in members]

@@ -24,7 +24,7 @@ from grounding_rewards.parsing.results import with_broken
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")
-_TEXTS = ("id", "patient", "image", "view", "source", "text", "reason")
+_TEXTS = ("id", "patient", "image", "view", "source", "question", "text", "reason")
 
 
 def _no_boxes() -> Array:
@@ -59,6 +59,7 @@ class AnsweredImage:
         view: how the image was taken, as its dataset says, such as `PA`; None where that is not known.
         source: which dataset the image is from, where several were mixed; None where that is not known.
         asked: the labels that the prompt names, where it is known.
+        question: the words of the prompt, in lower case; None where they are not known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the image earned what it did.
@@ -84,6 +85,7 @@ class AnsweredImage:
     view: str | None = None
     source: str | None = None
     asked: tuple[str, ...] = ()
+    question: str | None = None
     text: str = ""
     status: str = "boxes"
     reason: str = ""

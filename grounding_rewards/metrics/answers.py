@@ -30,8 +30,12 @@ SIDE_BY_SIDE = SPECIFICATION_REWARDS
 _MOST_UNREAD = 0.1
 # A member of an object that is read as a confidence.
 _STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
+# Columns that may hold the words of the prompt, the likeliest first: ours, then those of logs.
+_QUESTIONS = ("asked", "prompt", "messages", "input", "problem", "question")
+# Stands for an image, often as often as it has tokens, or begins and ends a turn.
+_MARK = re.compile(r"<[^<>]*>")
 # Columns that play no part in scoring, or are large.
-_PASSED_OVER = ("prompt", "asked", "image", "images", "completion_ids", "ground_truth")
+_PASSED_OVER = ("prompt", "messages", "input", "asked", "image", "images", "completion_ids", "ground_truth")
 
 
 def read_answers(
@@ -45,8 +49,8 @@ def read_answers(
 
     Args:
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
-            `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`, and in `asked` the words
-            of the prompt.
+            `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`, and the prompt, see
+            :func:`question_of`.
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
@@ -166,7 +170,7 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
     """Of the labels those that the prompt of each row names: what it is asked for, in whatever words.
 
     Args:
-        rows: with the words of their prompts in the column `asked`; a row without it is asked for nothing by name.
+        rows: with their prompts, see :func:`question_of`; a row without one is asked for nothing by name.
         labels: all that may be asked for.
 
     Example:
@@ -177,11 +181,42 @@ def asked_labels(rows: Iterable[Mapping[str, Any]], labels: Iterable[str]) -> li
 
     @cache
     def named(words: str) -> tuple[str, ...]:
-        said = words.casefold()
-        return tuple(label for label in legal if label.casefold() in said)
+        return tuple(label for label in legal if label.casefold() in words)
 
-    # A dataset may have a column of this name that is something else.
-    return [named(words if isinstance(words := row.get("asked"), str) else "") for row in rows]
+    return [named(question_of(row) or "") for row in rows]
+
+
+def question_of(row: Mapping[str, Any]) -> str | None:
+    """The words of a row's prompt in lower case, without marks and without what the model answered; None without any.
+
+    Args:
+        row: with `asked`, `prompt`, `messages` or `input`: a text, or messages as chats have them.
+
+    Example:
+        >>> question_of({"messages": [{"role": "user", "content": "<image>Where is the  Heart?"}]})
+        'where is the heart?'
+        >>> question_of({"id": 7}) is None
+        True
+    """
+    for name in _QUESTIONS:
+        words = _MARK.sub(" ", _words(row.get(name))).casefold().split()
+        if words:
+            return " ".join(words)
+    return None
+
+
+def _words(content: Any) -> str:
+    """The text of a prompt, of messages or of the parts of one; empty for anything else."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        # The answer is no part of the question.
+        is_answer = content.get("role") == "assistant"
+        return "" if is_answer else _words(content.get("content") or content.get("text"))
+    if isinstance(content, Sequence):
+        # Texts side by side are no prompt: a dataset may have a column of this name that is something else.
+        return " ".join(_words(part) for part in content if isinstance(part, Mapping))
+    return ""
 
 
 def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> AnsweredImage:
@@ -202,6 +237,7 @@ def _reference(row: Mapping[str, Any], name: str, asked: tuple[str, ...]) -> Ans
         view=str(row["view"]) if row.get("view") else None,
         source=str(row["source"]) if row.get("source") else None,
         asked=asked,
+        question=question_of(row),
         status="empty",
     )
 

@@ -1,6 +1,9 @@
 """Average precision over the images of an evaluation, at any IoU, per label and by size, with intervals.
 
-With stated confidences on every box it is what pycocotools and faster-coco-eval give, which the tests hold to 1e-6.
+With a confidence on every box, and under ``ranking="coco"``, it is what pycocotools and faster-coco-eval give, which
+the tests hold to 1e-6. Where confidences are equal these take boxes in the order of the images; under ``"score"``,
+which evaluations have, boxes of one confidence are one group, and the order of a log changes nothing. Without equal
+ones both are the same.
 Where an answer states none, COCO's ranking does not exist; the other rankings of
 :mod:`grounding_rewards.metrics.ranking` then give a number of their own, which needs its own name: "AP at IoU 0.5,
 boxes tied" is precision times recall over all recalls, and in the order of emission it is the area under the curve of
@@ -268,7 +271,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
 
     Yields nothing where no box is right.
     """
-    for block, hits, boxes in read_curve(ranked, t, weights, one_by_one=ranked.ranking == "score"):
+    for block, hits, boxes in read_curve(ranked, t, weights, one_by_one=ranked.ranking == "coco"):
         yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 

@@ -7,7 +7,9 @@ Definitions:
 * The intervals of each run's metrics are those of an evaluation.
 * The difference of a metric is B - A, each over all shared images. Its 95 % interval is a paired jackknife
   over patients, or over images where no patient is known: units are left out of both runs together, so that what makes
-  an image hard for both cancels (:mod:`grounding_rewards.metrics.intervals`). An image without a patient among images
+  an image hard for both cancels (:mod:`grounding_rewards.metrics.intervals`). Image dependence compares images with
+  each other: its interval and its test are of sums of their own
+  (:mod:`grounding_rewards.metrics.image_dependence`). An image without a patient among images
   with one counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0
   of n, to both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
@@ -76,6 +78,7 @@ from grounding_rewards.metrics.counts import (
 )
 from grounding_rewards.metrics.estimates import (
     NOTHING,
+    SIGNED,
     Estimate,
     Metric,
     capitalised,
@@ -482,11 +485,18 @@ def compare_runs(
             for name, members in groups.items()
         )
 
-    sums = [run.sums(shared) | dependence_sums(run.images, label_matching=label_matching) for run in runs]
+    dependences = [dependence_sums(run.images, label_matching=label_matching) for run in runs]
+    # In the test answers change places.
+    of_answers = [{"image_dependence": found.by_answer} for found in dependences]
+    sums = [run.sums(shared) | of_answer for run, of_answer in zip(runs, of_answers, strict=True)]
     changes: dict[str, Change] = {
         **_changes(metrics, sums, units, **drawn),
         **_ranked_changes(first, second, label_matching, units, **drawn),
     }
+    before, after = (jackknifed_ratio(sum_by_group(found.by_image, units), SIGNED) for found in dependences)
+    changes["image_dependence"] = changes["image_dependence"]._replace(
+        a=before.estimate, b=after.estimate, difference=jackknifed_difference(before, after).estimate
+    )
     core_changes = {key: changes[key] for key in dict.fromkeys((*core, main)) if key in changes}
     others = {key: change for key, change in changes.items() if key not in core_changes}
     return RunDifference(

@@ -141,6 +141,16 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"<table>{''.join(lines)}</table>"
 
 
+def format_p(p: float) -> str:
+    """A p value for a sentence.
+
+    Example:
+        >>> format_p(0.03125), format_p(0.0005)
+        ('p = 0.031', 'p < 0.001')
+    """
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
 def counted(number: int, what: str) -> str:
     """A number of things in words.
 

@@ -38,16 +38,17 @@ from grounding_rewards.metrics.counts import (
 )
 from grounding_rewards.metrics.curves import IMAGE_AUROC, Curve, froc_curve, image_auroc
 from grounding_rewards.metrics.estimates import (
+    UNIT,
     Estimate,
     Metric,
     Metrics,
     estimate_as_json,
     estimate_from_json,
     format_estimate,
-    format_interval,
     html_table,
 )
 from grounding_rewards.metrics.image_dependence import (
+    BLANK,
     CONSTANT,
     CONSTANT_OF_THESE,
     IMAGE_DEPENDENCE,
@@ -57,7 +58,14 @@ from grounding_rewards.metrics.image_dependence import (
     dependence_sums,
     image_dependence,
 )
-from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates
+from grounding_rewards.metrics.intervals import (
+    Jackknifed,
+    group_numbers,
+    jackknifed_difference,
+    jackknifed_ratio,
+    ratio_estimates,
+    sum_by_group,
+)
 from grounding_rewards.metrics.outcomes import Calibration, Confusion, calibration, confusion
 from grounding_rewards.metrics.ranking import IMAGE_AREAS, RankedImages, rank_boxes
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -133,6 +141,7 @@ class Evaluation:
         confusion: between labels.
         robustness: answers to changed images.
         dependence: what the first system's mean IoU owes to the images; None without reference boxes.
+        above_constant: by key how far the first system is above the constant box, which answers the same images.
         facts: what someone needs who wants the same metrics again.
         command: what was asked for, as one line; empty where no command asked.
         images: of the first system with their answers, where they are kept, see :func:`grounding_rewards.evaluate`.
@@ -150,6 +159,7 @@ class Evaluation:
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     dependence: ImageDependence | None = None
+    above_constant: Metrics = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
     images: Sequence[AnsweredImage] = ()
@@ -192,16 +202,16 @@ class Evaluation:
         """
         if self.dependence is None:
             return ""
-        owed = self.dependence.dependence
         constant = self.constant.get("mean_iou", _NOTHING).value
         said = f"{self.dependence.value:.2f} mean IoU; "
-        if self.dependence.value < constant:
-            # A constant box within the model's interval is not shown to be better.
-            shown = next(iter(self.systems.values())).get("mean_iou", _NOTHING).high < constant
-            said = f"{'Worse' if shown else 'No better'} than a model that never looks: {said}"
         if not math.isnan(constant):
+            above = self.above_constant.get("mean_iou", _NOTHING)
+            if not above.low > 0:
+                said = f"{'Worse' if above.high < 0 else 'No better'} than a model that never looks: {said}"
             said += f"the constant box, which never looks, reaches {constant:.2f}; "
-        said += f"{owed.value:.2f} {format_interval(owed)}".rstrip() + " of it is owed to the image"
+        if BLANK in self.systems:
+            said += f"on blank images the model reaches {self.systems[BLANK]['mean_iou'].value:.2f}; "
+        said += self.dependence.sentence
         alike = self.dependence.distinct
         return said + (
             f". {alike} distinct answers to {self.dependence.images} images."
@@ -223,6 +233,7 @@ class Evaluation:
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "per_source": by_name(self.per_source),
+            "above_constant": plain(self.above_constant),
             "image_dependence": None if self.dependence is None else self.dependence.to_dict(),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": self.headings,
@@ -281,11 +292,11 @@ def evaluate(
     by_rank = RankingMetrics.of(images, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(images, _CURVE_THRESHOLDS)
     groups = _patient_numbers(images)
-    on_progress("dealing the answers to other images")
+    on_progress("permuting the answers among the images")
     dependence = None
     if any(len(image.gt) for image in images):
         dependence = image_dependence(images, label_matching=measures.label_matching, seed=measures.seed)
-    tables = {}
+    tables, parts = {}, {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
         own = matched if answers is answered else MatchedImages(answers, measures.label_matching)
@@ -297,6 +308,8 @@ def evaluate(
         if certain:
             found = {key: Estimate(one.value, math.nan, math.nan) for key, one in found.items()}
         tables[system] = found
+        if answers is answered or system in (CONSTANT, CONSTANT_OF_THESE):
+            parts[system] = _jackknifed(own, groups)
     on_progress("measuring by label, size and source")
     if agreement is not None:
         # F1 of the readers with each other, where it was measured at IoU 0.5.
@@ -334,6 +347,7 @@ def evaluate(
         else None,
         robustness=tuple(robustness),
         dependence=dependence,
+        above_constant=_above_constant(*parts.values()) if len(parts) > 1 else {},
         facts={**(facts or {}), **_facts(images, measures)},
         command=command,
     )
@@ -439,7 +453,7 @@ def _estimates(
 ) -> dict[str, Estimate]:
     sums = matched.sums()
     if dependence is None:
-        sums |= dependence_sums(matched.images, label_matching=matched.label_matching)
+        sums["image_dependence"] = dependence_sums(matched.images, label_matching=matched.label_matching).by_image
     bounds = BOUNDS | {key: metric.bounds for key, metric in IMAGE_DEPENDENCE.items()}
     found = ratio_estimates(sums, shares=SHARES, bounds=bounds, groups=groups)
     of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
@@ -448,6 +462,20 @@ def _estimates(
         found["image_dependence"] = dependence.dependence
     found["auroc"] = image_auroc(matched.images, groups=groups, seed=measures.seed).estimate
     return {**found, "class_mean_iou": class_mean_iou_estimate(matched.areas, groups=groups)}
+
+
+def _jackknifed(matched: MatchedImages, groups: Any) -> dict[str, Jackknifed]:
+    """The metrics that are ratios of sums over images and are shown first."""
+    keys = [key for key in matched.metrics if key in CORE_METRICS or key.startswith(_REWARD)]
+    patients: Any = np.arange(len(matched.images)) if groups is None else groups
+    return {
+        key: jackknifed_ratio(sum_by_group(sums, patients), BOUNDS.get(key, UNIT))
+        for key, sums in matched.sums(keys).items()
+    }
+
+
+def _above_constant(model: Mapping[str, Jackknifed], constant: Mapping[str, Jackknifed]) -> Metrics:
+    return {key: jackknifed_difference(constant[key], one).estimate for key, one in model.items() if key in constant}
 
 
 def _patient_numbers(images: Sequence[AnsweredImage]) -> Any:

@@ -1,27 +1,42 @@
 """Image dependence: the part of a metric that a model owes to looking at the images.
 
 A model that learned where findings usually are earns much without looking. What it would earn so is seen when its
-answers are dealt to other images: with ``N_ij`` what the answer to image ``j`` earns on image ``i``, and ``n`` images
-that are dealt among each other,
+answers are permuted among other images. With ``N_ij`` what the answer to image ``j`` earns on image ``i``, in a group
+of ``n`` images,
 
-    dependence = (Σ_i N_ii - Σ_i 1/n Σ_j N_ij) / Σ_i M_i
+    dependence = Σ_i (N_ii - 1/(n-1) Σ_{j≠i} N_ij) / Σ_i M_i
 
-which is the metric less its expectation over all permutations of the answers. ``M_i`` is what the metric divides by:
-reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. Answers are dealt among
-images of one source whose prompts name the same labels, as what the question says is nothing seen, with equally many
-reference boxes (or the same labels), so that a model gains nothing by counting; boxes are compared as shares of the
-image's sides. It is 0 for a model that answers every image alike, whatever it
-earns.
+which is the metric less its mean over the answers to the *other* images of the group. ``M_i`` is what the metric
+divides by: reference boxes for mean IoU, predicted and reference boxes for F1, 1 for a mean over images. A group shares
+the source, the question and the number of reference boxes, so that a model gains nothing by reading or counting; boxes
+are compared as shares of the image's sides. An image that has no other in its group plays no part, neither above nor
+below the line; where most images are alone, there is no number. It is 0 for a model that answers every image, or every
+question, alike, whatever it earns, and does not depend on how large the groups are.
 
-Its interval is that of a ratio of sums over patients, of ``u_i = N_ii - N_i. - N_.i + N_..`` with the means over
-answers, over images and over both: what image and answer ``i`` contribute, which sums to the numerator above. The test
-deals the answers at random: p is the share of dealings that earn as much as the answers where they are.
+Within the same labels, what is left is owed to *placing*; the rest is owed to *naming* what is there.
+
+**How sure.** What the answers of a group earn is a U-statistic over pairs of images, of the kernel
+
+    φ_ij = (N_ii + N_jj - N_ij - N_ji) / 2
+
+in which what makes an image or an answer good by itself cancels. With ``r_ij`` what a pair adds to the numerator, less
+its share of the dependence, and ``s_i = Σ_j r_ij``, the variance of the numerator is ``Σ_i s_i² - Σ_{i<j} r_ij²``:
+pairs vary together where they share an image, and each pair is in two sums. Images of one patient count as one. Of few
+images that is too little now and then: it is at least half of itself and half of the variance over all permutations of
+the answers, from which the dependence has been taken. Of each image ``s_i`` is scaled to that variance, so that
+intervals are made of these sums as of those of any other metric (:func:`dependence_sums`).
+
+p is the share of permutations within the groups under which the answers earn as much as where they are, and of many
+images that of the normal distribution. In a comparison of two runs answers change places between the runs, so there the
+sums are by answer.
 
 Below it stand the answers that need no look at the image (:func:`baseline_systems`): what a trained model must beat,
 and the reference, which it cannot.
 
-Source: a permutation test of association between answers and images; for the sums ``u``, Hoeffding, A Class of
-Statistics with Asymptotically Normal Distribution, Annals of Mathematical Statistics 1948.
+Sources: Hoeffding, A Class of Statistics with Asymptotically Normal Distribution, Annals of Mathematical Statistics
+1948, and A Combinatorial Central Limit Theorem, 1951; Aronow, Samii and Assenova, Cluster-Robust Variance Estimation
+for Dyadic Data, Political Analysis 2015. Others ask a model again about blank or shuffled images (arXiv 2603.03437;
+`evaluate --blank` does the first): this takes the answers that are there.
 """
 
 from __future__ import annotations
@@ -31,7 +46,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +58,16 @@ from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, asked_labels, reference_images
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import SIGNED, Estimate, Metric, estimate_as_json
-from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.metrics.estimates import (
+    SIGNED,
+    Estimate,
+    Metric,
+    estimate_as_json,
+    finite_or_none,
+    format_interval,
+    format_p,
+)
+from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates, student_factor
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.judging import score_boxes
@@ -54,7 +77,7 @@ from grounding_rewards.rewards.label_matching import LabelCodes
 #: reference boxes ``(b,)``, to ``(b,)``.
 Earned = Callable[[Array, NDArray[Any], NDArray[Any]], Array]
 
-#: Which images answers are dealt among: those with as many reference boxes, with the same labels, or all.
+#: Which images answers are permuted among: those with as many reference boxes, with the same labels, or all.
 WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
     "count": lambda image: len(image.gt),
     "labels": lambda image: tuple(sorted(image.gt_labels)),
@@ -65,24 +88,37 @@ WITHIN: Mapping[str, Callable[[AnsweredImage], Any]] = {
 IMAGE_DEPENDENCE = {
     "image_dependence": Metric(
         "image dependence",
-        "mean IoU, less its expectation when the answers are dealt to other images with as many reference boxes: "
-        "what is owed to looking; 0 for a model that answers every image alike",
+        "mean IoU, less its mean when the answers are permuted among other images with the same question and as many "
+        "reference boxes: what is owed to looking; 0 for a model that answers every image alike",
         bounds=SIGNED,
     )
 }
 
-#: Up to so many images every answer is dealt to every image; of more, each image gets :data:`PARTNERS` fixed answers.
+#: In groups of so many images every answer is tried on every image; of more, on :data:`PARTNERS` fixed ones. Of so many
+#: images p is of permutations that are drawn; of more, of the normal distribution that these approach.
 MOST_IMAGES = 500
-PARTNERS = 200
+PARTNERS = 100
 
-_DEALINGS = 1999
+_PERMUTATIONS = 1999
+# Independent units, of which fewer say nothing about others.
+_FEWEST_UNITS = 2
+# Differences that rounding alone makes are smaller.
+_ROUNDING = 1e-12
 # IoUs that are in memory at once; more are slower, too, as they leave the processor's cache.
 _CELLS = 1 << 17
-# Pairs of an image and an answer that are sorted by their numbers of boxes at once.
+# Pairs of an image and an answer that are worked on at once.
 _PAIRS = 1 << 17
 _FEW_PAIRINGS = 120
 # From how many reference boxes on, and from which mean IoU with those of another image, answers are of that image.
 _LEAST_SHIFTED, _SHIFTED = 10, 0.3
+# The constant box: patients are in so many parts, each of which is answered by the box of the others.
+_FOLDS = 5
+# Fewer boxes are no sample to fit one box to; of more images with boxes, so many are enough.
+_FEWEST_FITTED, _MOST_FITTED = 10, 2000
+# Boxes that the search begins from, and its steps and moves as parts of the image: of an edge, of the whole box.
+_STARTS, _CLIMBS = 64, 8
+_STEPS = (0.08, 0.04, 0.02, 0.01, 0.005)
+_MOVES = np.vstack([np.eye(4), -np.eye(4), [[1, 0, 1, 0], [-1, 0, -1, 0], [0, 1, 0, 1], [0, -1, 0, -1]]])
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 
@@ -117,13 +153,17 @@ class ImageDependence:
 
     Attributes:
         metric: name of the metric.
-        value: the metric of the answers where they are.
-        dealt: its expectation when they are dealt to other images.
-        dependence: the difference, with its 95 % interval over patients.
-        p: share of the dealings that earn as much as the answers where they are; small if the model looks.
+        value: the metric of the answers where they are, of all images.
+        dealt: its mean when they are permuted, of images that have others in their group.
+        dependence: the difference on these images, with its 95 % interval over patients; NaN where most are alone.
+        p: share of the permutations that earn as much as the answers where they are; small if the model looks.
+        placing: what of it is left within the same labels, of images that have others with the same labels.
+        naming: the rest of it on these images.
         distinct: number of distinct answers.
         images: number of images.
-        within: which images answers were dealt among, a key of :data:`WITHIN`.
+        alone: images that would count and have no others in their group, which play no part.
+        unasked: images whose question is not known.
+        within: which images answers were permuted among, a key of :data:`WITHIN`.
     """
 
     metric: str
@@ -131,13 +171,39 @@ class ImageDependence:
     dealt: float
     dependence: Estimate
     p: float
+    placing: Estimate
+    naming: float
     distinct: int
     images: int
+    alone: int
+    unasked: int
     within: str
+
+    @property
+    def sentence(self) -> str:
+        """What is owed to the image, to naming and to placing, and what the number leaves out, without a full stop."""
+        alone = f"{self.alone} of {self.images} images share question and number of boxes with no other"
+        if math.isnan(self.dependence.value):
+            return f"what of it is owed to the image cannot be measured: {alone}" if self.alone else ""
+        said = f"{self.dependence.value:.2f} {format_interval(self.dependence)}".rstrip()
+        said += f" of it is owed to the image ({format_p(self.p)})"
+        if self.naming and not math.isnan(self.naming):
+            said += (
+                f", {self.naming:.2f} to naming and {self.placing.value:.2f} {format_interval(self.placing)}".rstrip()
+            )
+            said += " to placing"
+        if self.unasked:
+            said += "; as the question is not known, what the model read there counts as seen"
+        return f"{said}; {alone}, and play no part" if self.alone else said
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as plain values."""
-        return {**vars(self), "dependence": estimate_as_json(self.dependence)}
+        plain = {key: finite_or_none(value) if isinstance(value, float) else value for key, value in vars(self).items()}
+        return {
+            **plain,
+            "dependence": estimate_as_json(self.dependence),
+            "placing": estimate_as_json(self.placing),
+        }
 
 
 def image_dependence(
@@ -153,12 +219,12 @@ def image_dependence(
     Args:
         images: with their answers.
         metric: ``"mean_iou"``, ``"f1_50"``, or what an answer earns on an image, an :data:`Earned`.
-        within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are dealt among, see :data:`WITHIN`.
+        within: ``"count"``, ``"labels"`` or ``"all"``: which images answers are permuted among, see :data:`WITHIN`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels can match.
-        seed: of the dealings of the test.
+        seed: of the permutations of the test.
 
     Returns:
-        Of no images, and without reference boxes, NaN.
+        Of no images, without reference boxes, and where most images are alone in their group, NaN.
 
     Raises:
         ValueError: a word is unknown.
@@ -171,7 +237,7 @@ def image_dependence(
         >>> looks = [AnsweredImage(str(k), gt=boxes, pred=boxes, **of) for k, boxes in enumerate(gt)]
         >>> found = image_dependence(looks)
         >>> round(found.value, 3), round(found.dealt, 3), round(found.dependence.value, 3)
-        (1.0, 0.667, 0.333)
+        (1.0, 0.333, 0.667)
         >>> blind = [AnsweredImage(str(k), gt=boxes, pred=gt[0], **of) for k, boxes in enumerate(gt)]
         >>> image_dependence(blind).dependence.value, image_dependence(blind).distinct
         (0.0, 1)
@@ -183,33 +249,62 @@ def image_dependence(
         check_word("metric", metric, _METRICS)
         counts = MatchedImages(images, label_matching).counts_50
         earned, divisor = _METRICS[metric], counts.m if metric == "mean_iou" else counts.n + counts.m
-    own, contributed, p = _deal(images, earned, within, label_matching, seed, _DEALINGS)
-    sums = np.column_stack([contributed, divisor])
-    found = ratio_estimates({"": sums}, bounds={"": SIGNED}, groups=patients_of(images))[""]
+    divisor = divisor.astype(np.float64)
+    permuted = _permute(images, earned, divisor, within, label_matching, seed=seed, permutations=_PERMUTATIONS)
+    dependence = _estimate(permuted, images)
+    placing, naming = dependence, 0.0
+    if len(_groups(images, "labels")) > len(_groups(images, "count")) and within == "count":
+        alike = _permute(images, earned, divisor, "labels", label_matching)
+        placing = _estimate(alike, images)
+        total, of = permuted.earned(permuted.on_image)[alike.divisor > 0].sum(axis=0).tolist()
+        naming = total / of - placing.value if of else math.nan
+    above, compared = permuted.earned(permuted.on_image).sum(axis=0).tolist()
     total = float(divisor.sum())
-    value = float(own.sum()) / total if total else float("nan")
     return ImageDependence(
         metric=metric if isinstance(metric, str) else getattr(metric, "__name__", "metric"),
-        value=value,
-        dealt=value - found.value,
-        dependence=found,
-        p=p,
+        value=float(permuted.own.sum()) / total if total else math.nan,
+        dealt=float(permuted.own[permuted.divisor > 0].sum() - above) / compared if compared else math.nan,
+        dependence=dependence,
+        p=permuted.p if compared else math.nan,
+        placing=placing,
+        naming=naming,
         distinct=len({image.text or image.pred.tobytes() for image in images}),
         images=len(images),
+        alone=permuted.alone,
+        unasked=sum(image.question is None and not image.asked for image in images),
         within=within,
     )
 
 
-def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> dict[str, Array]:
-    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)``, by key as other metrics are.
+def _estimate(permuted: _Permuted, images: Sequence[AnsweredImage]) -> Estimate:
+    sums = {"": permuted.sums(images).by_image}
+    return ratio_estimates(sums, bounds={"": SIGNED}, groups=patients_of(images))[""]
+
+
+class DependenceSums(NamedTuple):
+    """The image dependence of mean IoU as a ratio of sums, ``(images, 2)`` each; zeros of images without others.
+
+    by_image: what image and answer contribute, from which the interval over patients is right.
+    by_answer: what each answer contributes to the same sum; only it changes when another run's answer takes its place.
+    """
+
+    by_image: Array
+    by_answer: Array
+
+
+def dependence_sums(images: Sequence[AnsweredImage], *, label_matching: str = "ignore") -> DependenceSums:
+    """The image dependence of mean IoU as ratios of sums, as other metrics are.
 
     Example:
-        >>> image = AnsweredImage("a", 20, 20, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
-        >>> dependence_sums([image])
-        {'image_dependence': array([[0., 1.]])}
+        >>> images = [AnsweredImage(name, 20, 20, gt=[box], gt_labels=["mass"], pred=[box])
+        ...           for name, box in (("a", [0, 0, 10, 10]), ("b", [5, 5, 15, 15]), ("c", [9, 9, 19, 19]))]
+        >>> dependence_sums(images).by_answer.round(2)
+        array([[0.93, 1.  ],
+               [0.82, 1.  ],
+               [0.89, 1.  ]])
     """
-    _, contributed, _ = _deal(images, _matched_iou, "count", label_matching, seed=0, dealings=0)
-    return {"image_dependence": np.column_stack([contributed, [len(image.gt) for image in images]])}
+    divisor = np.array([len(image.gt) for image in images], dtype=np.float64)
+    return _permute(images, _matched_iou, divisor, "count", label_matching).sums(images)
 
 
 def shift_notes(images: Sequence[AnsweredImage]) -> list[str]:
@@ -246,46 +341,223 @@ images are joined off by one row. Join them by `id`.
     ]
 
 
-def _deal(
-    images: Sequence[AnsweredImage], earned: Earned, within: str, label_matching: str, seed: int, dealings: int
-) -> tuple[Array, Array, float]:
-    """``(images,)`` what each answer earns where it is, and what image and answer contribute; p of the test."""
-    table = _Boxes.of(images, label_matching)
-    # Partners are drawn apart from the dealings of the test, so that a number is the same wherever it stands.
-    partners, dealer = np.random.default_rng(0), np.random.default_rng(seed)
-    own, contributed = table.earn(earned, np.arange(len(images)), np.arange(len(images))), np.zeros(len(images))
-    if table.answers_alike:
-        return own, contributed, 1.0
-    groups: dict[Any, list[int]] = defaultdict(list)
-    # Sorted, so that neither partners nor dealings depend on the order of the images.
-    for k in sorted(range(len(images)), key=lambda k: images[k].id):
-        groups[images[k].source, images[k].asked, WITHIN[within](images[k])].append(k)
-    if any(len(group) > MOST_IMAGES for group in groups.values()):
-        dealings = min(dealings, PARTNERS)
-    totals = np.zeros(dealings)
-    for members in groups.values():
-        group = partners.permutation(members)
-        n = len(group)
-        # Answers are dealt by shifts of the images in a random order: each shift is a permutation.
-        shifts = np.arange(n) if n <= MOST_IMAGES else partners.choice(n, PARTNERS, replace=False)
-        partner = (np.arange(n)[:, None] + shifts) % n
-        blocks = np.array_split(partner, math.ceil(partner.size / _PAIRS))
-        rows = np.array_split(group, len(blocks))
-        values = np.concatenate(
-            [table.earn(earned, np.repeat(i, len(shifts)), group[j.ravel()]) for i, j in zip(rows, blocks, strict=True)]
-        ).reshape(n, len(shifts))
-        by_answer = np.bincount(partner.ravel(), weights=values.ravel(), minlength=n) / len(shifts)
-        contributed[group] = own[group] - values.mean(axis=1) - by_answer + values.mean()
-        if n <= MOST_IMAGES:
-            # Column k of `values` is the k-th shift; answer j of image i stands in column (j - i) mod n.
-            orders = dealer.permuted(np.tile(np.arange(n), (dealings, 1)), axis=1)
-            totals += values[np.arange(n), (orders - np.arange(n)) % n].sum(axis=1)
+@dataclass(frozen=True, eq=False)
+class _Permuted:
+    """What answers earn where they are and on the other images of their group; all by image.
+
+    divisor: what the metric divides by, 0 of images that have no others.
+    own: what each answer earns where it is.
+    on_image: the mean of what the other answers earn on the image.
+    of_answer: the mean of what the answer earns on the other images.
+    linear: ``(images, 2)`` Σ_j r_ij as numbers a and b of a - b θ; of pairs within a patient half.
+    squares: ``(2, 3)`` of the two variances what is taken from Σ s², and the variance over permutations, as
+        numbers a, b and c of a - 2 b θ + c θ².
+    freedom: degrees of freedom of the second.
+    alone: how many images would count and have no others.
+    p: of the permutation test.
+    """
+
+    divisor: Array
+    own: Array
+    on_image: Array
+    of_answer: Array
+    linear: Array
+    squares: Array
+    freedom: int
+    alone: int
+    p: float
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether most images that count have others."""
+        return self.alone <= (self.divisor > 0).sum()
+
+    def earned(self, permuted: Array) -> Array:
+        """What each image or answer earns above the mean of others, ``(images, 2)``."""
+        above = np.where(self.divisor > 0, self.own - permuted, 0.0)
+        # One answer to all images owes them nothing, not a rounding error.
+        above[np.abs(above) < _ROUNDING] = 0.0
+        return np.column_stack([above, self.divisor]) * self.is_measured
+
+    def sums(self, images: Sequence[AnsweredImage]) -> DependenceSums:
+        """See the top of this module."""
+        by_answer = self.earned(self.of_answer)
+        if not by_answer[:, 1].any():
+            return DependenceSums(by_answer, by_answer)
+        numerator, denominator = self.earned(self.on_image).sum(axis=0)
+        value = numerator / denominator
+        spread = self.linear @ [1.0, -value]
+        # Of pairs within a patient half is left out, so that the rest need not add up to 0.
+        spread -= self.divisor * (spread.sum() / denominator)
+        unit = group_numbers(patients_of(images), len(images))
+        units = len(np.unique(unit[self.divisor > 0]))
+        squared = float((np.bincount(unit, spread) ** 2).sum())
+        if squared < _ROUNDING**2:
+            independent, factor = float(units > 2) * units, 0.0
         else:
-            totals += values.sum(axis=0)[dealer.permutation(PARTNERS)[:dealings]]
-    # One answer to all images owes them nothing, not a rounding error.
-    contributed[np.abs(contributed) < 1e-12] = 0.0
-    as_good = int((totals >= own.sum() - 1e-9).sum())
-    return own, contributed, (1 + as_good) / (1 + dealings)
+            shared, permuted = self.squares @ [1.0, -2.0 * value, value**2]
+            variance = max(squared - shared, squared / 2)
+            permuted *= self.freedom / max(1, self.freedom - 1)
+            variance = max(variance, (variance + permuted) / 2)
+            # Of pairs of images there are half as many independent ones.
+            independent = units * min(1.0, variance / squared)
+            factor = math.sqrt(variance / squared)
+        if independent < _FEWEST_UNITS:
+            # They say nothing about others: one unit has all.
+            by_image = np.zeros_like(by_answer)
+            by_image[0] = numerator, denominator
+            return DependenceSums(by_image, by_answer)
+        factor *= student_factor(independent) / student_factor(units)
+        return DependenceSums(np.column_stack([value * self.divisor + factor * spread, self.divisor]), by_answer)
+
+
+def _permute(
+    images: Sequence[AnsweredImage],
+    earned: Earned,
+    divisor: Array,
+    within: str,
+    label_matching: str,
+    *,
+    seed: int = 0,
+    permutations: int = 0,
+) -> _Permuted:
+    """Permute the answers among the images of each group, see the top of this module."""
+    table = _Boxes.of(images, label_matching)
+    # Partners are drawn apart from the permutations of the test, so that a number is the same wherever it stands.
+    partners, tester = np.random.default_rng(0), np.random.default_rng(seed)
+    patient = group_numbers(patients_of(images), len(images))
+    rows = np.arange(len(images))
+    own = table.earn(earned, rows, rows)
+    on_image, of_answer, linear = own.copy(), own.copy(), np.zeros((len(images), 2))
+    squares, freedom = np.zeros((2, 3)), 0
+    by_size: dict[int, list[list[int]]] = defaultdict(list)
+    for members in _groups(images, within).values():
+        if len(members) > 1:
+            by_size[len(members)].append(members)
+    several = np.zeros(len(images), dtype=bool)
+    several[[k for groups in by_size.values() for members in groups for k in members]] = True
+    is_drawn = several.sum() <= MOST_IMAGES and not table.answers_alike
+    totals = np.full(permutations if is_drawn else 0, own[~several].sum())
+    for groups in [] if table.answers_alike else _batches(by_size):
+        group = partners.permuted(groups, axis=1)
+        n = group.shape[1]
+        # Answers are permuted by shifts of the images in a random order: 0, and with each shift the one back.
+        shifts = np.arange(n)
+        if n > MOST_IMAGES:
+            forth = 1 + partners.choice((n - 1) // 2, PARTNERS // 2, replace=False)
+            shifts = np.sort(np.concatenate([[0], forth, n - forth]))
+        partner = (np.arange(n)[:, None] + shifts) % n
+        back = np.searchsorted(shifts, (n - shifts) % n)
+        values = _earned_in_blocks(table, earned, group, partner)
+        # What the answer to the image of the row earns on the partner.
+        turned = values[:, partner, back]
+        others = len(shifts) - 1
+        on_image[group] = (values.sum(axis=2) - own[group]) / others
+        of_answer[group] = (turned.sum(axis=2) - own[group]) / others
+        linear[group], shared = _pairs(values, turned, partner, divisor[group], patient[group])
+        squares += shared, _permutation_variance(values, turned, partner, divisor[group])
+        freedom += len(group) * (n - 1) ** 2
+        if len(totals):
+            # Column k of `values` is the k-th shift; answer j of image i stands in column (j - i) mod n.
+            orders = tester.permuted(np.tile(np.arange(n), (len(totals), len(group), 1)), axis=2)
+            places = np.arange(len(group))[:, None], np.arange(n), (orders - np.arange(n)) % n
+            totals += values[places].sum(axis=(1, 2))
+    p = 1.0
+    if len(totals):
+        p = (1 + int((totals >= own.sum() - 1e-9).sum())) / (1 + len(totals))
+    elif squares[1, 0] > _ROUNDING:
+        p = _normal_tail(float((own - on_image)[several].sum()) / math.sqrt(squares[1, 0]))
+    return _Permuted(
+        divisor=np.where(several, divisor, 0.0),
+        own=own,
+        on_image=on_image,
+        of_answer=of_answer,
+        linear=linear,
+        squares=squares,
+        freedom=freedom,
+        alone=int((~several & (divisor > 0)).sum()),
+        p=p,
+    )
+
+
+def _groups(images: Sequence[AnsweredImage], within: str) -> dict[Any, list[int]]:
+    """The images among which answers are permuted, sorted, so that nothing depends on the order of the images."""
+    groups: dict[Any, list[int]] = defaultdict(list)
+    for k in sorted(range(len(images)), key=lambda k: images[k].id):
+        image = images[k]
+        question = image.asked if image.question is None else image.question
+        groups[image.source, question, WITHIN[within](image)].append(k)
+    return groups
+
+
+def _batches(by_size: Mapping[int, Sequence[Sequence[int]]]) -> Iterator[NDArray[np.int64]]:
+    """Groups of one size that are worked on together, ``(groups, n)``."""
+    for size in sorted(by_size):
+        groups = np.array(by_size[size])
+        step = max(1, _PAIRS // size**2)
+        for start in range(0, len(groups), step):
+            yield groups[start : start + step]
+
+
+def _earned_in_blocks(table: _Boxes, earned: Earned, group: NDArray[np.int64], partner: NDArray[np.int64]) -> Array:
+    """What the answers to the partners earn on each image of each group, ``(groups, n, partners)``."""
+    image, answer = np.repeat(group.ravel(), partner.shape[1]), group[:, partner].ravel()
+    blocks = (slice(start, start + _PAIRS) for start in range(0, len(image), _PAIRS))
+    values = [table.earn(earned, image[block], answer[block]) for block in blocks]
+    return np.concatenate(values).reshape(len(group), *partner.shape)
+
+
+def _pairs(
+    values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array, patient: NDArray[np.int64]
+) -> tuple[Array, Array]:
+    """Of the pairs of groups ``linear`` and the first of ``squares`` of :class:`_Permuted`.
+
+    Args:
+        values: ``(groups, n, partners)``, those of the image's own answer first.
+        turned: what the answer to the image earns on each partner.
+        partner: ``(n, partners)``, the image itself first.
+        divisor: ``(groups, n)``.
+        patient: ``(groups, n)``.
+    """
+    others, own = partner[:, 1:], values[:, :, 0]
+    # Every pair stands here twice, from either image.
+    count = others.shape[1]
+    kernel = (own[:, :, None] + own[:, others] - values[:, :, 1:] - turned[:, :, 1:]) / count
+    share = (divisor[:, :, None] + divisor[:, others]) / count
+    linear = np.stack([kernel.sum(axis=2), share.sum(axis=2)], axis=2)
+    same = patient[:, :, None] == patient[:, others]
+    if same.any():
+        linear -= np.stack([(kernel * same).sum(axis=2), (share * same).sum(axis=2)], axis=2) / 2
+        n = len(partner)
+        if n <= MOST_IMAGES:
+            # The pairs of two patients vary as one; a patient is known by the first of its images.
+            first = np.minimum(np.where(same, others, n).min(axis=2), np.arange(n))
+            pair = (np.arange(len(first))[:, None, None] * n + first[:, :, None]) * n + first[:, others]
+            kernel, share = (np.bincount(pair[~same], weights=terms[~same]) for terms in (kernel, share))
+    return linear, np.array([(kernel**2).sum(), (kernel * share).sum(), (share**2).sum()]) / 2
+
+
+def _permutation_variance(values: Array, turned: Array, partner: NDArray[np.int64], divisor: Array) -> Array:
+    """The variance of the numerators of groups over all permutations, ``(3,)``: the second of ``squares``."""
+    n = len(partner)
+    earned = _without_means(values, turned, partner)
+    diagonal = np.zeros_like(values)
+    diagonal[:, :, 0] = divisor
+    share = _without_means(diagonal, diagonal, partner)
+    means = [
+        (one * other).mean(axis=(1, 2)).sum() for one, other in ((earned, earned), (earned, share), (share, share))
+    ]
+    return np.array(means) * n**4 / (n - 1) ** 3
+
+
+def _without_means(values: Array, turned: Array, partner: NDArray[np.int64]) -> Array:
+    """What is left of cells without the means over the answers to an image and over the images of an answer."""
+    of_answer = turned.mean(axis=2)
+    return values - values.mean(axis=2, keepdims=True) - of_answer[:, partner] + of_answer.mean(axis=1)[:, None, None]
+
+
+def _normal_tail(deviations: float) -> float:
+    return math.erfc(deviations / math.sqrt(2)) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -353,6 +625,8 @@ BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these images"
 NOTHING_FOUND, WHOLE_IMAGE = "nothing found", "whole image"
+#: What the model answers to images without anything to see.
+BLANK = "blank images"
 #: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
 REFERENCE = "reference as answer"
 
@@ -366,8 +640,8 @@ def baseline_systems(
 
     Args:
         rows: the images, see :func:`grounding_rewards.metrics.answers.read_answers`.
-        training: the images that the constant box is the median of; without them it is that of these images, which
-            flatters it, and its name says so. Of no images there is no constant box.
+        training: the images that the constant box is fitted on; without them it is fitted on those of other patients
+            among these images, and its name says so. Of no images there is no constant box.
         reward: what the evaluation is about.
 
     Returns:
@@ -383,15 +657,12 @@ def baseline_systems(
     images = ImageBatch(reference_images(rows))
     # With the names that rows without labels are given.
     named = [{**row, "labels": image.gt_labels} for row, image in zip(rows, images, strict=True)]
-    constant = _constant_by_question(named if training is None else list(training), images)
+    constant = _constant_answers(images, named, None if training is None else list(training))
     labels = Counter(chain.from_iterable(image.gt_labels for image in images)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(image.gt, list(image.gt_labels)) for image in images]}
-    if constant[None]:
-        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
-            constant_answer(constant.get(image.asked) or constant[None], width=image.width, height=image.height)
-            for image in images
-        ]
+    if constant:
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = constant
     answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(images)
     answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, image.width, image.height]]), [label]) for image in images]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
@@ -426,46 +697,105 @@ def _with_boxes(
 
 
 def constant_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
-    """The median training box of every label that at least half of the images carry, else of the most frequent label.
+    """The best box, or boxes, for an answer that never looks: what reaches the highest mean IoU on the rows.
+
+    It is one of three: the median box of every label that at least half of the images carry, else of the most frequent
+    label; the median of all boxes; and one box that is fitted to all. The last two have the most frequent label.
 
     Args:
         rows: training images with ``boxes``, ``labels``, ``width`` and ``height``.
 
     Returns:
-        For each such label one box ``(4,)``, the median of each coordinate as a fraction of the image's width or
-        height; none without any box.
+        By label one box ``(4,)``, as fractions of the image's width and height; none without any box.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
         >>> constant_boxes([row, {**row, "boxes": [[0, 0, 30, 100]]}])
         {'right lung': array([0. , 0. , 0.4, 0.5])}
     """
-    images = 0
-    seen: dict[str, list[Array]] = defaultdict(list)
+    boxes: list[Array] = []
+    by_label: dict[str, list[Array]] = defaultdict(list)
     carried: dict[str, int] = defaultdict(int)
     for row in rows:
-        images += 1
         size = np.array([row["width"], row["height"]] * 2, dtype=np.float64)
-        for box, label in zip(as_box_array(row["boxes"]), row["labels"], strict=True):
-            seen[label].append(box / size)
+        boxes.append(as_box_array(row["boxes"]) / size)
+        for box, label in zip(boxes[-1], row["labels"], strict=True):
+            by_label[label].append(box)
         for label in set(row["labels"]):
             carried[label] += 1
-    chosen = [label for label in seen if 2 * carried[label] >= images]
-    if not chosen and seen:
-        chosen = [max(seen, key=lambda label: carried[label])]
-    return {label: np.median(seen[label], axis=0) for label in chosen}
+    if not by_label:
+        return {}
+    gt = BoxBatch.of(boxes, "boxes")
+    usual = max(by_label, key=lambda label: carried[label])
+    chosen = [label for label in by_label if 2 * carried[label] >= len(boxes)] or [usual]
+    medians = {label: np.median(own, axis=0) for label, own in by_label.items()}
+    median = np.median(gt.flat, axis=0)
+    candidates = [{label: medians[label] for label in chosen}, {usual: median}]
+    if len(gt.flat) >= _FEWEST_FITTED:
+        candidates.append({usual: _fitted_box(gt, [median, *medians.values()])})
+    return max(candidates, key=lambda boxes: _mean_iou_of(np.array(list(boxes.values())), gt))
+
+
+def _mean_iou_of(boxes: Array, gt: BoxBatch) -> float:
+    """The mean IoU of an answer that is the same on all images."""
+    images = np.arange(len(gt.counts))
+    pred = BoxBatch(np.tile(boxes, (len(images), 1)), np.full(len(images), len(boxes)))
+    return float(_Boxes(pred, gt, None).earn(_matched_iou, images, images).sum()) / len(gt.flat)
+
+
+def _fitted_box(gt: BoxBatch, medians: Sequence[Array]) -> Array:
+    """The box of the largest mean IoU that a search by ever smaller steps finds, from the best of some boxes."""
+    counts = gt.counts[gt.counts > 0][:_MOST_FITTED]
+    boxes, starts = gt.flat[: counts.sum()], np.cumsum(counts) - counts
+
+    def matched_iou(tried: Array) -> Array:
+        return np.asarray(np.maximum.reduceat(pairwise_iou(tried, boxes), starts, axis=1).sum(axis=1))
+
+    tried = np.vstack([*medians, boxes[:: max(1, len(boxes) // _STARTS)]])
+    # A box of the training images fits itself too well to be left: several are tried.
+    found = [_climb(start, matched_iou) for start in tried[np.argsort(-matched_iou(tried))[:_CLIMBS]]]
+    return max(found, key=lambda box: float(matched_iou(box[None])[0]))
+
+
+def _climb(box: Array, height: Callable[[Array], Array]) -> Array:
+    """The box from which no smallest move leads higher."""
+    value = float(height(box[None])[0])
+    for step in _STEPS:
+        while True:
+            tried = box + step * _MOVES
+            heights = height(tried)
+            if heights.max() <= value + _ROUNDING:
+                break
+            box, value = tried[heights.argmax()], float(heights.max())
+    return box
 
 
 def _constant_by_question(
-    training: Sequence[Mapping[str, Any]], images: Sequence[AnsweredImage]
+    training: Sequence[Mapping[str, Any]], labels: Iterable[str]
 ) -> dict[tuple[str, ...] | None, dict[str, Array]]:
     """The constant boxes of the training images whose prompts name the same labels; under None those of all."""
     by_question: dict[tuple[str, ...] | None, list[Mapping[str, Any]]] = defaultdict(list)
-    for row, asked in zip(
-        training, asked_labels(training, {label for image in images for label in image.gt_labels}), strict=True
-    ):
+    for row, asked in zip(training, asked_labels(training, labels), strict=True):
         by_question[asked].append(row)
     return {None: constant_boxes(training), **{asked: constant_boxes(rows) for asked, rows in by_question.items()}}
+
+
+def _constant_answers(
+    images: Sequence[AnsweredImage], rows: Sequence[Mapping[str, Any]], training: Sequence[Mapping[str, Any]] | None
+) -> list[BoxAnswer]:
+    """The constant answer to each image; without training images it is fitted on other patients. None without a box."""
+    labels = {label for image in images for label in image.gt_labels}
+    patient = group_numbers(patients_of(images), len(images))
+    folds = 1 if training is not None else min(_FOLDS, int(patient.max(initial=-1)) + 1)
+    answers: list[BoxAnswer] = [(np.zeros((0, 4)), [])] * len(images)
+    for fold in range(folds):
+        is_asked = patient % folds == fold
+        fitted = [row for row, held in zip(rows, is_asked, strict=True) if not held] if training is None else training
+        constant = _constant_by_question(fitted, labels)
+        for k in np.flatnonzero(is_asked).tolist():
+            boxes = constant.get(images[k].asked) or constant[None]
+            answers[k] = constant_answer(boxes, width=images[k].width, height=images[k].height)
+    return answers if any(labels for _, labels in answers) else []
 
 
 def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:

@@ -187,7 +187,7 @@ class Jackknifed(NamedTuple):
             return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
         within = self.bounds[0] <= self.value <= self.bounds[1]
         ends = _ENDS.get(self.bounds, _symmetric) if within else _symmetric
-        return Estimate(self.value, *ends(self, error * _few(min(self.units, len(self._measured)))))
+        return Estimate(self.value, *ends(self, error * student_factor(min(self.units, len(self._measured)))))
 
     @property
     def as_mean(self) -> Array:
@@ -211,11 +211,16 @@ class Jackknifed(NamedTuple):
         return self.left_out[~np.isnan(self.left_out)]
 
 
-def _few(parts: int) -> float:
-    """How much wider Student's distribution is than the normal one, t / z."""
+def student_factor(units: float) -> float:
+    """How much wider Student's distribution for so many units is than the normal one, t / z.
+
+    Example:
+        >>> round(student_factor(10), 3)
+        1.154
+    """
     from scipy.special import ndtri, stdtrit
 
-    return float(stdtrit(parts - 1, 0.975) / ndtri(0.975))
+    return float(stdtrit(units - 1, 0.975) / ndtri(0.975))
 
 
 def _in_unit(found: Jackknifed, error: float) -> tuple[float, float]:

@@ -7,14 +7,16 @@ height; where that loses the last bit of a coordinate, an IoU that equals a thre
 
 What COCO does not know, models that write boxes as text do:
 
-* ``ranking="score"`` ranks by stated confidence. Boxes without one come after all others, as one group.
+* ``ranking="score"`` ranks by stated confidence. Boxes of equal confidence are one group, as models write the same one
+  nearly everywhere; boxes without one come after all others, as one group.
+* ``ranking="coco"`` is COCO's: boxes of equal confidence are taken one by one, in the order of the images. Shuffled,
+  the same answers then have another AP.
 * ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all images are one
   group, the second boxes the next.
 * ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
   overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
 
-A curve is read at the end of each group. Nothing depends on the order of the images, except that COCO's AP takes equal
-stated confidences one by one.
+A curve is read at the end of each group. Under all but ``"coco"`` nothing depends on the order of the images.
 
 Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
 An invalid box has area 0.
@@ -87,7 +89,7 @@ IMAGE_AREAS: dict[str, Area] = {
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-RANKINGS = ("score", "emission", "tied")
+RANKINGS = ("score", "coco", "emission", "tied")
 
 #: The IoU thresholds of COCO's mAP, 0.5 to 0.95.
 COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
@@ -206,7 +208,7 @@ def rank_boxes(
     Args:
         images: with their answers.
         iou_thresholds: each in (0, 1].
-        ranking: ``"score"``, ``"emission"`` or ``"tied"``.
+        ranking: ``"score"``, ``"coco"``, ``"emission"`` or ``"tied"``.
         label_matching: ``"ignore"``, all boxes together; ``"exact"``, by label, up to case and white space;
             ``"synonyms"``, by the names of the shared vocabulary, where left and right of one finding never match.
             Under the last two a predicted box without a label is of no label and does not occur.
@@ -248,7 +250,8 @@ def rank_boxes(
     pred_image, gt_image = np.repeat(every, pred.counts), np.repeat(every, gt.counts)
     pred_entry, gt_entry = pred_image * len(names) + pred_label, gt_image * len(names) + gt_label
     stated = np.where(np.isnan(batch.pred_scores), np.inf, -batch.pred_scores)
-    order = np.lexsort((stated if ranking == "score" else place_within(pred_image), pred_entry))
+    by_confidence = ranking in ("score", "coco")
+    order = np.lexsort((stated if by_confidence else place_within(pred_image), pred_entry))
     order = order[pred_label[order] >= 0]
     place = place_within(pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
@@ -274,7 +277,8 @@ def rank_boxes(
     # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
     counts = hit | ((matched == _NOTHING) & of_size)
-    key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
+    keys = {"emission": place.astype(np.float64), "tied": np.zeros(len(order))}
+    key = stated[order] if by_confidence else keys[ranking]
     by_label = {}
     for number, name in enumerate(names):
         own, asked = pred_entry % len(names) == number, (gt_entry % len(names) == number) & wanted

@@ -11,13 +11,20 @@ How much of a group carries an update is its effective group size, Kish's effect
 from 0 without spread to the size of the group where half of it is right and half is wrong; one right answer of eight
 gives 3.5. It does not depend on how advantages are scaled.
 
+Spread alone is not enough: a random reward has plenty. So beside it stands whether the reward prefers boxes that fit,
+its correlation with the answers' mean IoU within the groups. And where the best of K answers to an image is no better
+than their mean, there is nothing that RL could still prefer: what pass@K is to pass@1 for answers that are right or
+wrong, here for their mean IoU.
+
 Sources: DAPO (arXiv 2503.14476) leaves groups without spread out and samples others, its dynamic sampling; TRL logs
-their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965.
+their share as ``frac_reward_zero_std``; Kish, Survey Sampling, 1965; pass@K as what RL can still teach, arXiv
+2603.01301.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -28,14 +35,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.answers import read_each, row_columns
-from grounding_rewards.metrics.estimates import Estimate, html_table, percent
+from grounding_rewards.metrics.estimates import (
+    NOTHING,
+    Estimate,
+    estimate_as_json,
+    finite_or_none,
+    html_table,
+    percent,
+)
 from grounding_rewards.metrics.image_dependence import ImageDependence, image_dependence
-from grounding_rewards.metrics.intervals import share_estimate, sum_by_group
+from grounding_rewards.metrics.intervals import jackknifed_ratio, share_estimate, sum_by_group
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
-from grounding_rewards.rewards import SPECIFICATION_REWARDS
+from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
 from grounding_rewards.rewards.base import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 
@@ -259,6 +273,8 @@ class RewardSignal:
         no_spread: share of groups without spread, with its 95 % interval over patients, or images.
         causes: share of all groups by cause, see :data:`CAUSES`.
         effective_group_size: mean over groups.
+        iou_correlation: of the reward with the mean IoU of answers, within the groups of images with findings; None
+            where one of them does not differ.
     """
 
     name: str
@@ -266,6 +282,12 @@ class RewardSignal:
     no_spread: Estimate
     causes: dict[str, float]
     effective_group_size: float
+    iou_correlation: float | None = None
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it teaches nothing about boxes, however much spread it has."""
+        return re.split(" at | with |, ", self.name)[0] in CONTROLS
 
 
 @dataclass(frozen=True)
@@ -282,6 +304,9 @@ class SignalReport:
         best: the name of the reward that is recommended, or of the configured one.
         recommendation: what to train with, computed from the shares.
         image_dependence: of the first answer to each image, by mean IoU.
+        mean_iou: of all answers to images with findings.
+        teachable: how much higher the mean IoU of the best answer to each image is, with its 95 % interval; NaN without
+            findings.
         misreading: how the answers contradict the box format or the marks of thinking that were declared; then no
             reward is recommended. Empty where they do not.
     """
@@ -295,6 +320,8 @@ class SignalReport:
     best: str
     recommendation: str
     image_dependence: ImageDependence
+    mean_iou: float
+    teachable: Estimate
     misreading: str = ""
 
     def __repr__(self) -> str:
@@ -308,6 +335,18 @@ class SignalReport:
         return html_table(*self.table())
 
     @property
+    def best_of_k(self) -> str:
+        """What RL can still teach, in a sentence; empty where there is nothing to find."""
+        gain = self.teachable
+        if math.isnan(gain.value):
+            return ""
+        said = f"The best of {self.size} answers reaches {self.mean_iou + gain.value:.2f} mean IoU, all of them "
+        said += f"{self.mean_iou:.2f}"
+        if not gain.low > 0:
+            return f"{said}: RL has nothing to prefer. Raise temperature or num_generations."
+        return f"{said}: RL can still teach {gain.value:.2f} [{gain.low:.2f}, {gain.high:.2f}] of it."
+
+    @property
     def looking(self) -> str:
         """What the answers owe to the images, in a sentence or two; empty where it cannot be measured."""
         found = self.image_dependence
@@ -315,8 +354,8 @@ class SignalReport:
         if not math.isfinite(owed.low):
             return ""
         said = (
-            f"{found.value:.2f} mean IoU of the first answers, of which {owed.value:.2f} [{owed.low:.2f}, "
-            f"{owed.high:.2f}] is owed to the image; {found.distinct} distinct answers to {found.images} images."
+            f"{found.value:.2f} mean IoU of the first answers; {found.sentence}; "
+            f"{found.distinct} distinct answers to {found.images} images."
         )
         if owed.low > 0:
             return said
@@ -342,7 +381,11 @@ class SignalReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, without any text or box of the log."""
-        return asdict(self) | {"image_dependence": self.image_dependence.to_dict()}
+        return asdict(self) | {
+            "image_dependence": self.image_dependence.to_dict(),
+            "mean_iou": finite_or_none(self.mean_iou),
+            "teachable": estimate_as_json(self.teachable),
+        }
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Headings and rows of the one table: a row for every reward."""
@@ -351,9 +394,10 @@ class SignalReport:
             why = sorted((name for name in CAUSES if one.causes[name]), key=lambda name: -one.causes[name])
             share, low, high = map(percent, one.no_spread)
             because = ", ".join(f"{percent(one.causes[name])} {CAUSES[name].title}" for name in why)
-            numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}"
+            fit = NOTHING if one.iou_correlation is None else f"{one.iou_correlation:.2f}"
+            numbers = f"{one.effective_group_size:.1f}", f"{one.mean:.3f}", fit
             rows.append([one.name, f"{share} [{low}, {high}]", because, *numbers])
-        return ["reward", "no spread", "because", "effective size", "mean"], rows
+        return ["reward", "no spread", "because", "effective size", "mean", "with IoU"], rows
 
     def to_dataframe(self) -> Any:
         """A ``pandas.DataFrame`` with a row for each reward, as :attr:`all` has them: shares by cause among others."""
@@ -361,7 +405,7 @@ class SignalReport:
 
         rows = [
             {"reward": one.name, "mean": one.mean, "no_spread": one.no_spread.value, **one.causes}
-            | {"effective_group_size": one.effective_group_size}
+            | {"effective_group_size": one.effective_group_size, "iou_correlation": one.iou_correlation}
             for one in self.all
         ]
         return pandas.DataFrame(rows)
@@ -434,12 +478,14 @@ def measure_signal(
 
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> answers = ['[{"bbox_2d": [0, 0, 500, %d]}]' % (100 * k) for k in (1, 2)]
-        >>> report = measure_signal([row], [answers], get_reward("R4", box_format="qwen3-vl"))
+        >>> report = measure_signal([row] * 8, [answers] * 8, get_reward("R4", box_format="qwen3-vl"))
         >>> report.configured.causes["all_below_threshold"], report.best
         (1.0, 'R4 at τ 0.3')
         >>> print(report.recommendation)
         Train with R4 at τ 0.3: 0 % of the groups are without spread under it, 100 % under R4, most often because \
 there are findings and boxes, and every answer earns 0.
+        >>> print(report.best_of_k)
+        The best of 2 answers reaches 0.40 mean IoU, all of them 0.30: RL can still teach 0.10 [0.06, 0.43] of it.
     """
     sizes = np.array([len(answers) for answers in texts], dtype=np.int64)
     if not (sizes > 1).any():
@@ -455,7 +501,7 @@ there are findings and boxes, and every answer earns 0.
     rewards = [reward, *variants(reward, tried)]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SpaceWarning)
-        judged = _judge(rewards, rows, texts, sizes, track)
+        judged, iou = _judge(rewards, rows, texts, sizes, track)
         dependence = _dependence(rows, texts, reward)
     misreading = ""
     for warning in caught:
@@ -463,7 +509,7 @@ there are findings and boxes, and every answer earns 0.
             misreading = misreading or str(warning.message).removeprefix(f"{reward.name}: ")
         else:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    configured, *others = (_signal(one.name, judged[one.name], units) for one in rewards)
+    configured, *others = (_signal(one.name, judged[one.name], units, iou) for one in rewards)
     best, recommendation = recommend(configured, others)
     if misreading:
         best = configured.name
@@ -474,7 +520,13 @@ there are findings and boxes, and every answer earns 0.
     for one in several if len(several) > 1 else ():
         own = [unit for unit, at in zip(units, sampled_at, strict=True) if at == one]
         groups = judged[reward.name].take(sampled_at == one)
-        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", groups, own))
+        own_iou = iou[np.repeat(sampled_at == one, sizes)]
+        temperatures.append(_signal(f"{reward.name}, temperature {one:g}", groups, own, own_iou))
+    starts = np.cumsum(sizes) - sizes
+    means = np.add.reduceat(iou, starts) / sizes
+    gains = np.column_stack([np.maximum.reduceat(iou, starts) - means, np.ones(len(sizes))])
+    # Images without findings have no IoU.
+    gains[np.isnan(means)] = 0.0
     return SignalReport(
         configured=configured,
         tried=tuple(others),
@@ -485,6 +537,8 @@ there are findings and boxes, and every answer earns 0.
         best=best,
         recommendation=recommendation,
         image_dependence=dependence,
+        mean_iou=float(np.nanmean(means)) if gains.any() else math.nan,
+        teachable=jackknifed_ratio(sum_by_group(gains, units)).estimate,
         misreading=misreading,
     )
 
@@ -501,18 +555,33 @@ def _dependence(
 def recommend(configured: RewardSignal, tried: Sequence[RewardSignal]) -> tuple[str, str]:
     """The name of the reward to train with, and why, in a sentence.
 
-    Another reward has to leave a tenth of the groups less without spread, and half of them at most, to be recommended;
-    of those that are about as good as the best the first is taken, which changes the least.
+    Another reward has to leave a tenth of the groups less without spread, and half of them at most, to be recommended,
+    and the intervals of both must not overlap; of those that are about as good as the best the first is taken, which
+    changes the least. A control is never recommended.
 
     Args:
         configured: the reward that is asked about.
         tried: others, the one with the least change first.
     """
+    if configured.is_control:
+        return configured.name, (
+            f"{configured.name} is a control: whatever spread it has, it teaches nothing about boxes. Name the reward "
+            "of the training."
+        )
+    tried = [one for one in tried if not one.is_control]
     own = configured.no_spread.value
     least = min((one.no_spread.value for one in tried), default=own)
     cause = CAUSES[main_cause(configured.causes) or "all_equal"]
+    good = [one for one in tried if one.no_spread.value <= least + _AS_GOOD]
+    shown = [one for one in good if one.no_spread.high < configured.no_spread.low]
+    if own - least >= _GAIN and least <= _MOST and not shown:
+        return configured.name, (
+            f"No other reward is shown to be better than {configured.name}: {percent(own)} of the groups are without "
+            f"spread under it, {percent(least)} under {good[0].name}, and the intervals overlap. Ask about more "
+            f"images. Most often without spread because {cause.meaning}."
+        )
     if own - least >= _GAIN and least <= _MOST:
-        best = next(one for one in tried if one.no_spread.value <= least + _AS_GOOD)
+        best = shown[0]
         left = CAUSES[main_cause(best.causes) or "all_equal"]
         rest = f" Of what is left: {left.meaning}. {left.remedy}" if best.no_spread.value > ENOUGH else ""
         return best.name, (
@@ -536,15 +605,20 @@ def _judge(
     texts: Sequence[Sequence[Any]],
     sizes: NDArray[np.int64],
     track: Callable[[Iterable[Any]], Iterable[Any]],
-) -> dict[str, Groups]:
-    """The groups under each reward, by its name; some groups at a time, so that a bar moves."""
+) -> tuple[dict[str, Groups], Array]:
+    """The groups under each reward, by its name, and the mean IoU of each completion, NaN without findings.
+
+    Some groups at a time, so that a bar moves.
+    """
     names = list(row_columns(rows))
+    # Pairs boxes at any overlap, as mean IoU does.
+    every_overlap = replace(rewards[0], name="any overlap", box_reward=get_reward("soft_f1").box_reward)
     scored: list[dict[str, list[Any]]] = []
     for start in track(range(0, len(rows), _CHUNK)):
         chunk = zip(rows[start : start + _CHUNK], texts[start : start + _CHUNK], strict=True)
         part = [(row, one) for row, answers in chunk for one in answers]
         columns = {name: [row.get(name) for row, _ in part] for name in names}
-        scored.append(score_columns(rewards, [one for _, one in part], **columns))
+        scored.append(score_columns([*rewards, every_overlap], [one for _, one in part], **columns))
 
     def whole(name: str) -> list[Any]:
         return [value for one in scored for value in one[name]]
@@ -553,10 +627,22 @@ def _judge(
     for reward in rewards:
         tp, fp, fn = (np.array(whole(f"{reward.name}/{part}")) for part in ("tp", "fp", "fn"))
         found[reward.name] = Groups.of(sizes, whole(reward.name), whole("status"), tp + fp, tp + fn)
-    return found
+    tp, fn, iou = (np.array(whole(f"{every_overlap.name}/{part}")) for part in ("tp", "fn", "mean_iou"))
+    return found, ratio_or_nan(iou * tp, tp + fn)
 
 
-def _signal(name: str, groups: Groups, units: Sequence[Any]) -> RewardSignal:
+def _correlation(groups: Groups, iou: Array) -> float | None:
+    """Pearson's, of rewards and IoUs less the mean of their group."""
+    centred = []
+    for values in (groups.rewards, iou):
+        means = np.add.reduceat(values, np.cumsum(groups.sizes) - groups.sizes) / groups.sizes
+        centred.append(np.nan_to_num(values - np.repeat(means, groups.sizes)))
+    rewards, ious = (np.where(np.isnan(iou), 0.0, values) for values in centred)
+    spread = math.sqrt(float((rewards**2).sum() * (ious**2).sum()))
+    return float((rewards * ious).sum()) / spread if spread > SAME**2 else None
+
+
+def _signal(name: str, groups: Groups, units: Sequence[Any], iou: Array) -> RewardSignal:
     metrics = groups.metrics()
     counted = np.column_stack([~groups.has_spread, np.ones(len(groups.sizes))])
     return RewardSignal(
@@ -565,4 +651,5 @@ def _signal(name: str, groups: Groups, units: Sequence[Any]) -> RewardSignal:
         no_spread=share_estimate(sum_by_group(counted, units)),
         causes={cause: metrics[cause] for cause in CAUSES},
         effective_group_size=metrics["effective_group_size"],
+        iou_correlation=_correlation(groups, iou),
     )

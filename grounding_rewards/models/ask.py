@@ -95,6 +95,28 @@ class AskedModel:
         )
 
 
+def blank_images(dataset: Dataset) -> Dataset:
+    """The images of a dataset, each replaced by its mean grey when it is read.
+
+    Example:
+        >>> from datasets import Dataset, Image
+        >>> from PIL import Image as Pillow
+        >>> rows = Dataset.from_dict({"image": [Pillow.linear_gradient("L")]}).cast_column("image", Image())
+        >>> blank_images(rows)[0]["image"].getextrema()
+        (127, 127)
+    """
+    from PIL import Image, ImageStat
+
+    def blank(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if "image" not in rows:
+            return rows
+        grey = [image.convert("L") for image in rows["image"]]
+        flat = [Image.new("L", one.size, int(ImageStat.Stat(one).mean[0])) for one in grey]
+        return {**rows, "image": [one.convert(image.mode) for one, image in zip(flat, rows["image"], strict=True)]}
+
+    return dataset.with_transform(blank)
+
+
 def prepare_asking(
     model_path: str,
     dataset: Dataset,

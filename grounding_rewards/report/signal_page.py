@@ -27,7 +27,7 @@ def render_signal_page(report: SignalReport, *, title: str) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     meanings = {cause.title: cause.meaning for cause in CAUSES.values()}
-    looking = [[report.looking]] if report.looking else []
+    looking = [[said] for said in (report.best_of_k, report.looking) if said]
     section = Section(
         f"{report.groups:,} groups, {report.completions:,} answers under each reward",
         [signal_table(report), *looking, causes_plot(report.all), meanings],

@@ -13,7 +13,7 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
-from grounding_rewards.metrics.estimates import Metrics, format_interval, format_value
+from grounding_rewards.metrics.estimates import Metrics, format_interval, format_p, format_value
 from grounding_rewards.metrics.evaluation import CORE_METRICS, Evaluation, GroupMetrics
 from grounding_rewards.metrics.image_dependence import NOTHING_FOUND, REFERENCE, WHOLE_IMAGE
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
@@ -264,7 +264,7 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         note: beneath its title, on pages.
     """
     systems = {name: own for name, own in evaluation.systems.items() if name not in (NOTHING_FOUND, WHOLE_IMAGE)}
-    own, constant = next(iter(systems.values()), {}), evaluation.constant
+    own, constant, above = next(iter(systems.values()), {}), evaluation.constant, evaluation.above_constant
     measured = measured_columns(systems, evaluation.headings)
     keys = [key for key in (*CORE_METRICS, f"reward_{reward}") if key in measured]
     rows = []
@@ -275,8 +275,10 @@ def core_table(evaluation: Evaluation, reward: str, *, title: str = "", note: st
         row = _metric_row(evaluation, key, systems)
         if constant:
             nothing = (math.nan,)
-            above = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
-            row.insert(2, Cell(format_value(above, signed=True), kind="strong"))
+            difference = own.get(key, nothing)[0] - constant.get(key, nothing)[0]
+            without_interval = Cell(format_value(difference, signed=True), kind="strong")
+            cell = estimate_cell(above[key], signed=True, kind="strong") if key in above else without_interval
+            row.insert(2, cell)
         rows.append(row)
     header = ["metric", *systems]
     return Table([*header[:2], *(["above the constant box"] if constant else []), *header[2:]], rows, title, note)
@@ -304,7 +306,10 @@ def _metric_row(evaluation: Evaluation, key: str, systems: Mapping[str, Metrics]
     """A metric of every system; ▲ marks what is better than the first one."""
     metric, own = evaluation.metrics[key], next(iter(systems.values()))
     sign = {True: -1, False: 1, None: math.nan}[metric.lower_is_better]
-    row: list[str | Cell] = [metric.heading + " ↓" * (metric.lower_is_better is True)]
+    heading = metric.heading + " ↓" * (metric.lower_is_better is True)
+    if key == "image_dependence" and evaluation.dependence is not None and not math.isnan(evaluation.dependence.p):
+        heading += f" ({format_p(evaluation.dependence.p)})"
+    row: list[str | Cell] = [heading]
     for name, metrics in systems.items():
         signed, kind = metric.lower_is_better is None, "ceiling" if name == REFERENCE else ""
         cell = estimate_cell(metrics.get(key), signed=signed, kind=kind)

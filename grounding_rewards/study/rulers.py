@@ -70,5 +70,5 @@ def ruler_sums(images: Sequence[AnsweredImage]) -> dict[str, Array]:
         >>> ruler_sums([image])["mean_iou"]
         array([[0.5, 1. ]])
     """
-    sums = {**MatchedImages(images).sums(), **dependence_sums(images)}
+    sums = {**MatchedImages(images).sums(), "image_dependence": dependence_sums(images).by_image}
     return {key: sums[key] for key in RULERS if key in sums}

@@ -11,7 +11,6 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from trl import GRPOConfig, GRPOTrainer
 
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.metrics.answered_image import AnsweredImage
-from grounding_rewards.metrics.answers import asked_labels
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.image_dependence import image_dependence
 from grounding_rewards.metrics.signal import SAME
@@ -345,11 +343,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, SharedWeights, VllmRollout, GRP
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         if not self.model.training and (answered := gather_object(self._evaluated)):
-            # What the model owes to looking: its mean IoU less that of its answers dealt to other images.
-            labels = {label for image in answered for label in image.gt_labels}
-            asked = asked_labels(({"asked": image.asked[0]} for image in answered), labels)
-            answered = [replace(image, asked=names) for image, names in zip(answered, asked, strict=True)]
-            metrics["image_dependence"] = [image_dependence(answered).dependence.value]
+            # What the model owes to looking: its mean IoU less that of its answers permuted among other images.
+            dependence = image_dependence(answered)
+            metrics["image_dependence"] = [dependence.dependence.value]
+            metrics["image_dependence_p"] = [dependence.p]
             self._evaluated = []
         for name in self.reward_func_names:
             if negatives := metrics.get(f"{name}/negatives"):

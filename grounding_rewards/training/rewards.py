@@ -13,8 +13,8 @@ import torch
 from accelerate.utils import gather_object
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.prompts import prompt_words
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
+from grounding_rewards.metrics.answers import question_of
 from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
@@ -240,8 +240,7 @@ def _answered(row: Mapping[str, Any], pred: Any) -> AnsweredImage:
         gt_labels=tuple(label or UNNAMED for label in labels) if len(boxes) else (),
         pred=pred,
         source=row.get("source"),
-        # Which labels these words name is known when all images of an evaluation are.
-        asked=(prompt_words(row["prompt"]),),
+        question=question_of(row),
     )
 
 

@@ -72,6 +72,8 @@ from grounding_rewards.training.sharding import without_zero3
 
 # The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
+# What a line for each evaluation shows, and what it is called.
+_EVALUATED = {"reward": "reward", "image_dependence": "image dependence", "image_dependence_p": "p"}
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
 # How the keys end that are better when greater, and when smaller.
 _GROW = ("reward", "/mean", "mean_iou", "f_beta", "precision", "recall", "mean_token_accuracy")
@@ -113,7 +115,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     if shown is not None:
         images = trainer.eval_dataset.select(range(min(shown, trainer.eval_dataset.num_rows)))
         trainer.add_callback(ShownImages(trainer, images, arguments.show_images_every))
-    trainer.add_callback(EvaluationLine({"reward": "reward", "image_dependence": "image dependence"}))
+    trainer.add_callback(EvaluationLine(_EVALUATED))
     _train(trainer, run, shown_of_rewards(names), arguments.early_stopping_patience)
     _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)), arguments, "reward")
     return trainer

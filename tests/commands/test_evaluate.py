@@ -58,6 +58,14 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "report.html").as_uri() in printed
 
 
+def test_blank_images_are_a_second_look(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--dataset", "synthetic", "--max-images", 6, "--max-new-tokens", 4, "--blank"]
+    assert evaluate("--model", checkpoint, *options, "--out", tmp_path) == 0
+    assert len((tmp_path / "blank.jsonl").read_text(encoding="utf-8").splitlines()) == 6
+    assert "mean_iou" in metrics(tmp_path)["systems"]["blank images"]
+    assert "; on blank images the model reaches 0.00; " in capsys.readouterr().out
+
+
 def folder_with_bad_images(root: Path) -> Path:
     """Six images: the second line has no labels, the third image a box outside, the fourth one without area."""
     from PIL import Image
@@ -273,6 +281,7 @@ def test_metrics_by_source_and_the_readers_of_a_mixed_prepared_folder(
     [
         (["--model", "m"], "Expected images for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
+        (["--completions", "x.jsonl", "--blank"], "Expected a model for --blank, got a log"),
         (["--completions", "x.jsonl", "--samples", "8"], "Expected a model for --samples, got a log of completions"),
         (["--completions", "x.jsonl", "--temperature", "2"], "Expected a model for --temperature, got a log"),
         (["--model", "m", "--dataset", "d", "--temperature", "2"], "Expected --samples beside --temperature, got none"),

@@ -29,6 +29,25 @@ def test_labels_may_be_an_array_and_a_column_may_be_called_asked() -> None:
     assert reference_images([several])[0].gt_labels == ("mass", "nodule")
 
 
+@pytest.mark.parametrize(
+    ("row", "question"),
+    [
+        ({"asked": "Where is the MASS?", "prompt": "another"}, "where is the mass?"),
+        ({"prompt": "<|im_start|>user\n<|image_pad|><|image_pad|> Find  it.<|im_end|>"}, "user find it."),
+        # messages of a chat, without what the model answered
+        ({"messages": [{"role": "user", "content": "Find it."}, {"role": "assistant", "content": "[]"}]}, "find it."),
+        ({"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "It?"}]}]}, "it?"),
+        ({"prompt": "", "input": "<image>Find it."}, "find it."),
+        ({"problem": "Find it."}, "find it."),
+        # columns that hold something else, and none
+        ({"asked": ["once", "twice"], "prompt": 3}, None),
+        ({"prompt": None}, None),
+    ],
+)
+def test_the_question_is_read_from_whatever_column_has_it(row: dict[str, Any], question: str | None) -> None:
+    assert reference_images([{**ROWS[0], **row}])[0].question == question
+
+
 def test_answers_are_read_scored_and_kept() -> None:
     one, other = read_answers(ROWS, [[HIT, "[]", HIT], ["no idea", "[]", "[]"]], REWARD)
     assert (one.id, one.patient, one.status, one.text) == ("a", "p", "boxes", HIT)
@@ -92,7 +111,9 @@ def test_images_without_labels_have_findings() -> None:
     row = {"boxes": [[0, 0, 5, 5], [1, 1, 3, 3]], "width": 9, "height": 9}
     assert reference_images([row])[0].gt_labels == ("finding", "finding")
     assert reference_images([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
-    assert list(baseline_systems([row], None, REWARD)) == [
+    # Without training images the constant box is that of other patients, of whom there must be some.
+    assert "constant box of these images" not in baseline_systems([row], None, REWARD)
+    assert list(baseline_systems([{**row, "id": "a"}, row], None, REWARD)) == [
         "reference as answer",
         "constant box of these images",
         "nothing found",

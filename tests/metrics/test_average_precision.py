@@ -43,7 +43,7 @@ def by_label(images: list[AnsweredImage], *args: Any, **kwargs: Any) -> RankedIm
 def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None:
     # several labels, equal confidences, crowds, images without boxes; every second seed with whole numbers
     images = random_images(seed, whole_numbers=seed % 2 == 0)
-    ranked = by_label(images, area=COCO_AREAS[area])
+    ranked = by_label(images, area=COCO_AREAS[area], ranking="coco")
     mine = mean_average_precision(ranked)
     for engine in ENGINES:
         expected = coco_average_precision(images, area=COCO_AREAS[area], engine=engine)
@@ -59,7 +59,7 @@ def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None
 def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine: str) -> None:
     images = random_images(100, whole_numbers=True)
     expected = coco_mean_average_precision(images, [0.3], max_detections=max_detections, engine=engine)
-    ranked = by_label(images, [0.3], max_detections=max_detections)
+    ranked = by_label(images, [0.3], max_detections=max_detections, ranking="coco")
     assert mean_average_precision(ranked) == pytest.approx(expected, abs=1e-6)
 
 
@@ -163,16 +163,32 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
     assert found == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
 
 
-@pytest.mark.parametrize("ranking", ["score", "emission", "tied"])
+def test_equal_confidences_are_one_group() -> None:
+    """The order of the images changes nothing; COCO takes them as they come."""
+    box = {"gt": [[0, 0, 10, 10]], "gt_labels": ["mass"], "pred_scores": [0.9]}
+    hits = [AnsweredImage(f"hit {k}", 99, 99, **box, pred=[[0, 0, 10, 10]]) for k in range(20)]
+    misses = [AnsweredImage(f"miss {k}", 99, 99, **box, pred=[[50, 50, 60, 60]]) for k in range(20)]
+    orders = [hits + misses, misses + hits, [one for pair in zip(hits, misses, strict=True) for one in pair]]
+    # By hand: half of all findings at a precision of one half, as if all were tied.
+    assert [average_precision(rank_boxes(images), interpolation="all") for images in orders] == [0.25] * 3
+    coco = [average_precision(rank_boxes(images, ranking="coco"), interpolation="all") for images in orders]
+    assert coco[0] == 0.5
+    assert coco[1] == pytest.approx(0.25)
+    # Without equal confidences both are the same.
+    images = [replace(one, pred_scores=[k / 40]) for k, one in enumerate(orders[2])]
+    assert average_precision(rank_boxes(images)) == average_precision(rank_boxes(images, ranking="coco"))
+
+
+@pytest.mark.parametrize("ranking", ["score", "coco", "emission", "tied"])
 @pytest.mark.parametrize("interpolation", ["101", "all", "11"])
 def test_leaving_out_a_patient_is_taking_the_metric_of_the_others(ranking: str, interpolation: str) -> None:
     images = random_images(3, 8)
-    if ranking == "score":
+    if ranking == "coco":
         # Of equal confidences COCO takes one image's after another's, so that two copies of an image don't come
         # together.
         places = iter(np.random.default_rng(0).permutation(100) / 100)
         images = [replace(image, pred_scores=[next(places) for _ in image.pred]) for image in images]
-    else:
+    elif ranking != "score":
         images = without_confidences(images)
     found = jackknifed_mean_average_precision(
         by_label(images, [0.3, 0.5], ranking=ranking),

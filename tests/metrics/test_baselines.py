@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.counts import MatchedImages
 from grounding_rewards.metrics.image_dependence import baseline_systems, constant_answer, constant_boxes
 from grounding_rewards.metrics.intervals import ratio_estimates
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -35,6 +37,45 @@ def row(*labels: str, width: int = 100) -> dict[str, Any]:
 )
 def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set[str]) -> None:
     assert set(constant_boxes(rows)) == expected
+
+
+def test_the_constant_box_is_the_best_of_three() -> None:
+    """Boxes of two labels, none of which is on half of the images, in places that one box between them fits best."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(60):
+        x, y = rng.uniform(0, 60, 2)
+        rows.append({**row(("heart", "mass", "node")[k % 3]), "boxes": [[x, y, x + 40, y + 40]]})
+    [(label, box)] = constant_boxes(rows).items()
+
+    def mean_iou(box: np.ndarray) -> float:
+        return float(np.mean([pairwise_iou(box[None], np.divide(one["boxes"], 100.0))[0, 0] for one in rows]))
+
+    boxes = np.concatenate([one["boxes"] for one in rows]) / 100
+    medians = [np.median(boxes, axis=0), *(np.median(boxes[k::3], axis=0) for k in range(3))]
+    assert label == "heart"
+    assert mean_iou(box) > max(map(mean_iou, medians)) + 0.01
+    # A near optimum: no random box is better.
+    corner, size = rng.uniform(0, 0.5, (500, 2)), rng.uniform(0.2, 0.6, (500, 2))
+    assert mean_iou(box) >= max(map(mean_iou, np.hstack([corner, corner + size])))
+
+
+def test_without_training_images_the_constant_box_is_that_of_other_patients() -> None:
+    """One image a question, each with a box of its own: its own box would be perfect."""
+    rows = [
+        {
+            **row("mass"),
+            "id": str(k),
+            "patient_id": f"p{k // 2}",
+            "boxes": [[10 * k, 0, 10 * k + 9, 9]],
+            "asked": f"{k}?",
+        }
+        for k in range(8)
+    ]
+    answers = baseline_systems(rows, None, get_reward("R3"))["constant box of these images"]
+    for k, image in enumerate(answers):
+        assert not any(np.array_equal(image.pred[0], rows[other]["boxes"][0]) for other in {k - k % 2, k - k % 2 + 1})
+    assert metrics_of({"constant": answers})["constant"]["mean_iou"].value < 0.2
 
 
 def answered(image: dict[str, Any], common: dict[str, Any]) -> AnsweredImage:

@@ -28,7 +28,11 @@ def image(name: str, **changes: Any) -> AnsweredImage:
 
 def test_the_first_metrics_are_those_that_an_evaluation_is_quoted_by() -> None:
     found = evaluate(
-        {"model": [image("a", pred_labels=["mass"]), AnsweredImage("b", 9, 9, rewards={"R3": 0.2})]}, MEASURES
+        {
+            "model": [image(name, pred_labels=["mass"]) for name in "ac"]
+            + [AnsweredImage("b", 9, 9, rewards={"R3": 0.2})]
+        },
+        MEASURES,
     )
     assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "image_dependence", "f1_50", "hallucination_rate"]
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
@@ -176,11 +180,17 @@ def test_what_is_owed_to_the_images_is_said_in_one_sentence() -> None:
     ]
     same = [replace(image, pred=[boxes[0]], text="same") for image in looks]
     found = evaluate({"model": looks, "constant box": same}, MEASURES)
-    assert found.looking.startswith("1.00 mean IoU; the constant box, which never looks, reaches 0.33; 0.67 [")
-    assert found.looking.endswith("] of it is owed to the image. 3 distinct answers to 3 images.")
-    assert found.to_dict()["image_dependence"]["dependence"]["value"] == pytest.approx(2 / 3)
-    # By hand: of six dealings of three answers two leave none at its image, three leave one, one leaves all.
-    assert found.systems["model"]["image_dependence"].value == pytest.approx(1 - (3 * 1 / 3 + 1) / 6)
+    # Three images do not show that it is better, eight do.
+    assert found.looking.startswith(
+        "No better than a model that never looks: 1.00 mean IoU; the constant box, which never"
+    )
+    eight = [[replace(one, id=f"{one.id}/{k}") for k in range(8) for one in run] for run in (looks, same)]
+    assert evaluate({"model": eight[0], "constant box": eight[1]}, MEASURES).looking.startswith("1.00 mean IoU; the c")
+    # By hand: one of six permutations leaves all three answers at their images.
+    assert " of it is owed to the image (p = 0.1" in found.looking
+    assert found.looking.endswith("counts as seen. 3 distinct answers to 3 images.")
+    assert found.to_dict()["image_dependence"]["dependence"]["value"] == pytest.approx(1)
+    assert found.systems["model"]["image_dependence"].value == pytest.approx(1)
     assert found.systems["constant box"]["image_dependence"].value == 0
     many = [replace(image, id=f"{image.id}/{k}") for k in range(10) for image in same]
     worse = evaluate(

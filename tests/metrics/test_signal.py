@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -198,7 +199,7 @@ def test_what_is_tried_keeps_the_rules_of_the_configured_reward():
 def test_graded_negatives_tell_hallucinations_apart():
     box = [[0, 0, 100, 100]]
     texts = [[answer(*box), answer(*box, *box), answer(*box, *box, *box)]]
-    report = measure_signal([image(boxes=[])], texts, R4)
+    report = measure_signal([image(str(k), boxes=[]) for k in range(10)], texts * 10, R4)
     assert report.configured.causes["all_hallucinated"] == 1.0
     assert report.best == "R4 with graded_negatives 0.5"
 
@@ -212,7 +213,8 @@ class Flat:
 
 def test_a_third_partys_reward_is_measured():
     reward = gr.get_reward(f"{__name__}.Flat", box_format="qwen3-vl")
-    report = measure_signal([image()], [[shifted(0), shifted(50)]], reward, tried=["R3"])
+    rows = [image(str(k)) for k in range(10)]
+    report = measure_signal(rows, [[shifted(0), shifted(50)]] * 10, reward, tried=["R3"])
     assert report.configured.causes["all_equal"] == 1.0
     assert report.best == "R3 at τ 0.5"
 
@@ -242,6 +244,10 @@ def signal(name, share, cause="all_below_threshold"):
         (0.6, {"near": 0.55}, "own", "Another reward alone would not do: 60 %"),
         (1.0, {"near": 0.8}, "own", "Another reward alone would not do: 100 %"),  # better, and still hopeless
         (0.0, {}, "own", "Keep own"),
+        # a control has spread and teaches nothing
+        (0.6, {"random": 0.0, "near": 0.3}, "near", "Train with near: 30 %"),
+        (0.6, {"random": 0.0}, "own", "Another reward alone would not do: 60 %"),
+        (0.6, {"constant at τ 0.3": 0.0}, "own", "Another reward alone would not do"),
     ],
 )
 def test_recommendation(own, others, best, words):
@@ -250,11 +256,39 @@ def test_recommendation(own, others, best, words):
     assert words in said
 
 
+def test_nothing_is_recommended_while_intervals_overlap():
+    own, other = signal("own", 0.6), signal("other", 0.1)
+    wide = [replace(one, no_spread=Estimate(one.no_spread.value, 0.05, 0.8)) for one in (own, other)]
+    name, said = recommend(wide[0], [wide[1]])
+    assert name == "own"
+    assert said.startswith("No other reward is shown to be better than own: 60 % of the groups are without spread")
+    name, said = recommend(signal("random", 0.0), [other])
+    assert (name, said.partition(":")[0]) == ("random", "random is a control")
+
+
+def test_what_rl_can_still_teach_is_the_best_of_k_less_their_mean():
+    rows = [image(str(k)) for k in range(10)] + [image("normal", boxes=[])]
+    # IoUs of 1 and 1/3: the best is 1, the mean 2/3.
+    texts = [[shifted(0), shifted(100)]] * 10 + [["[]", "[]"]]
+    report = measure_signal(rows, texts, R4, tried=("soft_f1", "random"))
+    assert (report.mean_iou, report.teachable.value) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert (
+        "The best of 2 answers reaches 1.00 mean IoU, all of them 0.67: RL can still teach 0.33 [" in report.best_of_k
+    )
+    by_name = {one.name: one.iou_correlation for one in report.all}
+    assert by_name["soft_f1"] == pytest.approx(1)
+    assert abs(by_name["random"]) < 0.9
+    alike = measure_signal(rows, [[shifted(100)] * 2] * 10 + [["[]"] * 2], R4)
+    assert alike.best_of_k.endswith("all of them 0.33: RL has nothing to prefer. Raise temperature or num_generations.")
+    assert alike.configured.iou_correlation is None
+    assert measure_signal([image("normal", boxes=[])], [["[]", "[]"]], R4).best_of_k == ""
+
+
 @pytest.mark.parametrize(
     ("shift", "said"),
     [
         # Each answer follows its image, though never to an IoU of 0.5: lower τ teaches it more.
-        (12, "is owed to the image; 12 distinct answers to 12 images."),
+        (12, "of it is owed to the image (p < 0.001); as the question is not known, what the model read there counts"),
         # One answer to all, with spread within each group.
         (0, "not shown to depend on the image: what differs in reward then teaches where findings usually are."),
     ],
