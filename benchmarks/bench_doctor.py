@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
+from grounding_rewards.doctor.rows import ImageRow, RowSource
 
 ROWS = 5000
 LABELS = ("Pleural effusion", "Nodule/Mass", "Cardiomegaly", "Calcification")

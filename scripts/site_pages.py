@@ -133,7 +133,7 @@ def datasets() -> str:
 
 def checks() -> str:
     """Every check of the doctor: its name, what is wrong, and why it matters."""
-    from grounding_rewards.doctor.case import CHECKS, SEVERITIES
+    from grounding_rewards.doctor.context import CHECKS, SEVERITIES
 
     parts = []
     for severity in SEVERITIES:
@@ -142,7 +142,8 @@ def checks() -> str:
             for one in CHECKS.values()
             if one.severity == severity
         ]
-        parts += [f"### {severity.capitalize()}s", table(("name", "what is wrong, and why it matters"), rows)]
+        if rows:
+            parts += [f"### {severity.capitalize()}s", table(("name", "what is wrong, and why it matters"), rows)]
     return "\n\n".join(parts)
 
 

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from grounding_rewards.commands.console import output_console, say_loading, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
 from grounding_rewards.common.whole_files import write_whole
-from grounding_rewards.doctor.case import CHECKS, Defect
+from grounding_rewards.doctor.context import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
-from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.images.resize import load_processor
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, doctor_verdict, extent, place, render_doctor_page
@@ -67,13 +67,13 @@ def run(
         model: path or id of the model, whose processor says how large boxes are on what it sees, and how many tokens
             an answer has; without it both are assumed, and the report says how
         max_completion_length: tokens that a completion may have in training, as in TRL
-        html: write a page, with images and histograms
+        html: write a page, with a contact sheet of images and with plots of boxes
         no_images: leave the images and all names out of the report: they are patients'. Ids, patients and files have
             numbers
         seed: of the sample of images in the report
         rows: write all rows of every defect as CSV: check, split, row, id, detail; what no row shows has no number
-        quick: read only the headers of images; what then is not looked for is listed: images that break off, deep or
-            empty ones, and copies under other names
+        quick: read only the headers of images; what then is not looked for is listed: images that break off or are of
+            one grey, and copies in other splits
         processes: that decode images; default: one for each core
         strict: exit with 1 for warnings too
 

@@ -67,18 +67,19 @@ def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]
     places = [place for place, signature in enumerate(signatures) if signature is not None]
     if len(places) < 2:
         return
-    raw = np.frombuffer(b"".join(signatures[place] or b"" for place in places), dtype=np.int8).reshape(len(places), -1)
+
+    def block(start: int) -> NDArray[np.float32]:
+        """The slopes of images from a place on, as vectors of length 1; those of all images would take much memory."""
+        raw = b"".join(signatures[place] or b"" for place in places[start : start + _BLOCK])
+        slopes = np.frombuffer(raw, dtype=np.int8).reshape(-1, 2 * _SIDE * _SIDE).astype(np.float32)
+        return slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
+
     for start in range(0, len(places), _BLOCK):
-        earlier = _of_length_1(raw[start : start + _BLOCK])
+        earlier = block(start)
         for other in range(start, len(places), _BLOCK):
             # cosine = a · b for vectors of length 1
-            is_copy = earlier @ _of_length_1(raw[other : other + _BLOCK]).T >= THRESHOLD
+            is_copy = earlier @ block(other).T >= THRESHOLD
             if other == start:
                 is_copy = np.triu(is_copy, k=1)
             for row, column in zip(*np.nonzero(is_copy), strict=True):
                 yield places[start + int(row)], places[other + int(column)]
-
-
-def _of_length_1(slopes: NDArray[np.int8]) -> NDArray[np.float32]:
-    numbers = slopes.astype(np.float32)
-    return numbers / np.linalg.norm(numbers, axis=1, keepdims=True)

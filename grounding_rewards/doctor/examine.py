@@ -12,38 +12,35 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.doctor.answer_checks import check_expected_answers, check_gold, check_prompts
+from grounding_rewards.data.held_out import patient_in_name
+from grounding_rewards.doctor.answer_checks import check_gold, check_negatives, check_prompts
 from grounding_rewards.doctor.box_checks import check_boxes, check_pairs
-from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Case, Defect, Example, ImagePicture, Problem, picture
-from grounding_rewards.doctor.fit_checks import check_fit
-from grounding_rewards.doctor.group_checks import check_differences, check_shortcuts
-from grounding_rewards.doctor.histograms import Metrics
-from grounding_rewards.doctor.image_checks import check_greys, check_image_files, check_unreadable_rows, rows_with_facts
+from grounding_rewards.doctor.context import (
+    CHECKS,
+    SEVERITIES,
+    Context,
+    Defect,
+    Example,
+    ImagePicture,
+    Problem,
+    picture,
+)
+from grounding_rewards.doctor.image_checks import check_images, check_rows, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
-from grounding_rewards.doctor.mirrored_images import check_mirrored_images
-from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, Model
-from grounding_rewards.doctor.raw_rows import ImageRow, RowSource, numbered, open_rows
-from grounding_rewards.doctor.repeat_checks import check_repeats
-from grounding_rewards.doctor.split_checks import check_splits
+from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
+from grounding_rewards.doctor.split_checks import check_repeats, check_splits
+from grounding_rewards.doctor.summary import Metrics
+from grounding_rewards.doctor.target_model import ASSUMED_MAX_PIXELS, Model
 from grounding_rewards.images.decoding import load_image, small_image
 
-#: What is looked for: each takes the case, and yields defects of :data:`CHECKS`. The last one takes rows in which the
-#: others found no error.
-ALL_CHECKS: tuple[Callable[[Case], Iterator[Defect]], ...] = (
-    *(check_unreadable_rows, check_greys, check_boxes, check_pairs, check_image_files, check_repeats, check_labels),
-    *(
-        check_expected_answers,
-        check_prompts,
-        check_splits,
-        check_differences,
-        check_fit,
-        check_mirrored_images,
-        check_shortcuts,
-        check_gold,
-    ),
+#: What is looked for: each takes the context, and yields defects of :data:`CHECKS`.
+ALL_CHECKS: tuple[Callable[[Context], Iterator[Defect]], ...] = (
+    *(check_rows, check_images, check_boxes, check_pairs, check_labels, check_splits, check_repeats),
+    *(check_negatives, check_prompts, check_gold),
 )
-#: Images in the sample for the page.
-SAMPLE = 12
+#: Images of the contact sheet, of each split at random, and of all splits together at random.
+SHEET = 24
+_SPLIT_SHARE, _RANDOM_SHARE = 6, 16
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class Checkup:
         unchecked: names of checks that could not be made, and why.
         assumptions: one sentence each.
         metrics: counts over all images.
-        sample: images drawn at random, if images are kept.
+        sample: the contact sheet, if images are kept.
     """
 
     dataset: str
@@ -73,8 +70,8 @@ class Checkup:
     @property
     def passed(self) -> tuple[str, ...]:
         """The checks that found nothing."""
-        found = {defect.name for defect in self.defects}
-        return tuple(name for name in CHECKS if name not in found and name not in self.unchecked)
+        failed = {defect.name for defect in self.defects}
+        return tuple(name for name in CHECKS if name not in failed and name not in self.unchecked)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without images."""
@@ -93,9 +90,9 @@ class Checkup:
         import pandas
 
         lines = [
-            (defect.name, one.split, str(one.row) if one.row >= 0 else "", one.id, one.detail)
+            (defect.name, row.split, str(row.row) if row.row >= 0 else "", row.id, row.detail)
             for defect in self.defects
-            for one in defect.rows or (Example("", -1, "", defect.found),)
+            for row in defect.rows or (Example("", -1, "", defect.found),)
         ]
         return pandas.DataFrame(lines, columns=["check", "split", "row", "id", "detail"])
 
@@ -122,7 +119,7 @@ def examine(
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the images that are kept for a page; 0 keeps none.
         names: whether ids, patients and files are named; else they have numbers.
-        seed: of the sample of images.
+        seed: of the images of the contact sheet that are drawn.
         quick: whether to read only the headers of images.
         processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
@@ -140,35 +137,70 @@ def examine(
         [('error', 'partly-off-image', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     source = dataset if isinstance(dataset, RowSource) else open_rows(dataset, splits, allow_outside=allow_outside)
-    case = Case(source, model or Model(), is_quick=quick, has_pictures=thumbnails > 0)
-    images = rows_with_facts(source.open(), source.total, processes, quick=quick)
-    images = images if names else numbered(images)
-    # Most prompts are the same words: one copy of them is kept.
-    prompts: dict[str, Any] = {}
-    for row in track(images, source.total) if track else images:
-        case.images[row.split] += 1
+    context = Context(source, model or Model(), is_quick=quick, has_pictures=thumbnails > 0)
+    rows = rows_with_facts(source.open(), source.total, processes, quick=quick)
+    rows = rows if names else numbered(rows)
+    # Most prompts and labels are the same words: one copy of them is kept.
+    words: dict[str, Any] = {}
+    for row in track(rows, source.total) if track else rows:
+        context.images[row.split] += 1
         if damage := row.damage or "; ".join(row_problems(row.columns, about=["lists"])):
-            case.damaged.append(Problem("unreadable-row", row, damage))
+            context.damaged.append(Problem("unreadable-row", row, damage))
             continue
-        if (prompt := row.columns.get("prompt")) is not None:
-            row = replace(row, columns={**row.columns, "prompt": prompts.setdefault(repr(prompt), prompt)})
-        case.rows.append(row)
+        for column in ("prompt", "labels", "box_format"):
+            if (value := row.columns.get(column)) is not None:
+                row.columns[column] = words.setdefault(repr(value), value)
+        context.rows.append(row)
     order = list(CHECKS)
     # Numbers near the largest are wrong, and named.
     with np.errstate(all="ignore"):
         defects = sorted(
-            (defect for check in ALL_CHECKS for defect in check(case)),
+            (defect for check in ALL_CHECKS for defect in check(context)),
             key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
         )
-    metrics = Metrics.of(case)
-    sample: list[ImagePicture] = []
+        metrics = Metrics.of(context)
+        sheet = contact_sheet(context, seed) if thumbnails else []
+    pictures: list[ImagePicture] = []
     if thumbnails:
-        chosen = random.Random(seed).sample(case.rows, min(SAMPLE, len(case.rows)))
-        shown = {(one.split, one.row) for defect in defects for one in defect.examples if one.image}
-        jpegs = _thumbnails(source, shown | {row.key for row in chosen}, thumbnails)
-        sample = [picture(row)._replace(jpeg=jpegs[row.key]) for row in chosen]
+        keys = {(example.split, example.row) for defect in defects for example in defect.examples if example.image}
+        jpegs = _thumbnails(source, keys | {row.key for row, _ in sheet}, thumbnails)
+        for row, reason in sheet:
+            image = picture(row)
+            pictures.append(image._replace(jpeg=jpegs[row.key], title=f"{image.title} · {reason}"))
         defects = [_with_thumbnails(defect, jpegs) for defect in defects]
-    return Checkup(source.name, tuple(defects), _unchecked(case), tuple(_assumptions(case)), metrics, tuple(sample))
+    return Checkup(source.name, tuple(defects), _unchecked(context), _assumptions(context), metrics, tuple(pictures))
+
+
+def contact_sheet(context: Context, seed: int) -> list[tuple[ImageRow, str]]:
+    """Images for a person to look at, each with why: some of each split at random, then those with the largest and the
+    smallest box, most boxes and the rarest labels, in turn.
+    """
+    by_split: dict[str, list[ImageRow]] = {}
+    for row in context.rows:
+        by_split.setdefault(row.split, []).append(row)
+    rng = random.Random(seed)
+    of_each = min(_SPLIT_SHARE, _RANDOM_SHARE // max(1, len(by_split)))
+    sheet: dict[tuple[str, int], tuple[ImageRow, str]] = {}
+    for rows in by_split.values():
+        for row in rng.sample(rows, min(of_each, len(rows))):
+            sheet[row.key] = row, "at random"
+    table = context.table
+    indices = np.flatnonzero(table.sound & table.answers)
+    sides = table.parts[indices, 2:] - table.parts[indices, :2]
+    by_area = [table.places[k].row for k in indices[np.argsort(sides.prod(axis=1))[::-1]].tolist()]
+    crowded = np.argsort([-count for count in context.counts], kind="stable")[:SHEET].tolist()
+    rarest = sorted(context.labelled(), key=lambda place: context.labels[place.label])
+    lists = {
+        "largest box": by_area[:SHEET],
+        "smallest box": by_area[: -SHEET - 1 : -1],
+        "most boxes": [context.rows[k] for k in crowded if context.counts[k]],
+        "rarest label": [place.row for place in rarest[:SHEET]],
+    }
+    for turn in range(SHEET):
+        for reason, rows in lists.items():
+            if turn < len(rows) and len(sheet) < SHEET:
+                sheet.setdefault(rows[turn].key, (rows[turn], reason))
+    return list(sheet.values())
 
 
 def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dict[tuple[str, int], bytes]:
@@ -176,60 +208,64 @@ def _thumbnails(source: RowSource, keys: set[tuple[str, int]], side: int) -> dic
 
     The rows are read once more: which images are shown is known only after the last one.
     """
-    found = dict.fromkeys(keys, b"")
+    jpegs = dict.fromkeys(keys, b"")
     for row in source.open():
-        if row.key in found and row.image is not None:
+        if row.key in jpegs and row.image is not None:
             buffer = BytesIO()
             try:
                 small_image(load_image(row.image, draft=side), side).save(buffer, format="JPEG", quality=80)
             except ValueError:
                 continue
-            found[row.key] = buffer.getvalue()
-    return found
+            jpegs[row.key] = buffer.getvalue()
+    return jpegs
 
 
 def _with_thumbnails(defect: Defect, jpegs: dict[tuple[str, int], bytes]) -> Defect:
-    examples = (
-        one._replace(image=one.image and one.image._replace(jpeg=jpegs[one.split, one.row])) for one in defect.examples
-    )
+    examples = []
+    for example in defect.examples:
+        image = example.image and example.image._replace(jpeg=jpegs[example.split, example.row])
+        examples.append(example._replace(image=image))
     return replace(defect, examples=tuple(examples))
 
 
-def _unchecked(case: Case) -> dict[str, str]:
+def _unchecked(context: Context) -> dict[str, str]:
     """Names of checks that could not be made, and why."""
-    why = {
-        "splits": "" if len(case.images) > 1 else "there is one split only",
-        "patients": "" if any(row.patient_id for row in case.rows) else "no column patient_id",
-        "pixels": "--quick reads the headers of images, not their pixels" if case.is_quick else "",
-        "format": ""
-        if any(case.model.format_of(row) for row in case.rows)
-        else "no box format: give --box-format, or add the column box_format",
-    }
+    reasons: dict[str, str] = {}
+    if len(context.images) < 2:
+        reasons["splits"] = "there is one split only"
+    if not any(row.patient_id or patient_in_name(row.file) for row in context.rows):
+        reasons["patients"] = "no column patient_id"
+    if context.is_quick:
+        reasons["pixels"] = "--quick reads the headers of images, not their pixels"
+    if not any(context.model.format_of(row) for row in context.rows):
+        reasons["format"] = "no box format: give --box-format, or add the column box_format"
     unchecked = {
-        name: missing[0]
-        for name, check in CHECKS.items()
-        if (missing := [why[what] for what in check.needs if why[what]])
+        name: reasons[need] for name, check in CHECKS.items() for need in reversed(check.needs) if need in reasons
     }
     # Only the model's own answers say whether a reward tells them apart; another command asks for them.
-    words = ("grounding-rewards", "signal", "--model", case.model.name or "MODEL", "--dataset", case.source.name)
+    words = ("grounding-rewards", "signal", "--model", context.model.name or "MODEL", "--dataset", context.source.name)
     return unchecked | {"no-signal": f"it takes answers of the model: {shlex.join(words)}"}
 
 
-def _assumptions(case: Case) -> Iterator[str]:
-    if any(row.size is not None and case.model.resized(row) is None for row in case.rows):
-        yield (
+def _assumptions(context: Context) -> tuple[str, ...]:
+    assumptions = []
+    if any(row.size is not None and context.model.resized(row) is None for row in context.rows):
+        assumptions.append(
             f"Images reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
             "--model, or the columns resized_width and resized_height, for the real size."
         )
-    if without := sum(row.prompt is None for row in case.rows):
-        yield (
-            f"{without} of {case.images.total()} rows have no prompt: training and evaluation ask for every label of "
-            "the dataset, in the words of `grounding-rewards prepare`."
+    if count := sum(row.prompt is None for row in context.rows):
+        assumptions.append(
+            f"{count} of {context.images.total()} rows have no prompt: training and evaluation ask for every label "
+            "of the dataset, in the words of `grounding-rewards prepare`."
         )
-    if case.longest_gold and not case.model.counts_tokens:
-        yield "Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them."
-    if case.source.drawn:
-        yield (
-            f"{case.source.drawn} Here all images are looked at together. Copies of an image under other patients may "
-            "part; `grounding-rewards prepare` keeps them in one split."
+    if context.longest_gold and not context.model.counts_tokens:
+        assumptions.append(
+            "Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them."
         )
+    if context.source.draw_note:
+        assumptions.append(
+            f"{context.source.draw_note} Here all images are looked at together. Copies of an image under other "
+            "patients may part; `grounding-rewards prepare` keeps them in one split."
+        )
+    return tuple(assumptions)

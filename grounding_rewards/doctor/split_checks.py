@@ -1,55 +1,47 @@
-"""Checks of the names of splits, and of what one split or source has and another lacks."""
+"""Checks across rows and splits: images, copies, patients and studies in several splits, ids, names of splits."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 
-from grounding_rewards.data.held_out import patient_in_name
-from grounding_rewards.doctor.case import NAME_OF_FILE, PART_OF_FILE, Case, Defect
-from grounding_rewards.doctor.group_checks import labels_of
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.data.copies import find_copies
+from grounding_rewards.data.held_out import TRAIN, patient_in_name
+from grounding_rewards.doctor.context import Context, Defect, Problem
+from grounding_rewards.doctor.rows import ImageRow, is_study
 from grounding_rewards.sources.base import SPLIT_NAMES, split_name
 
-_TRAIN = "train"
-# How seldom chance alone leaves images with boxes, or without, out of a split or source; a label; and all the labels,
-# of so many patients. Of so many groups of a column, the largest.
-_CHANCE, _SELDOM, _UNLIKELY, _FEWEST, _FEWEST_PATIENTS, _MOST_GROUPS = 1e-3, 0.05, 1e-7, 3, 8, 50
-# How seldom chance keeps labels of so many patients in training, over all choices of labels.
-_UNLIKELY_UNTESTED = 1e-5
-# So large a part of other images have what a split lacks. In a file that is not sorted so many images have no boxes.
-_USUAL, _MIXED = 0.5, 0.05
-# What words of prompts and values of other columns are called; words have so many letters.
-_WORD, _COLUMN, _LETTERS = "prompt has the word ", "image has ", re.compile(r"[^\W\d_]{3,}")
 # With fewer boxes per label these are free phrases, each of which occurs once.
-_FEWEST_PER_LABEL = 3
-# What an image may be or have, beside labels and words.
-_WITH, _WITHOUT = "a box", "no box"
+_MIN_BOXES_PER_LABEL = 3
+# A long number as a spreadsheet writes it.
+_ROUNDED = re.compile(r"\d([.,]\d+)?[eE]\+?\d+")
 
 
-def check_splits(case: Case) -> Iterator[Defect]:
-    """Names of splits that differ by a slip, and what one split or source has and another lacks."""
-    alike: defaultdict[str, list[str]] = defaultdict(list)
-    for split in case.images:
-        alike[split_name(split)].append(split)
-    slips = [split for split in case.images if split_name(split) == split and is_misspelt(split)]
-    for splits in (*(one for one in alike.values() if len(one) > 1), *([slips] if slips else [])):
-        found = f"{', '.join(f'{split}: {case.images[split]} images' for split in splits)}."
-        yield case.defect("split-names", count=len(splits), of=len(case.images), found=found)
-    unnamed = [row for row in case.rows if row.columns.get("split") in ("", None)]
-    if unnamed and any(row.columns.get("split") for row in case.rows):
-        shown = [(row, f"no split, read as {row.split}") for row in unnamed]
-        found = f"{len(unnamed)} of {len(case.rows)} rows name no split."
-        yield case.defect("split-names", shown, of=len(case.rows), found=found)
-    yield from _unseen(case)
-    yield from _untested(case)
-    for column in case.columns:
-        if column != PART_OF_FILE:
-            yield from _lacking(case, column)
-    if "without-findings" not in case.found:
-        yield from _boxless_end(case)
+def check_splits(context: Context) -> Iterator[Defect]:
+    """Several names of one split, and labels that training does not have."""
+    by_name: defaultdict[str, list[str]] = defaultdict(list)
+    for split in context.images:
+        by_name[split_name(split)].append(split)
+    groups = [splits for splits in by_name.values() if len(splits) > 1]
+    if slips := [split for split in context.images if split_name(split) == split and is_misspelt(split)]:
+        groups.append(slips)
+    for splits in groups:
+        summary = f"{', '.join(f'{split}: {context.images[split]} images' for split in splits)}."
+        yield context.defect("split-names", count=len(splits), of=len(context.images), found=summary)
+    images: defaultdict[str, defaultdict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for place in context.labelled():
+        images[place.label][place.row.split].add(place.row.number)
+    has_train = any(TRAIN in of_split for of_split in images.values())
+    if not has_train or len(images) * _MIN_BOXES_PER_LABEL > context.labels.total():
+        return
+    rows = []
+    for label, of_split in images.items():
+        if TRAIN not in of_split:
+            places = (f"{len(numbers)} images of {split}" for split, numbers in of_split.items())
+            rows.append((None, f"{label!r:.80} on {', '.join(places)}"))
+    if rows:
+        yield context.defect("label-not-in-train", rows, of=len(images))
 
 
 def is_misspelt(split: str) -> bool:
@@ -60,144 +52,104 @@ def is_misspelt(split: str) -> bool:
         [True, True, True, True, False, False, False]
     """
     word = split.casefold()
-    for right in SPLIT_NAMES:
-        places = range(len(right))
-        lost = (right[:k] + right[k + 1 :] for k in places)
-        turned = (right[:k] + right[k + 1 : k + 2] + right[k] + right[k + 2 :] for k in places)
-        if word != right and word in (f"{right}ing", *lost, *turned):
+    for name in SPLIT_NAMES:
+        places = range(len(name))
+        shortened = (name[:k] + name[k + 1 :] for k in places)
+        turned = (name[:k] + name[k + 1 : k + 2] + name[k] + name[k + 2 :] for k in places)
+        if word != name and word in (f"{name}ing", *shortened, *turned):
             return True
     return False
 
 
-def _lacking(case: Case, column: str) -> Iterator[Defect]:
-    """Groups that never have what others have, which chance does not explain.
+def check_repeats(context: Context) -> Iterator[Defect]:
+    """Images that stand there twice, by their bytes, ids and looks; patients and studies in several splits."""
+    repeats = list(_image_repeats(context))
+    yield from context.collect(repeats)
+    leaked = {problem.row.key for problem in repeats if problem.name == "image-leak"}
+    copies = list(_copies(context))
+    yield from context.collect(copies)
+    leaked |= {problem.row.key for problem in copies}
+    yield from _patient_leaks(context, leaked)
 
-    Patients count: the images of each are alike.
-    """
-    groups = case.columns[column].tolist()
-    everyone: defaultdict[str, set[str]] = defaultdict(set)
-    having: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    labels: set[str] = set()
-    kinds = _told(case) if column == "split" else []
-    for k, (row, group, count) in enumerate(zip(case.rows, groups, case.counts, strict=True)):
-        if not group:
-            continue
-        patient = row.patient_id or patient_in_name(row.file) or row.somebody
-        everyone[group].add(patient)
-        named = labels_of(row)
-        labels |= named
-        for what in {_WITH if count else _WITHOUT, *named, *(kinds[k] if kinds else ())}:
-            having[what][group].add(patient)
-    # Where each image is of a source of its own, none is compared.
-    large = Counter(
-        {group: len(patients) for group, patients in everyone.items() if len(patients) >= _FEWEST}
-    ).most_common(_MOST_GROUPS)
-    lost: defaultdict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for what, of in having.items():
-        # Of a kind of images, the groups that lack it too say nothing.
-        among = of if what in (_WITH, _WITHOUT) else everyone
-        patients = sum(map(len, of.values()))
-        for group in [group for group, _ in large if group not in of]:
-            share = min(1.0, patients / max(1, sum(len(everyone[one]) for one in among if one != group)))
-            lost[group][what] = share, (1 - share) ** len(everyone[group])
-    for what, check in ((_WITH, "without-findings"), (_WITHOUT, "without-negatives")):
-        bare = [group for group, mine in lost.items() if mine.get(what, (0, 1))[1] < _CHANCE]
-        # A source of images with findings alone is usual.
-        if bare and (column == "split" or (what == _WITH and column != NAME_OF_FILE)):
-            images = sum(map(groups.count, bare))
-            kind = sum((_WITH if count else _WITHOUT) == what for count in case.counts)
-            found = f"{column} {', '.join(bare)}: none of {images} images has {what}; "
-            found += f"elsewhere {kind} of {len(groups) - images}."
-            yield case.defect(check, count=images, of=len(case.rows), found=found)
-    said: set[str] = set()
-    is_told = "without-label" in case.found or "label-not-in-train" in case.found
-    for group, mine in lost.items():
-        # A group that shares no label is a dataset of its own. What training lacks is said already.
-        seldom = {what: chance for what, (_, chance) in mine.items() if what in labels and chance < _SELDOM}
-        is_own = not any(group in having[label] and len(having[label]) > 1 for label in labels)
-        is_rare = len(everyone[group]) >= _FEWEST_PATIENTS and math.prod(seldom.values()) < _UNLIKELY
-        is_renamed = column == "split" and (group == _TRAIN or is_told)
-        if is_rare and not is_own and not is_renamed:
-            owners = {one for what in seldom for one in having[what]}
-            found = f"{column} {group}: on none of the images of {len(everyone[group])} patients is "
-            if len(owners) == 1:
-                found = f"{column} {min(owners)}: on its images alone is "
-            found += f"{', '.join(map(repr, sorted(seldom))):.200}."
-            if found in said:
+
+def _image_repeats(context: Context) -> Iterator[Problem]:
+    by_image: dict[bytes, ImageRow] = {}
+    by_id: dict[str, ImageRow] = {}
+    for row in context.rows:
+        digest = row.facts.digest if row.facts else None
+        same_image = None if digest is None else by_image.setdefault(digest, row)
+        same_id = None if row.id == "-" else by_id.setdefault(row.id, row)
+        # One id for two images in two splits: ids are probably counters that restart with each split.
+        if same_id is not None and same_id.split != row.split and digest and same_id.facts and same_id.facts.digest:
+            same_id = None
+        for kind, before in (("image", same_image), ("id", same_id)):
+            if before is None or before is row:
                 continue
-            said.add(found)
-            yield case.defect("without-label", count=len(seldom), of=len(labels), found=found)
-    for check, first in (("prompt-shift", _WORD), ("lopsided-split", _COLUMN)) if column == "split" else ():
-        # Of two splits each lacks what the other has: the smaller one is named.
-        for group in sorted(lost, key=groups.count):
-            lacks = [what for what, (share, chance) in lost[group].items() if share >= _USUAL and chance < _UNLIKELY]
-            if here := sorted(what.removeprefix(first) for what in lacks if what.startswith(first)):
-                found = f"{group}: no {first.strip()} {', '.join(here):.200}, as most others have."
-                yield case.defect(check, count=groups.count(group), of=len(groups), found=found)
+            places = f"row {before.number} of {before.split} has the same {kind}"
+            if before.split != row.split:
+                yield Problem("image-leak", row, places)
+                break
+            # Several questions about an image are as many rows.
+            if before.prompt == row.prompt:
+                yield Problem(f"repeated-{kind}", row, places)
                 break
 
 
-def _told(case: Case) -> list[set[str]]:
-    """The words of the prompt of each row, and its values of columns that tell kinds of images apart."""
-    kinds = [
-        set(map(f"{_WORD}{{!r:.40}}".format, _LETTERS.findall((row.prompt or "").casefold()))) for row in case.rows
-    ]
-    # A site, or another origin, that is held out is a design.
-    for column, values in case.other_columns.items():
-        for mine, value in zip(kinds, values.tolist(), strict=True):
-            mine.add(f"{_COLUMN}{column} {value}")
-    return kinds
+def _copies(context: Context) -> Iterator[Problem]:
+    """Images that look alike in several splits, of which each file is asked about once."""
+    by_image: dict[bytes, ImageRow] = {}
+    for row in context.rows:
+        if row.facts and row.facts.digest:
+            by_image.setdefault(row.facts.digest, row)
+    rows, reported = list(by_image.values()), set()
+    for first, second in find_copies([row.facts.signature if row.facts else None for row in rows]):
+        before, row = rows[first], rows[second]
+        if before.split != row.split and second not in reported:
+            reported.add(second)
+            yield Problem("copy-leak", row, f"a copy of row {before.number} of {before.split} (id {before.id})")
 
 
-def _boxless_end(case: Case) -> Iterator[Defect]:
-    """A file whose last images all have no boxes, although images with and without are mixed before."""
-    in_file = sorted(range(len(case.rows)), key=lambda k: case.rows[k].line)
-    has_boxes = [bool(case.counts[k]) for k in in_file]
-    end = len(has_boxes) - has_boxes[::-1].index(True) if any(has_boxes) else 0
-    before, after = has_boxes[:end], in_file[end:]
-    share = before.count(False) / max(1, end)
-    longest = max((len(run) for run in "".join("-+"[has] for has in before).split("+")), default=0)
-    if end >= len(after) > 2 * longest and share >= _MIXED and share ** len(after) < _UNLIKELY:
-        shown = [(case.rows[k], "in the end of the file, where no image has a box") for k in after]
-        found = f"None of the last {len(after)} images of the file has a box; before, {1 - share:.0%} have."
-        yield case.defect("without-findings", shown, of=len(case.rows), found=found)
+def _patient_leaks(context: Context, leaked: set[tuple[str, int]]) -> Iterator[Defect]:
+    """Patients, and places nothing names them their studies, in several splits.
+
+    Args:
+        context: the context.
+        leaked: keys of rows whose images are in several splits, which says more.
+    """
+    units: defaultdict[str, set[str]] = defaultdict(set)
+    rows: defaultdict[str, list[tuple[ImageRow | None, str]]] = defaultdict(list)
+    first: dict[tuple[str, str], tuple[str, str]] = {}
+    reported: set[tuple[str, str]] = set()
+    rounded = []
+    for row in context.rows:
+        check, key, spelling = _patient_or_study(row)
+        if _ROUNDED.fullmatch(row.patient_name or ""):
+            # Several patients may have it.
+            rounded.append(Problem("rounded-id", row, f"{row.patient_name} is a number that was rounded"))
+            continue
+        if check is None:
+            continue
+        units[check].add(key)
+        split, first_spelling = first.setdefault((check, key), (row.split, spelling))
+        if split != row.split and (check, key) not in reported and row.key not in leaked:
+            reported.add((check, key))
+            alias = f", as {first_spelling}" if first_spelling != spelling else ""
+            rows[check].append((row, f"{spelling} is also in {split}{alias}"))
+    yield from context.collect(rounded)
+    for check, leaks in rows.items():
+        yield context.defect(check, leaks, of=len(units[check]))
 
 
-def _untested(case: Case) -> Iterator[Defect]:
-    """Labels that training alone has, of so many patients that chance does not keep them all there."""
-    if len(case.labels) * _FEWEST_PER_LABEL > case.labels.total():
-        return
-    held = {row.split for row in case.rows} - {_TRAIN}
-    split_of = {row.somebody: row.split for row in case.rows}
-    of: defaultdict[str, set[str]] = defaultdict(set)
-    for place in case.labelled():
-        of[place.label].add(place.row.somebody)
-    inside = {label: who for label, who in of.items() if all(split_of[one] == _TRAIN for one in who)}
-    having = set[str]().union(*inside.values())
-    tested = sum(split in held for split in split_of.values())
-    chance = (1 - len(having) / max(1, len(split_of))) ** tested
-    if (
-        len(inside) > 1
-        and _TRAIN in split_of.values()
-        and chance < _UNLIKELY_UNTESTED
-        and "without-label" not in case.found
-    ):
-        names = ", ".join(map(repr, sorted(inside)))
-        found = f"{', '.join(sorted(held))}: on none of the images of {tested} patients is {names:.200}."
-        yield case.defect("without-label", count=len(inside), of=len(of), found=found)
-
-
-def _unseen(case: Case) -> Iterator[Defect]:
-    """Labels that the training split does not have."""
-    images: defaultdict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for place in case.labelled():
-        images[place.label][place.row.split].add(place.row.number)
-    if not any(_TRAIN in of for of in images.values()) or len(images) * _FEWEST_PER_LABEL > case.labels.total():
-        return
-    shown: list[tuple[ImageRow | None, str]] = []
-    for label, of in images.items():
-        if _TRAIN not in of:
-            where = (f"{len(one)} {'image' if len(one) == 1 else 'images'} of {split}" for split, one in of.items())
-            shown.append((None, f"{label!r:.80} on {', '.join(where)}"))
-    if shown:
-        yield case.defect("label-not-in-train", shown, of=len(images))
+def _patient_or_study(row: ImageRow) -> tuple[str | None, str, str]:
+    """Whose image a row is: the check, a key that is one for all spellings, and the spelling."""
+    if row.patient_id is not None:
+        # P-012 and p12 are one patient: without marks, zeros and capitals.
+        parts = re.findall(r"[^\W\d_]+|\d+", row.patient_id)
+        key = " ".join(part.lstrip("0") for part in parts) or row.patient_id
+        return "patient-leak", key, f"patient {row.patient_name}"
+    if (patient := patient_in_name(row.file)) is not None:
+        return "patient-leak", patient, f"patient {patient}, by the name of the file,"
+    for column, value in row.columns.items():
+        if is_study(column) and value not in (None, ""):
+            return "study-leak", str(value), f"{column} {value}"
+    return None, "", ""

@@ -1,4 +1,4 @@
-"""What the doctor found in a dataset, as one HTML file: defects, histograms, where the boxes lie, and images.
+"""What the doctor found in a dataset, as one HTML file: defects, a contact sheet, histograms, box centres and sizes.
 
 The file loads nothing: everything is inside it. Where it shows images, keep it as private as the images.
 """
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.boxes import is_box
-from grounding_rewards.doctor.answer_checks import LEAST_SIDE
+from grounding_rewards.doctor.box_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.case import CHECKS, SEVERITIES, Defect, Example, ImagePicture
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect, Example, ImagePicture
 from grounding_rewards.doctor.examine import Checkup
-from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
+from grounding_rewards.doctor.summary import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Metrics
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.report.page import GUARD, Card, Cards, Page, Panel, Section, Tile, data_uri
 from grounding_rewards.report.plots import DASHES, SERIES, Plot, short
@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 
 #: Longer side in pixels of an image on the page; together with three examples per defect it bounds the file's size.
 LONGEST_SIDE = 256
-_MOST_LABELS = 40
-_HEAT_MAPS = 12
+_MAX_LABELS = 40
+_MAPS = 12
 # Its upper end is visible on light and dark grounds.
 _HEAT_COLOURS = "Oranges"
+_SHEET = (
+    "Some of each split at random, then those with the largest and smallest box, most boxes and the rarest label. Do "
+    "the boxes lie on what their labels say? Blue: sound; red: not."
+)
+_CENTRES = "Every image is stretched to a square. The left of an image is the right of the patient."
+_SIZES = "Width to the right and height downwards, in parts of the image: the whole image is in the lower right corner."
 
 
 def render_doctor_page(checkup: Checkup) -> str:
@@ -43,7 +49,7 @@ def render_doctor_page(checkup: Checkup) -> str:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     metrics = checkup.metrics
-    labels = metrics.labels.most_common(_MOST_LABELS)
+    labels = metrics.labels.most_common(_MAX_LABELS)
     left = len(metrics.labels) - len(labels)
     images = max(1, sum(metrics.per_image.values()))
     per_image = f"{metrics.boxes / max(1, images - metrics.negatives):.1f} per image with boxes"
@@ -68,6 +74,7 @@ def render_doctor_page(checkup: Checkup) -> str:
         ],
         sections=[
             Section("Defects", defects if listed else [["Nothing was found."]]),
+            Section("Images", [Cards(sample, small=True)] if sample else [], _SHEET),
             Section("Distributions", [_histograms(metrics)]),
             Section(
                 "Labels",
@@ -76,8 +83,15 @@ def render_doctor_page(checkup: Checkup) -> str:
                 else [],
                 f"{left:,} rarer labels are not shown." if left else "",
             ),
-            Section("Where the boxes lie", [_heat_maps(metrics)] if None in metrics.centres else []),
-            Section("Images", [Cards(sample, small=True)] if sample else [], "Drawn at random. Blue: sound; red: not."),
+            Section(
+                "Boxes of each label",
+                [
+                    _maps("centres", "Centres of boxes", metrics.centres, _CENTRES),
+                    _maps("sizes", "Sizes of boxes", metrics.extents, _SIZES),
+                ]
+                if None in metrics.centres
+                else [],
+            ),
             Section("Assumed", [checkup.assumptions] if checkup.assumptions else []),
             Section("Not looked for", [unchecked] if unchecked else []),
             Section("Looked for and not found", [[CHECKS[name].title for name in checkup.passed]]),
@@ -197,9 +211,9 @@ def _histograms(metrics: Metrics) -> Plot:
     return Plot("boxes", "Boxes", note + "is learned.", draw, (7.2, 3.8))
 
 
-def _heat_maps(metrics: Metrics) -> Plot:
+def _maps(name: str, title: str, counts_of: Mapping[str | None, np.ndarray], note: str) -> Plot:
     """The map of all boxes and, where there are several labels, of the most frequent ones."""
-    labels = [label for label, _ in metrics.labels.most_common() if label in metrics.centres][: _HEAT_MAPS - 1]
+    labels = [label for label in counts_of if label is not None][: _MAPS - 1]
     shown = [None, *(labels if len(labels) > 1 else ())]
     columns = min(6, len(shown))
     rows = math.ceil(len(shown) / columns)
@@ -209,7 +223,7 @@ def _heat_maps(metrics: Metrics) -> Plot:
         for axis in axes[len(shown) :]:
             axis.remove()
         for axis, label in zip(axes, shown, strict=False):
-            counts = metrics.centres[label]
+            counts = counts_of[label]
             # Opacity grows with the number, so that the ground shows where there are none; the root makes rare places
             # visible.
             alpha = np.sqrt(counts / max(1, counts.max()))
@@ -218,8 +232,7 @@ def _heat_maps(metrics: Metrics) -> Plot:
             axis.set_xticks([])
             axis.set_yticks([])
 
-    note = "Centres of the boxes, every image stretched to a square. The left of an image is the right of the patient."
-    return Plot("centres", "Centres of boxes", note, draw, (1.5 * columns, 1.75 * rows))
+    return Plot(name, title, note, draw, (1.5 * columns, 1.75 * rows))
 
 
 def _content(image: ImagePicture) -> str:

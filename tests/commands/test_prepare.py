@@ -13,7 +13,7 @@ from PIL import Image
 
 from grounding_rewards.cli import command_app, main
 from grounding_rewards.data.checks import check_dataset
-from grounding_rewards.doctor.case import CHECKS
+from grounding_rewards.doctor.context import CHECKS
 from grounding_rewards.prepare import read_manifest
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.rewards.grounding import get_reward

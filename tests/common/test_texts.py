@@ -16,7 +16,7 @@ from PIL import Image
 
 from grounding_rewards.cli import main
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.sources.jsonl import read_jsonl

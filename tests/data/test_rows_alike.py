@@ -11,7 +11,7 @@ from grounding_rewards.data.checks import check_rows
 from grounding_rewards.data.held_out import image_split
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.raw_rows import open_rows
+from grounding_rewards.doctor.rows import open_rows
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_images
 from grounding_rewards.prepare.survey import survey_images

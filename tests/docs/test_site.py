@@ -21,7 +21,7 @@ pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.cli import COMMANDS, TRAINING, command_app  # noqa: E402
-from grounding_rewards.doctor.case import CHECKS  # noqa: E402
+from grounding_rewards.doctor.context import CHECKS  # noqa: E402
 from grounding_rewards.sources import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +12,10 @@ import numpy as np
 import pytest
 
 from grounding_rewards.boxes import from_xyxy
-from grounding_rewards.doctor.case import Defect
+from grounding_rewards.doctor.context import Defect
 from grounding_rewards.doctor.examine import examine
-from grounding_rewards.doctor.model import Model
-from grounding_rewards.doctor.raw_rows import ImageRow, RowSource
+from grounding_rewards.doctor.rows import ImageRow, RowSource
+from grounding_rewards.doctor.target_model import Model
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.sources import get_source
 
@@ -62,6 +63,28 @@ def test_nothing_wrong_is_found_in_them(table):
     assert [defect.name for defect in defects(rows, Model(get_box_format("qwen3-vl")))] == expected
 
 
+@pytest.mark.parametrize(("folder", "images"), [("cxr_lungs", 315), ("nih_findings", 880)])
+def test_nothing_wrong_is_found_in_real_folders(shared_dir, folder, images):
+    checkup = examine(str(shared_dir / "data" / folder), Model(get_box_format("qwen3-vl")), quick=True)
+    # On every image is a lung or a finding.
+    assert [defect.name for defect in checkup.defects] == ["negatives"]
+    assert checkup.metrics.rows == images
+
+
+def test_readers_who_were_not_merged_are_seen(shared_dir):
+    """The lungs of 80 images, drawn by two people."""
+    root = shared_dir / "data" / "cxr_lungs"
+    first, second = (
+        {row["file"]: row for row in map(json.loads, (root / name).read_text().splitlines())}
+        for name in ("annotations.jsonl", "second_reader.jsonl")
+    )
+    rows = [
+        {**first[name], **{key: first[name][key] + second[name][key] for key in ("boxes", "labels")}}
+        for name in second.keys() & first.keys()
+    ]
+    assert [defect.name for defect in defects(rows) if defect.severity == "error"] == ["unmerged-readers"]
+
+
 @pytest.fixture
 def nih(shared_dir: Path, tmp_path: Path) -> list[Row]:
     """984 boxes of 880 images of 1024 x 1024."""
@@ -88,9 +111,10 @@ def test_the_frame_of_nih_is_1024_and_not_1000(nih):
         (lambda boxes: from_xyxy(boxes, "xywh"), (1, 2, 10), "box-order", "x, y, width, height"),
         (lambda boxes: boxes[:, [0, 2, 1, 3]], (1, 2, 10), "box-order", "x1, x2, y1, y2"),
         (lambda boxes: boxes / 1024, (1, 2, 10), "normalised-boxes", ""),
-        (lambda boxes: boxes * 2, (1, 2, 10), "wrong-frame", "a frame of 2048 x 2048"),
-        # In a tenth, too many sound images keep to a corner of this size.
-        (lambda boxes: boxes / 2, (1, 2), "wrong-frame", "a frame of 512 x 512"),
+        # A tenth is named box by box.
+        (lambda boxes: boxes * 2, (1, 2), "wrong-frame", "a frame of 2048 x 2048"),
+        # In a part of the images it does not show by numbers.
+        (lambda boxes: boxes / 2, (1,), "wrong-frame", "a frame of 512 x 512"),
     ],
 )
 def test_a_part_of_the_images_written_otherwise_is_seen(nih, change, steps, name, words):

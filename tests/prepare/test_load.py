@@ -119,7 +119,7 @@ def test_images_that_are_no_files_have_no_path():
 
 
 def test_training_and_the_doctor_open_the_same_datasets(tmp_path):
-    from grounding_rewards.doctor.raw_rows import open_rows
+    from grounding_rewards.doctor.rows import open_rows
 
     rows = datasets.Dataset.from_list(
         [{**{name: values[0] for name, values in ROWS.items()}, "id": str(number)} for number in range(3)]

@@ -19,7 +19,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.audit.play import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
-from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
+from grounding_rewards.doctor.rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.outcomes import Confusion  # noqa: E402
 from grounding_rewards.metrics.signal import measure_signal  # noqa: E402

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from grounding_rewards.doctor.raw_rows import ImageRow
+from grounding_rewards.doctor.rows import ImageRow
 from grounding_rewards.images.resize import resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
@@ -100,10 +100,10 @@ def estimated_tokens(answer: str, box_format: BoxFormat) -> int:
         >>> estimated_tokens("<loc0100><loc0200><loc0300><loc0400> mass", get_box_format("paligemma"))
         6
     """
-    whole = [rf"<{re.escape(token)}\d+>" for token in box_format.syntax.tokens]
+    specials = [rf"<{re.escape(token)}\d+>" for token in box_format.syntax.tokens]
     if box_format.stripped != "nothing":
-        whole.append(_TAG.pattern)
-    parts = re.split("|".join(whole), answer) if whole else [answer]
+        specials.append(_TAG.pattern)
+    parts = re.split("|".join(specials), answer) if specials else [answer]
     return len(parts) - 1 + sum(map(_pieces, parts))
 
 

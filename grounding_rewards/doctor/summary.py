@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.doctor.case import Case
+from grounding_rewards.doctor.context import Context
 
 #: Edges of the histograms: share of the image's area, width / height, shorter side in pixels that the model sees.
 AREA_EDGES = np.logspace(-6, 0, 25)
@@ -17,9 +17,10 @@ SIDE_EDGES = np.logspace(0, 11, 23, base=2)
 #: Images with this many boxes or more share one bin.
 MOST_BOXES = 20
 
-_HEAT = 32
-_MOST_HEAT_LABELS = 64
-_MOST_LABELS = 5000
+# Cells of a side of the maps, labels with maps, labels that are listed.
+_CELLS = 32
+_MAX_MAPS = 64
+_MAX_LABELS = 5000
 
 
 @dataclass
@@ -28,9 +29,7 @@ class Metrics:
 
     Attributes:
         images: images by split.
-        splits: as `images`, of rows that could be read.
-        with_boxes: images with a box by split; with `reader_boxes`, images on which some reader drew one. A box that
-            stands for an image without findings is none.
+        negatives: images without a box of any reader; a box that stands for an image without findings is none.
         boxes: boxes of all right answers: those of each reader, or else `boxes`.
         per_image: images by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
         areas: histogram of the share of the image, edges :data:`AREA_EDGES`.
@@ -39,12 +38,12 @@ class Metrics:
         labels: boxes by label.
         label_images: images by split and label.
         centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
+        extents: counts of box heights (rows, from the top) and widths by label, as `centres`.
         longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
     images: Counter[str] = field(default_factory=Counter)
-    splits: Counter[str] = field(default_factory=Counter)
-    with_boxes: Counter[str] = field(default_factory=Counter)
+    negatives: int = 0
     boxes: int = 0
     per_image: Counter[int] = field(default_factory=Counter)
     areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
@@ -53,6 +52,7 @@ class Metrics:
     labels: Counter[str] = field(default_factory=Counter)
     label_images: Counter[tuple[str, str]] = field(default_factory=Counter)
     centres: dict[str | None, np.ndarray] = field(default_factory=dict)
+    extents: dict[str | None, np.ndarray] = field(default_factory=dict)
     longest_gold: int = 0
 
     @property
@@ -60,38 +60,32 @@ class Metrics:
         """Images of all splits."""
         return sum(self.images.values())
 
-    @property
-    def negatives(self) -> int:
-        """Images without a box."""
-        return sum(self.splits.values()) - sum(self.with_boxes.values())
-
     @classmethod
-    def of(cls, case: Case) -> Metrics:
+    def of(cls, context: Context) -> Metrics:
         """The counts of a dataset."""
-        table, metrics = case.table, cls(case.images, longest_gold=case.longest_gold)
-        for row, count in zip(case.rows, case.counts, strict=True):
-            metrics.splits[row.split] += 1
-            metrics.with_boxes[row.split] += bool(count)
-            metrics.per_image[min(count, MOST_BOXES)] += 1
-        defects = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
-        metrics.boxes = int((table.answers & ~defects).sum())
-        metrics.labels = Counter(dict(case.labels.most_common(_MOST_LABELS)))
-        images = {(place.row.split, place.label, place.row.number) for place in case.labelled()}
-        metrics.label_images = Counter((split, label) for split, label, _ in images if label in metrics.labels)
+        table, metrics = context.table, cls(context.images, longest_gold=context.longest_gold)
+        metrics.labels = Counter(dict(context.labels.most_common(_MAX_LABELS)))
+        metrics.negatives = context.counts.count(0)
+        metrics.per_image.update(min(count, MOST_BOXES) for count in context.counts)
+        for split, label, _ in {(place.row.split, place.label, place.row.number) for place in context.labelled()}:
+            if label in metrics.labels:
+                metrics.label_images[split, label] += 1
+        is_placeholder = np.array([defect == "negative-placeholder" for defect in table.defects], dtype=bool)
+        metrics.boxes = int((table.answers & ~is_placeholder).sum())
         # Of the sound boxes, in parts of the image.
-        chosen = table.sound & table.answers
-        start, sides = table.parts[chosen, :2], table.parts[chosen, 2:] - table.parts[chosen, :2]
-        shape = table.numbers[chosen, 2:] - table.numbers[chosen, :2]
+        sound_boxes = table.sound & table.answers
+        parts = table.parts[sound_boxes]
+        sides = parts[:, 2:] - parts[:, :2]
+        pixels = table.numbers[sound_boxes, 2:] - table.numbers[sound_boxes, :2]
         metrics.areas = _histogram(sides.prod(axis=1), AREA_EDGES)
-        metrics.aspects = _histogram(shape[:, 0] / shape[:, 1], ASPECT_EDGES)
-        metrics.sides = _histogram((sides * table.seen[chosen]).min(axis=1), SIDE_EDGES)
-        x, y = np.clip(((start + sides / 2) * _HEAT).astype(int), 0, _HEAT - 1).T
-        labels = np.array([str(table.places[k].label) for k in np.flatnonzero(chosen)], dtype=np.str_)
-        for label in (None, *(label for label, _ in metrics.labels.most_common(_MOST_HEAT_LABELS))):
-            here = np.ones(len(x), dtype=bool) if label is None else labels == label
-            if here.any():
-                cells = np.bincount(y[here] * _HEAT + x[here], minlength=_HEAT**2)
-                metrics.centres[label] = cells.reshape(_HEAT, _HEAT)
+        metrics.aspects = _histogram(pixels[:, 0] / pixels[:, 1], ASPECT_EDGES)
+        metrics.sides = _histogram((sides * table.seen[sound_boxes]).min(axis=1), SIDE_EDGES)
+        labels = np.array([str(table.places[k].label) for k in np.flatnonzero(sound_boxes)], dtype=np.str_)
+        for label in (None, *(label for label, _ in metrics.labels.most_common(_MAX_MAPS))):
+            is_shown = np.ones(len(parts), dtype=bool) if label is None else labels == label
+            if is_shown.any():
+                metrics.centres[label] = _cells(parts[is_shown, :2] + sides[is_shown] / 2)
+                metrics.extents[label] = _cells(sides[is_shown])
         return metrics
 
     def to_dict(self) -> dict[str, Any]:
@@ -107,6 +101,12 @@ class Metrics:
             "labels": dict(self.labels.most_common()),
             "longest_gold_answer_tokens": self.longest_gold or None,
         }
+
+
+def _cells(points: np.ndarray) -> np.ndarray:
+    """How many of (x, y) in [0, 1] lie in each cell, rows from the top."""
+    x, y = np.clip((points * _CELLS).astype(int), 0, _CELLS - 1).T
+    return np.bincount(y * _CELLS + x, minlength=_CELLS**2).reshape(_CELLS, _CELLS)
 
 
 def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:

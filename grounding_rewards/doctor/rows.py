@@ -10,14 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from grounding_rewards.columns import patient_of
+from grounding_rewards.columns import patient_key, stated_name
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import (
     ALL,
@@ -69,49 +67,27 @@ class Drawing(NamedTuple):
 
 
 class ImageFacts(NamedTuple):
-    """What the image of a row says; from `problem` on only where its pixels were decoded.
+    """What the image of a row says; the last three only where its pixels were decoded.
 
     size: width and height by its header, upright; None where that cannot be read.
     fault: why it cannot be read.
     digest: a hash of the file, 8 bytes; the same image encoded again has another.
-    kind: how the file begins, which tells its kind.
     burned_in: whether a DICOM file says that names may be written into its pixels.
     problem: why it cannot be decoded; empty where it can.
-    greys: the darkest and the brightest grey, but for one in a hundred pixels at either end.
+    blank: its greys in words, where hardly more than one; else empty.
     signature: from :func:`grounding_rewards.data.copies.image_signature`.
-    making: from :func:`grounding_rewards.doctor.image_checks.making_of`.
-    small: the greys of a copy of 32 x 32 pixels.
-    middle: from :func:`grounding_rewards.doctor.altered_copies.middle_of`.
-    colourful: whether it has colours.
-    drawn: a box whose outline the pixels show; None without one.
-    blank: a box in which all pixels have one grey; None without one.
-    tilted: whether its corners are those of an image that was turned by some degrees.
     """
 
     size: tuple[int, int] | None = None
     fault: str = ""
     digest: bytes | None = None
-    kind: bytes = b""
     burned_in: bool = False
     problem: str = ""
-    greys: tuple[int, int] | None = None
+    blank: str = ""
     signature: bytes | None = None
-    making: tuple[float, ...] = ()
-    small: bytes = b""
-    middle: bytes = b""
-    colourful: bool = False
-    drawn: int | None = None
-    blank: int | None = None
-    tilted: bool = False
-
-    @property
-    def square(self) -> np.ndarray | None:
-        """The copy as rows of greys, `(side, side)` uint8; None where no pixels were decoded."""
-        side = round(len(self.small) ** 0.5)
-        return np.frombuffer(self.small, dtype=np.uint8).reshape(side, side) if self.small else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ImageRow:
     """One row of a dataset.
 
@@ -125,47 +101,41 @@ class ImageRow:
         outside: why the image that the row names may not be opened; empty where it may.
         facts: what its image says; None where it has none, or nobody looked at it yet.
         hidden: names that no report may hold.
-        line: of the row in a file that mixes splits.
     """
 
     split: str
     number: int
-    columns: Mapping[str, Any]
+    columns: dict[str, Any]
     image: Mapping[str, Any] | None = None
     damage: str = ""
     expects_image: bool = False
     outside: str = ""
     facts: ImageFacts | None = None
     hidden: tuple[str, ...] = ()
-    line: int = 0
 
     @property
     def id(self) -> str:
         """The row's `id`, or its file; `-` where it has neither."""
-        given = self.columns.get("id", self.columns.get("file"))
-        return "-" if given is None else str(given)
+        value = self.columns.get("id", self.columns.get("file"))
+        return "-" if value is None else str(value)
 
     @property
     def file(self) -> str:
         """The name of the row's image, as its table gives it; empty where it has none."""
-        given = self.columns.get("file", (self.image or {}).get("path"))
-        return given if isinstance(given, str) else ""
+        value = self.columns.get("file", (self.image or {}).get("path"))
+        return value if isinstance(value, str) else ""
 
-    @cached_property
+    @property
+    def patient_name(self) -> str | None:
+        """The row's patient as it is written, by `patient_id`, else by a column that looks like it; None without."""
+        values = {name: value for name, value in self.columns.items() if value is not None}
+        return stated_name(values.get(patient_column(values) or "patient_id"))
+
+    @property
     def patient_id(self) -> str | None:
-        """The row's patient, by `patient_id`, else by a column that looks like it; None where it has none."""
-        stated = {name: value for name, value in self.columns.items() if value is not None}
-        return patient_of({"patient_id": stated.get(patient_column(stated) or "patient_id")})
-
-    @property
-    def somebody(self) -> str:
-        """Whom the image is counted for: its patient, or nobody else's where none is known."""
-        return self.patient_id or f"{self.split} {self.number}"
-
-    @property
-    def source(self) -> str:
-        """The row's `source`; empty where it has no such column."""
-        return str(self.columns.get("source", ""))
+        """The row's patient as :func:`grounding_rewards.columns.patient_key`; None where it has none."""
+        name = self.patient_name
+        return None if name is None else patient_key(name)
 
     @property
     def key(self) -> tuple[str, int]:
@@ -177,7 +147,7 @@ class ImageRow:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
         return None if self.facts is None else self.facts.size
 
-    @cached_property
+    @property
     def size(self) -> tuple[float, float] | None:
         """Width and height by the columns, else by the image; None where neither says."""
         width, height = self.columns.get("width"), self.columns.get("height")
@@ -185,54 +155,54 @@ class ImageRow:
             return width, height
         return self.image_size if width is None and height is None else None
 
-    @cached_property
+    @property
     def trusted_size(self) -> tuple[float, float] | None:
         """As `size`, but None where the image has another shape."""
         if self.size is None or (self.image_size is not None and not has_shape(self.image_size, self.size)):
             return None
         return self.size
 
-    @cached_property
+    @property
     def resized_size(self) -> tuple[float, float] | None:
         """The columns `resized_width` and `resized_height`; None where they hold no size."""
         size = self.columns.get("resized_width"), self.columns.get("resized_height")
         return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
-    @cached_property
+    @property
     def readers(self) -> tuple[Drawing, ...]:
         """What each reader drew; empty where the column `reader_boxes` is no list of lists."""
         boxes, labels = self._list("reader_boxes"), self._list("reader_labels")
-        named = labels if len(labels) == len(boxes) else [()] * len(boxes)
+        label_lists = labels if len(labels) == len(boxes) else [()] * len(boxes)
         return tuple(
-            Drawing(f"reader {k}", one, names if isinstance(names, list | tuple) else ())
-            for k, (one, names) in enumerate(zip(boxes, named, strict=True))
-            if isinstance(one, list | tuple)
+            Drawing(f"reader {k}", own_boxes, names if isinstance(names, list | tuple) else ())
+            for k, (own_boxes, names) in enumerate(zip(boxes, label_lists, strict=True))
+            if isinstance(own_boxes, list | tuple)
         )
 
-    @cached_property
+    @property
     def answers(self) -> tuple[Drawing, ...]:
         """The drawings that a right answer may equal: that of any reader, or else `boxes`."""
-        return self.readers or (self._drawn,)
-
-    @cached_property
-    def drawings(self) -> tuple[Drawing, ...]:
-        """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
-        return (self._drawn, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
+        return self.readers or (self._own_drawing,)
 
     @property
-    def _drawn(self) -> Drawing:
+    def drawings(self) -> tuple[Drawing, ...]:
+        """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
+        return (self._own_drawing, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
+
+    @property
+    def _own_drawing(self) -> Drawing:
         return Drawing("", self._list("boxes"), self._list("labels"))
 
     def _list(self, column: str) -> Sequence[Any]:
         """A column as it is given; empty where it is no list."""
-        given = self.columns.get(column)
-        return given if isinstance(given, list | tuple) else ()
+        value = self.columns.get(column)
+        return value if isinstance(value, list | tuple) else ()
 
-    @cached_property
+    @property
     def prompt(self) -> str | None:
         """The text of the prompt, of all its messages; None where the row has no prompt, and training writes one."""
-        given = self.columns.get("prompt")
-        return None if given is None else " ".join(texts(given)).strip()
+        value = self.columns.get("prompt")
+        return None if value is None else " ".join(texts(value)).strip()
 
 
 @dataclass(frozen=True)
@@ -244,14 +214,14 @@ class RowSource:
         open: starts to go through the rows, split after split.
         total: how many rows there are; None where that is not known beforehand.
         unfinished: why a prepared folder is not finished; empty where it is.
-        drawn: how training draws images into splits where the dataset holds none out; else empty.
+        draw_note: how training draws images into splits where the dataset holds none out; else empty.
     """
 
     name: str
     open: Callable[[], Iterator[ImageRow]]
     total: int | None
     unfinished: str = ""
-    drawn: str = ""
+    draw_note: str = ""
 
 
 def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool = False) -> RowSource:
@@ -296,21 +266,22 @@ def numbered(rows: Iterable[ImageRow]) -> Iterator[ImageRow]:
     for row in rows:
         columns = dict(row.columns)
         column = patient_column([name for name, value in columns.items() if value is not None]) or "patient_id"
-        told, path = columns.get(column), (row.image or {}).get("path")
+        patient, path = columns.get(column), (row.image or {}).get("path")
         by_name = patient_in_name(row.file)
-        hidden = {str(columns.get("id", "")), str(told), row.file, Path(row.file).name, str(path), Path(str(path)).name}
+        files = row.file, str(path)
+        hidden = {str(columns.get("id", "")), str(patient), *files, *(Path(file).name for file in files)}
         if row.id != "-":
             columns["id"] = f"image {of_id[row.id]}"
         if row.patient_id is not None:
             columns[column] = str(of_patient[row.patient_id])
-        for name in filter(is_study, row.columns):
-            if (study := row.columns[name]) not in (None, ""):
+        for name, study in row.columns.items():
+            if is_study(name) and study not in (None, ""):
                 hidden.add(str(study))
                 columns[name] = str(of_study[str(study)])
         if row.file:
             # A name that tells the patient still does.
-            whose = f"patient{of_patient[by_name]}_" if by_name is not None else ""
-            columns["file"] = f"{whose}{of_file[row.file]}.image"
+            prefix = f"patient{of_patient[by_name]}_" if by_name is not None else ""
+            columns["file"] = f"{prefix}{of_file[row.file]}.image"
         # Numbers of boxes are no names.
         names = sorted((name for name in hidden if len(name) > (5 if name.isdigit() else 3)), key=len, reverse=True)
         yield replace(row, columns=columns, hidden=tuple(names))
@@ -327,14 +298,14 @@ def is_study(column: str) -> bool:
     return re.sub(r"[\W_]", "", column).casefold() in _STUDIES
 
 
-def texts(given: Any) -> Iterator[str]:
+def texts(content: Any) -> Iterator[str]:
     """The texts of a prompt: of a text, a message or several."""
-    if isinstance(given, str):
-        yield given
-    elif isinstance(given, Mapping):
-        yield from texts(given.get("content") or given.get("text") or given.get("value"))
-    elif isinstance(given, list | tuple):
-        for part in given:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, Mapping):
+        yield from texts(content.get("content") or content.get("text") or content.get("value"))
+    elif isinstance(content, list | tuple):
+        for part in content:
             yield from texts(part)
 
 
@@ -343,18 +314,17 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
         (line, {} if no_object else image_row(content), no_object)
         for line, content, no_object in json_lines(root / ANNOTATIONS)
     ]
-    assigned = assign_splits(
-        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in lines), str(root)
-    )
+    names = ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in lines)
+    assigned = assign_splits(names, str(root))
     # Images that training draws come from one source: what is wrong with them is clearest together.
     of_images = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
-    chosen = _chosen(splits, of_images, str(root))
+    wanted_splits = _choose_splits(splits, of_images, str(root))
 
     def rows() -> Iterator[ImageRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
-        for split in chosen:
-            mine = (one for one, own in zip(lines, of_images, strict=True) if own == split)
-            for number, (line, columns, no_object) in enumerate(mine):
+        for split in wanted_splits:
+            split_lines = (line for line, of_image in zip(lines, of_images, strict=True) if of_image == split)
+            for number, (line, columns, no_object) in enumerate(split_lines):
                 image, outside = None, ""
                 if isinstance(file := columns.get("file"), str):
                     try:
@@ -364,18 +334,16 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
                 # Faults of boxes, sizes, images and prompts are found by checks of their own.
                 faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
                 damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-                yield ImageRow(split, number, columns, image, damage, True, outside, line=line)
+                yield ImageRow(split, number, columns, image, damage, True, outside)
 
-    drawn = assigned.said if assigned.drawn else ""
-    return RowSource(str(root), rows, sum(map(of_images.count, chosen)), drawn=drawn)
+    draw_note = assigned.said if assigned.drawn else ""
+    return RowSource(str(root), rows, sum(map(of_images.count, wanted_splits)), draw_note=draw_note)
 
 
 def _why_unfinished(folder: Path) -> str:
     """Why training would refuse a prepared folder; empty where it would not, or the folder was not prepared."""
-    if not (folder / MANIFEST).is_file():
-        return ""
     try:
-        manifest = read_manifest(folder)
+        manifest = read_manifest(folder) if (folder / MANIFEST).is_file() else None
     except ValueError:
         return f"{MANIFEST} cannot be read."
     if not isinstance(manifest, dict) or "complete" not in manifest:
@@ -383,17 +351,19 @@ def _why_unfinished(folder: Path) -> str:
     if not manifest["complete"]:
         return f"{MANIFEST} says that the preparation was not completed."
     files = [shard["file"] for counts in manifest["splits"].values() for shard in counts["shards"]]
-    lost = [file for file in files if not (folder / file).is_file()]
-    return f"{len(lost)} of {len(files)} shards are missing, the first is {lost[0]}." if lost else ""
+    missing_files = [file for file in files if not (folder / file).is_file()]
+    if not missing_files:
+        return ""
+    return f"{len(missing_files)} of {len(files)} shards are missing, the first is {missing_files[0]}."
 
 
 def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequence[str]) -> RowSource:
     """The rows straight from the files: nothing is unpacked into a cache, as training does."""
     import pyarrow.parquet as pq
 
-    chosen = {split: shards[split] for split in _chosen(splits, shards, name)}
+    wanted_splits = {split: shards[split] for split in _choose_splits(splits, shards, name)}
     total = 0
-    for file in (file for files in chosen.values() for file in files):
+    for file in (file for files in wanted_splits.values() for file in files):
         metadata = pq.ParquetFile(file)
         _check_columns(metadata.schema_arrow.names, file)
         total += metadata.metadata.num_rows
@@ -404,11 +374,9 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[str]], splits: Sequ
                 for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
                     yield from batch.to_pylist()
 
+    gaps = "; ".join(filter(None, map(_lost_shards, wanted_splits.values())))
     return RowSource(
-        name,
-        lambda: _image_rows((split, rows_of(files)) for split, files in chosen.items()),
-        total,
-        "; ".join(lost for files in chosen.values() if (lost := _lost_shards(files))),
+        name, lambda: _image_rows((split, rows_of(files)) for split, files in wanted_splits.items()), total, gaps
     )
 
 
@@ -433,45 +401,46 @@ def _lost_shards(files: Sequence[str]) -> str:
     >>> _lost_shards(["a/test-00000-of-00001.parquet"])
     ''
     """
-    numbers = {int(found[1]) for file in files if (found := _NUMBERED.search(file))}
-    of = max(numbers, default=-1) + 1
-    if len(numbers) < len(files) or not (lost := sorted(set(range(of)) - numbers)):
+    numbers = {int(match[1]) for match in map(_NUMBERED.search, files) if match}
+    gaps = sorted(set(range(max(numbers, default=-1) + 1)) - numbers)
+    if len(numbers) < len(files) or not gaps:
         return ""
-    return f"{len(lost)} of {of} shards are missing beside {Path(files[0]).name}, the first is number {lost[0]}."
+    shards = f"{len(gaps)} of {len(gaps) + len(numbers)} shards"
+    return f"{shards} are missing beside {Path(files[0]).name}, the first is number {gaps[0]}."
 
 
 def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
     from datasets import Image, IterableDataset
 
     parts = dataset_parts(name, splits, streaming=True)
-    chosen = {split: parts[split] for split in _chosen(splits, parts, name)}
-    for split, part in chosen.items():
+    wanted_splits = {split: parts[split] for split in _choose_splits(splits, parts, name)}
+    for split, part in wanted_splits.items():
         if part.column_names is not None:
             _check_columns(part.column_names, f"{name}, split {split}")
         if part.features is not None and isinstance(part.features.get("image"), Image):
-            chosen[split] = part.cast_column("image", Image(decode=False))
-    streams = any(isinstance(part, IterableDataset) for part in chosen.values())
-    total = None if streams else sum(part.num_rows for part in chosen.values())
-    return RowSource(name, lambda: _image_rows(chosen.items()), total)
+            wanted_splits[split] = part.cast_column("image", Image(decode=False))
+    streams = any(isinstance(part, IterableDataset) for part in wanted_splits.values())
+    total = None if streams else sum(part.num_rows for part in wanted_splits.values())
+    return RowSource(name, lambda: _image_rows(wanted_splits.items()), total)
 
 
 def _image_rows(parts: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> Iterator[ImageRow]:
     for split, rows in parts:
         for number, columns in enumerate(rows):
             image = columns.get("image")
-            others = {name: value for name, value in columns.items() if name != "image"}
+            values = {name: value for name, value in columns.items() if name != "image"}
             stored = image if isinstance(image, Mapping) else None
-            yield ImageRow(split, number, others, stored, expects_image="image" in columns)
+            yield ImageRow(split, number, values, stored, expects_image="image" in columns)
 
 
-def _chosen(wanted: Sequence[str], given: Iterable[str], name: str) -> list[str]:
-    """The splits to go through: those that are wanted, or all."""
-    known = in_usual_order(given)
-    if not known:
+def _choose_splits(names: Sequence[str], splits: Iterable[str], name: str) -> list[str]:
+    """The splits to go through: those that are named, or all."""
+    known_splits = in_usual_order(splits)
+    if not known_splits:
         raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
-    for split in wanted:
-        check_split_exists(split, known, name, "Choose one of the dataset's own splits.")
-    return known if not wanted or ALL in wanted else list(wanted)
+    for split in names:
+        check_split_exists(split, known_splits, name, "Choose one of the dataset's own splits.")
+    return known_splits if not names or ALL in names else list(names)
 
 
 def _check_columns(columns: Sequence[str], name: str) -> None:

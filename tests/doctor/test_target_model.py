@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.doctor.model import Model, estimated_tokens
+from grounding_rewards.doctor.target_model import Model, estimated_tokens
 from grounding_rewards.parsing import get_box_format
 
 BOXES = [[691, 1375, 1653, 1831], [1264, 743, 1611, 1019]]

@@ -1,0 +1,469 @@
+"""Each check: planted in 5, 40 and 100 % of the rows of a clean set it is found, alone; its repair leaves nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from grounding_rewards.boxes import from_xyxy
+from grounding_rewards.doctor.context import CHECKS, SEVERITIES, Defect
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.rows import ImageFacts, ImageRow, RowSource
+from grounding_rewards.doctor.target_model import Model
+from grounding_rewards.parsing import get_box_format
+
+LABELS = ("pleural effusion", "lung nodule", "cardiomegaly")
+IMAGES = 240
+
+
+@dataclass
+class Row:
+    """A row that may be changed: its columns, what its image says, and what the source says of it."""
+
+    split: str
+    columns: dict[str, Any]
+    facts: ImageFacts | None
+    source: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.columns["width"], self.columns["height"]
+
+
+def clean_rows() -> list[Row]:
+    """Images of 120 patients in two splits, a quarter without findings, with up to three boxes of different labels."""
+    rng = np.random.default_rng(7)
+    rows = []
+    for k in range(IMAGES):
+        width, height = size = 256 + k, 330 + 2 * k
+        n = 0 if k % 4 == 0 else 1 + k % 3
+        sides = rng.uniform(0.08, 0.3, (n, 2)) * size
+        starts = rng.uniform(0, 1, (n, 2)) * (size - sides)
+        columns = {
+            "id": f"{k:03}.png",
+            "patient_id": f"P-{k // 2:04}",
+            "width": width,
+            "height": height,
+            "boxes": np.round(np.concatenate([starts, starts + sides], axis=1), 1).tolist(),
+            "labels": [LABELS[(k + j) % 3] for j in range(n)],
+            "prompt": "Where are the findings?",
+        }
+        signature = rng.integers(-127, 128, 2048, dtype=np.int8).tobytes()
+        facts = ImageFacts((width, height), digest=rng.bytes(8), signature=signature)
+        rows.append(Row("train" if k < 0.6 * IMAGES else "test", columns, facts))
+    return rows
+
+
+def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
+    """What the doctor finds in rows whose images were looked at."""
+
+    def read() -> Iterator[ImageRow]:
+        numbers: dict[str, int] = {}
+        for row in rows:
+            numbers[row.split] = number = numbers.get(row.split, -1) + 1
+            yield ImageRow(row.split, number, deepcopy(row.columns), facts=row.facts, **row.source)
+
+    return list(examine(RowSource("images", read, len(rows)), model or QWEN3).defects)
+
+
+QWEN3, COARSE = Model(get_box_format("qwen3-vl")), Model(get_box_format("chexagent"))
+LONG = Model(get_box_format("qwen3-vl"), max_completion_length=1024)
+
+
+# How a row is spoiled. A planting takes the row, its number and all rows of the clean set.
+
+
+def column(name: str, value: Any) -> Callable[..., None]:
+    return lambda row, k, rows: row.columns.update({name: value})
+
+
+def fact(**facts: Any) -> Callable[..., None]:
+    def plant(row: Row, k: int, rows: list[Row]) -> None:
+        row.facts = row.facts._replace(**facts)
+
+    return plant
+
+
+def source(**words: Any) -> Callable[..., None]:
+    return lambda row, k, rows: row.source.update(words)
+
+
+def first_box(change: Callable[..., list[Any]]) -> Callable[..., None]:
+    """Change the first box of a row, which takes the box and the size of the image."""
+
+    def plant(row: Row, k: int, rows: list[Row]) -> None:
+        row.columns["boxes"][0] = change(row.columns["boxes"][0], row.size)
+
+    return plant
+
+
+def all_boxes(change: Callable[..., np.ndarray]) -> Callable[..., None]:
+    """Change all boxes, (n, 4), of a row, given the size of its image twice."""
+
+    def plant(row: Row, k: int, rows: list[Row]) -> None:
+        row.columns["boxes"] = change(np.array(row.columns["boxes"]), np.array(row.size * 2)).tolist()
+
+    return plant
+
+
+def all_labels(change: Callable[[str], Any]) -> Callable[..., None]:
+    def plant(row: Row, k: int, rows: list[Row]) -> None:
+        row.columns["labels"] = [change(label) for label in row.columns["labels"]]
+
+    return plant
+
+
+def first_label(change: Callable[[str], Any]) -> Callable[..., None]:
+    def plant(row: Row, k: int, rows: list[Row]) -> None:
+        row.columns["labels"][0] = change(row.columns["labels"][0])
+
+    return plant
+
+
+def unknown_size(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns.update(width=None, height=None)
+    row.facts = None
+
+
+def exchanged_size(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns.update(width=row.columns["height"], height=row.columns["width"])
+
+
+def squeezed(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns.update(width=round(1.3 * row.columns["width"]))
+
+
+def placeholder(row: Row, k: int, rows: list[Row]) -> None:
+    box = [[0, 0, 1, 1], [0, 0, *row.size], [None] * 4][k % 3]
+    row.columns.update(boxes=[box], labels=[["No finding", "normal"][k % 2]])
+
+
+def twice(row: Row, k: int, rows: list[Row]) -> None:
+    x1, y1, x2, y2 = row.columns["boxes"][0]
+    row.columns["boxes"].append([x1, y1, x2, y2 - 0.02 * (k % 2) * (y2 - y1)])
+    row.columns["labels"].append(row.columns["labels"][0])
+
+
+def three_readers(row: Row, k: int, rows: list[Row]) -> None:
+    boxes = np.array(row.columns["boxes"])
+    jitter = 0.06 * (boxes[:, 2:] - boxes[:, :2])
+    shifted = [boxes, *(boxes + sign * np.hstack([jitter, -jitter]) for sign in (1, 2))]
+    row.columns.update(boxes=np.concatenate(shifted).round(1).tolist(), labels=3 * row.columns["labels"])
+
+
+def crowded(row: Row, k: int, rows: list[Row]) -> None:
+    width, height = row.size
+    starts = np.array([(x, y) for x in (0, 0.5) for y in np.arange(0, 0.85, 0.17)]) + k / 10 / IMAGES
+    boxes = np.hstack([starts, starts + 0.06]) * (width, height, width, height)
+    row.columns.update(boxes=boxes.round(1).tolist(), labels=[LABELS[j % 3] for j in range(len(boxes))])
+
+
+def same_image(row: Row, k: int, rows: list[Row]) -> None:
+    row.facts = rows[k - round(0.6 * IMAGES)].facts._replace(size=row.facts.size)
+
+
+def encoded_again(row: Row, k: int, rows: list[Row]) -> None:
+    row.facts = row.facts._replace(signature=rows[k - round(0.6 * IMAGES)].facts.signature)
+
+
+def other_image(row: Row, k: int, rows: list[Row]) -> None:
+    row.facts = row.facts._replace(digest=rows[k - 1].facts.digest)
+
+
+def same_patient(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["patient_id"] = f"p{(k - round(0.6 * IMAGES)) // 2}"
+
+
+def patient_in_name(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["file"] = f"patient{(k - round(0.6 * IMAGES)) // 2}_view{k}.png"
+
+
+def same_study(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["StudyInstanceUID"] = rows[k - round(0.6 * IMAGES)].columns["StudyInstanceUID"]
+
+
+def told_boxes(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["prompt"] = f"Where? Answer: {[round(value) for value in row.columns['boxes'][0]]}"
+
+
+def same_id(row: Row, k: int, rows: list[Row]) -> None:
+    row.columns["id"] = "000.png"
+
+
+def misspelt_split(row: Row, k: int, rows: list[Row]) -> None:
+    row.split = "trian"
+
+
+# How it is repaired: as the advice says, with the defect, the spoiled rows, and the clean ones.
+
+
+def restored(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """The source is right: "restore", "take from the source", "give the size on which the boxes were drawn"."""
+    return clean
+
+
+def without_rows(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """Rows that the defect names are dropped."""
+    bad = {(example.split, example.row) for example in defect.rows}
+    keys = numbered(rows)
+    return [row for row, key in zip(rows, keys, strict=True) if key not in bad]
+
+
+def without_training_rows(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """Rows of the training split that the defect names as the others' twins are dropped."""
+    twins = {int(re.search(r"row (\d+) of train", example.detail)[1]) for example in defect.rows}
+    keys = numbered(rows)
+    return [row for row, (split, n) in zip(rows, keys, strict=True) if split != "train" or n not in twins]
+
+
+def by_training(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """All images of a patient or study go to training."""
+    return [replace(row, split="train") if k in planted else row for k, row in enumerate(rows)]
+
+
+def converted(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """The code of the advice runs on the planted rows, or on the rows that the defect names."""
+    bad = {(example.split, example.row) for example in defect.rows}
+    keys = numbered(rows)
+    steps = re.findall(r"boxes = (\[\[.*?\] for [\w, ]+ in boxes\])", defect.fix)
+    if defect.name == "swapped-corners":
+        steps = steps[-1:]
+    for k, row in enumerate(rows):
+        if k in planted if defect.name in ("box-order", "wrong-frame") else keys[k] in bad:
+            for step in steps:
+                row.columns["boxes"] = eval(step, dict(row.columns))
+    return rows
+
+
+def without_boxes(defect: Defect, rows: list[Row], clean: list[Row], planted: list[int]) -> list[Row]:
+    """Boxes that the defect names are left out, with their labels."""
+    for row, key in zip(rows, numbered(rows), strict=True):
+        details = [example.detail for example in defect.rows if (example.split, example.row) == key]
+        bad = {int(re.match(r"box(?:es \d+ and)? (\d+)", detail)[1]) for detail in details}
+        for name in ("boxes", "labels"):
+            row.columns[name] = [value for n, value in enumerate(row.columns[name]) if n not in bad]
+    return rows
+
+
+def numbered(rows: list[Row]) -> list[tuple[str, int]]:
+    numbers: dict[str, int] = {}
+    keys = []
+    for row in rows:
+        numbers[row.split] = numbers.get(row.split, -1) + 1
+        keys.append((row.split, numbers[row.split]))
+    return keys
+
+
+class Planting(NamedTuple):
+    """What is planted, the repair, which rows it concerns, shares at which it is claimed, and the model after it."""
+
+    check: str
+    plant: Callable[..., None]
+    repair: Callable[..., list[Row]] = restored
+    of: Callable[[Row], bool] = lambda row: True
+    shares: tuple[float, ...] = (0.05, 0.4, 1.0)
+    model: Model = QWEN3
+    repaired_model: Model | None = None
+    start: Callable[..., None] | None = None
+
+
+def positive(row: Row) -> bool:
+    return bool(row.columns["boxes"])
+
+
+def negative(row: Row) -> bool:
+    return not row.columns["boxes"]
+
+
+def held_out(row: Row) -> bool:
+    return row.split == "test"
+
+
+def held_out_positive(row: Row) -> bool:
+    return held_out(row) and positive(row)
+
+
+def trained_on(row: Row) -> bool:
+    return row.split == "train"
+
+
+def large_image(row: Row, k: int, rows: list[Row]) -> None:
+    """The row of an image eight times as large."""
+    row.columns["boxes"] = [[8 * value for value in box] for box in row.columns["boxes"]]
+    row.columns.update(width=8 * row.columns["width"], height=8 * row.columns["height"])
+    row.facts = row.facts._replace(size=row.size)
+
+
+def patient_in_name_alone(row: Row, k: int, rows: list[Row]) -> None:
+    del row.columns["patient_id"]
+    row.columns["file"] = f"patient{k // 2:05}_view{k}.png"
+
+
+def study_alone(row: Row, k: int, rows: list[Row]) -> None:
+    del row.columns["patient_id"]
+    row.columns["StudyInstanceUID"] = f"1.2.{k}"
+
+
+SYNONYMS = {"pleural effusion": "effusion", "lung nodule": "nodule", "cardiomegaly": "enlarged heart"}
+ALL = (1.0,)
+# A whole split is judged: where few rows are so, their boxes are named one by one.
+MANY = (0.4, 1.0)
+
+PLANTINGS = [
+    Planting("unreadable-row", column("boxes", "none")),
+    Planting("unreadable-row", source(damage="line 3 is no object")),
+    Planting(
+        "missing-image",
+        fact(size=None, fault="no such file"),
+        of=lambda row: row.source.update(expects_image=True) or True,
+    ),
+    Planting("broken-image", fact(problem="truncated", signature=None), without_rows, shares=(0.05, 0.4)),
+    Planting("broken-image", fact(problem="truncated", signature=None), shares=ALL),
+    Planting("outside-image", source(outside="../a.png leads out of it")),
+    Planting("one-grey", fact(blank="every pixel is 7", signature=None)),
+    Planting("burned-in", fact(burned_in=True)),
+    Planting("missing-size", unknown_size),
+    Planting("exchanged-size", exchanged_size),
+    Planting(
+        "exchanged-size", lambda row, k, rows: row.columns.update(resized_width=row.size[1], resized_height=row.size[0])
+    ),
+    Planting("image-size", squeezed),
+    Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "xywh")), converted, positive),
+    Planting("box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "cxcywh")), converted, positive),
+    Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [0, 2, 1, 3]]), converted, positive),
+    Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [1, 3, 0, 2]]), converted, positive),
+    Planting(
+        "box-order",
+        all_boxes(lambda boxes, size: np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]])),
+        converted,
+        positive,
+    ),
+    Planting(
+        "box-order", all_boxes(lambda boxes, size: from_xyxy(boxes, "xywh")[:, [1, 0, 3, 2]]), converted, positive
+    ),
+    Planting("box-order", all_boxes(lambda boxes, size: boxes[:, [1, 0, 3, 2]]), converted, positive, MANY),
+    Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1000), converted, positive, MANY),
+    Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1024), converted, positive, MANY),
+    Planting("wrong-frame", all_boxes(lambda boxes, size: boxes / size * 100), converted, positive, ALL),
+    Planting(
+        "wrong-frame", all_boxes(lambda boxes, size: boxes / size * 1000), converted, positive, ALL, start=large_image
+    ),
+    Planting("normalised-boxes", all_boxes(lambda boxes, size: boxes / size), converted, positive),
+    Planting("normalised-boxes", all_boxes(lambda boxes, size: from_xyxy(boxes / size, "cxcywh")), converted, positive),
+    Planting("negative-placeholder", placeholder, without_boxes, negative),
+    Planting("not-finite", first_box(lambda box, size: [None, *box[1:]]), of=positive),
+    Planting("not-finite", all_boxes(lambda boxes, size: boxes.astype(str)), of=positive),
+    Planting("swapped-corners", first_box(lambda box, size: [box[2], *box[1:2], box[0], box[3]]), converted, positive),
+    Planting("swapped-corners", all_boxes(lambda boxes, size: boxes[:, [2, 3, 0, 1]]), converted, positive),
+    Planting("no-area", first_box(lambda box, size: [*box[:2], box[0], box[3]]), of=positive),
+    Planting("off-image", first_box(lambda box, size: [-60, box[1], -20, box[3]]), of=positive),
+    Planting(
+        "partly-off-image", first_box(lambda box, size: [box[0], box[1], 1.05 * size[0], box[3]]), converted, positive
+    ),
+    Planting("constant-box", first_box(lambda box, size: [20, 30, 80, 90]), of=positive),
+    Planting(
+        "constant-box", first_box(lambda box, size: [size[0] / 4, size[1] / 4, size[0] / 2, size[1] / 2]), of=positive
+    ),
+    Planting("giant-boxes", first_box(lambda box, size: [0, 0, *size]), of=positive),
+    Planting(
+        "small-boxes",
+        first_box(lambda box, size: [*box[:2], box[0] + 2, box[1] + 9]),
+        without_boxes,
+        positive,
+        (0.05, 0.4),
+    ),
+    Planting("small-boxes", first_box(lambda box, size: [*box[:2], box[0] + 2, box[1] + 9]), of=positive, shares=ALL),
+    Planting("duplicate-boxes", twice, without_boxes, positive),
+    Planting("unmerged-readers", three_readers, of=positive, model=LONG),
+    Planting("label-count", lambda row, k, rows: row.columns["labels"].pop(), of=positive),
+    Planting("blank-label", first_label(lambda label: " "), of=positive),
+    Planting("blank-label", all_labels(lambda label: "nan"), of=positive),
+    Planting("label-spelling", first_label(str.upper), of=positive),
+    Planting(
+        "label-spelling", first_label(lambda label: label.replace("leu", "lue").replace("omeg", "omg")), of=positive
+    ),
+    Planting("label-spelling", first_label(SYNONYMS.get), of=positive),
+    Planting("label-number", all_labels(lambda label: str(LABELS.index(label))), of=positive),
+    Planting("label-number", all_labels(lambda label: f"class_{LABELS.index(label)}"), of=positive),
+    Planting("image-leak", same_image, without_training_rows, held_out),
+    Planting("copy-leak", encoded_again, without_training_rows, held_out),
+    Planting("patient-leak", same_patient, by_training, held_out),
+    Planting("patient-leak", patient_in_name, by_training, held_out, start=patient_in_name_alone),
+    Planting("study-leak", same_study, by_training, held_out, start=study_alone),
+    Planting("split-names", misspelt_split, of=lambda row: trained_on(row) or row.split == "trian"),
+    Planting("label-not-in-train", all_labels(lambda label: "hernia"), of=held_out_positive),
+    Planting("rounded-id", column("patient_id", "1.02E+11")),
+    Planting("repeated-id", same_id, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"),
+    Planting(
+        "repeated-image", other_image, without_rows, of=lambda row: trained_on(row) and row.columns["id"] != "000.png"
+    ),
+    # Few rows without boxes say nothing of the set.
+    Planting(
+        "negatives",
+        lambda row, k, rows: row.columns.update(boxes=[[9, 9, 90, 60 + k]], labels=["mass"]),
+        of=negative,
+        shares=ALL,
+    ),
+    Planting("negatives", lambda row, k, rows: row.columns.update(boxes=[], labels=[]), of=positive, shares=ALL),
+    Planting("prompt-missing", column("prompt", " ")),
+    Planting("prompt-format", column("prompt", "Answer with [x, y, w, h].")),
+    Planting("answer-in-prompt", told_boxes, of=positive),
+    Planting("answer-in-prompt", column("prompt", "This image is normal. Where are the findings?"), of=negative),
+    Planting("box-format", column("box_format", "qwen9"), model=Model()),
+    Planting(
+        "box-format",
+        column("box_format", "paligemma"),
+        shares=(0.05, 0.4),
+        model=Model(),
+        start=column("box_format", "qwen3-vl"),
+    ),
+    Planting("gold-length", crowded, without_rows, of=positive, shares=(0.05, 0.4)),
+    Planting(
+        "gold-length",
+        crowded,
+        lambda defect, rows, clean, planted: rows,
+        positive,
+        ALL,
+        repaired_model=LONG,
+    ),
+    Planting(
+        "gold-reward", first_box(lambda box, size: [100.4, 100.4, 104.6, 105.2 + box[0] % 9]), of=positive, model=COARSE
+    ),
+]
+
+
+@pytest.mark.parametrize("planting", PLANTINGS, ids=lambda planting: planting.check)
+def test_a_mistake_is_found_alone_at_every_share_and_its_repair_leaves_nothing(planting):
+    for share in planting.shares:
+        clean = clean_rows()
+        for k, row in enumerate(clean):
+            if planting.start:
+                planting.start(row, k, clean)
+        rows = deepcopy(clean)
+        concerned = [k for k, row in enumerate(rows) if planting.of(row)]
+        # Whole pairs: the two images of a patient stand together.
+        planted = [k for j, k in enumerate(concerned) if j // 2 * 7 % 20 < 20 * share]
+        assert defects(clean, planting.model) == []
+        for k in planted:
+            planting.plant(rows[k], k, clean)
+        found = defects(rows, planting.model)
+        assert [defect.name for defect in found] == [planting.check], share
+        repaired = planting.repair(found[0], rows, clean, planted)
+        left = defects(repaired, planting.repaired_model or planting.model)
+        assert [(defect.name, defect.found, defect.rows[:2]) for defect in left] == [], share
+
+
+def test_every_check_is_planted_and_says_what_to_do():
+    # Of the folder, in test_examine.py; by another command.
+    assert set(CHECKS) - {planting.check for planting in PLANTINGS} == {"unfinished-folder", "no-signal"}
+    # The advice depends on what is found.
+    assert {name for name, check in CHECKS.items() if not check.fix} == {"box-order", "wrong-frame"}
+    assert all(check.severity in SEVERITIES and check.why for check in CHECKS.values())
