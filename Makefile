@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-REWARD ?= R4
+REWARD ?= soft_f1
 SEED ?= 0
 
 BIN := $(VENV)/bin
@@ -28,10 +28,11 @@ CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py t
 LOWEST_TRAINING := -k "test_contract or test_adapter or test_run_folder" tests/training/test_contract.py \
 	tests/training/test_resume.py tests/training/test_run.py
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-lowest-torch test-processes test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
+.PHONY: help demo demo-real study test lint test-core test-wheel test-lowest test-lowest-torch test-processes test-vllm test-trainers test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
-	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
+	@echo "make demo [REWARD=soft_f1|R1..R5]   train the small model with GRPO; the page is runs/demo/index.html"
+	@echo "make demo-real IMAGES=path          the same on real radiographs with the boxes of both lungs"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-lowest-torch              what training overrides, with the lowest torch too (5 GB more)"
@@ -74,6 +75,13 @@ $(CORE)/.installed: pyproject.toml
 
 demo: $(VENV)/.train
 	$(BIN)/grounding-rewards demo --reward $(REWARD) --seed $(SEED)
+
+# Images at random places, where a box that never looks earns little.
+demo-real: $(VENV)/.train
+	@test -d "$(IMAGES)" || { echo "Expected a folder with annotations.jsonl for IMAGES, got '$(IMAGES)'. See docs/training.md."; exit 2; }
+	$(BIN)/python scripts/place_images.py $(IMAGES) runs/placed_images
+	$(BIN)/grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml \
+		--output_dir runs/real_images --reward $(REWARD) --seed $(SEED)
 
 study: export PYTHONWARNINGS := ignore::FutureWarning
 study: $(VENV)/.train

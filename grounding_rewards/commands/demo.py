@@ -6,7 +6,7 @@ These are the commands that a person would run: `grounding-rewards evaluate`, `t
 example --reward R2, --max_steps 50 or --seed 1.
 
 examples:
-  grounding-rewards demo                      # R4 on the model and the images that come with the package
+  grounding-rewards demo                      # soft_f1 on the model and the images that come with the package
   grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
   grounding-rewards demo --smoke              # one step on a few images: does everything run here?
   grounding-rewards demo --config configs/demo/real_images.yaml --warm_start configs/demo/sft_real_images.yaml
@@ -48,8 +48,8 @@ def run(
     accelerate_config: Annotated[
         str, option("how training is launched", name="--accelerate_config")
     ] = "configs/accelerate/cpu_1.yaml",
-    max_images: int = 300,
-    samples: int = 16,
+    max_images: int = 1000,
+    samples: int = 4,
     smoke: bool = False,
 ) -> int:
     """Run the demo; the exit code of the first command that fails, else 0.

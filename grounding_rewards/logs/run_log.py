@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, variance
 from typing import Any, NamedTuple
 
 from grounding_rewards.common.texts import read_yaml
@@ -18,8 +18,6 @@ from grounding_rewards.common.texts import read_yaml
 #: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
 LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json", "checkpoint"
 
-# Logged steps at each end of a run that are compared: one alone says little.
-_COMPARED = 10
 #: Seconds that the run took: a key of the last entry of one that came to its end, or was stopped.
 CLOSING = "train_runtime"
 
@@ -90,17 +88,25 @@ def read_run(folder: str | Path) -> RunSoFar:
 
 
 def first_and_last(values: Sequence[float]) -> str:
-    """The course of a logged value, from the mean of the first steps of a run to that of the last.
+    """The course of a logged value, from the mean of the first tenth of a run to that of the last.
+
+    Beside it stands by how much single steps of these tenths differ, their standard deviation: a change that is not
+    larger shows nothing.
 
     Args:
         values: of the logged steps, oldest first; at least one.
 
     Example:
-        >>> first_and_last([0.25] * 10 + [0.5] * 20)
-        '0.250 → 0.500, first and last 10 of 30'
+        >>> first_and_last([0.2, 0.3] + [0.4] * 16 + [0.5, 0.5])
+        '0.250 → 0.500, a step ± 0.050, first and last 2 of 20'
     """
-    n = min(_COMPARED, max(len(values) // 2, 1))
-    return f"{fmean(values[:n]):.3f} → {fmean(values[-n:]):.3f}, first and last {n} of {len(values)}"
+    n = max(len(values) // 10, 1)
+    first, last = values[:n], values[-n:]
+    spread = ""
+    if n > 1:
+        # Each tenth around its own mean.
+        spread = f", a step ± {math.sqrt((variance(first) + variance(last)) / 2):.3f}"
+    return f"{fmean(first):.3f} → {fmean(last):.3f}{spread}, first and last {n} of {len(values)}"
 
 
 def tool_notes(model: str) -> list[str]:

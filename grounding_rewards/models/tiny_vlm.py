@@ -24,7 +24,7 @@ from transformers import (
     set_seed,
 )
 
-from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.prompts import prompt_messages, prompt_order, prompt_words, task_prompt, wordings
 from grounding_rewards.parsing import format_boxes
 from grounding_rewards.synthetic import LABELS
 
@@ -78,9 +78,14 @@ _MAX_INTEGER = 168
 def _corpus(vocabularies: Sequence[Sequence[str]]) -> Iterator[str]:
     """Prompts and answers that show every integer up to `_MAX_INTEGER` in every position of a box."""
     for labels in vocabularies:
-        prompt = f"user\n{prompt_messages(labels)[0]['content'][1]['text']}assistant\n"
+        questions = [prompt_messages(labels)]
+        for wording in range(wordings("detection")):
+            questions.append(task_prompt("detection", prompt_order(labels), BOX_FORMAT, wording=wording))
+        for wording in range(wordings("finding")):
+            questions.extend(task_prompt("finding", label, BOX_FORMAT, wording=wording) for label in labels)
+        prompts = [f"user\n{prompt_words(question)}assistant\n" for question in questions]
         for value in range(_MAX_INTEGER + 1):
-            yield prompt
+            yield from prompts
             yield _written([], [])
             for first in labels:
                 for second in labels:

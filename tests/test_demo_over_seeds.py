@@ -1,0 +1,95 @@
+"""The demo over seeds: what its tables say of kept answers, and that a short run teaches."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from statistics import fmean, stdev
+
+import demo_over_seeds
+import pytest
+
+from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
+from tests.conftest import REPOSITORY
+
+SIDE, IMAGES = 100, 40
+
+
+def write_kept_run(folder: Path, name: str, before: float, after: float) -> Path:
+    """A kept run whose boxes have these IoUs; every image has a finding of its own place."""
+    root = folder / name
+    for part, iou in (("before", before), ("after", after)):
+        (root / part).mkdir(parents=True)
+        images = []
+        for number in range(IMAGES):
+            x, y = 10 * (number % 8), 12 * (number // 8)
+            boxes = {"gt": [[x, y, x + 10, y + 10]], "pred": [[x, y, x + 10, y + 10 * iou]]}
+            rewards = {"soft_f1": iou}
+            images.append(
+                AnsweredImage(
+                    f"image {number}", SIDE, SIDE, **boxes, gt_labels=["mass"], pred_labels=["mass"], rewards=rewards
+                )
+            )
+        write_answered(root / part / "images.jsonl", images)
+        facts = json.dumps({"facts": {"model": part, "reward": "soft_f1"}})
+        (root / part / "evaluation.json").write_text(facts, encoding="utf-8")
+    (root / "log.jsonl").write_text('{"step": 1, "reward": 0.25}\n{"step": 2, "reward": 0.5}\n', encoding="utf-8")
+    (root / "minutes.json").write_text("7.5", encoding="utf-8")
+    archive = folder / f"{name}.tar.xz"
+    with tarfile.open(archive, "w:xz") as files:
+        for path in sorted(root.rglob("*.json*")):
+            files.add(path, str(path.relative_to(root)))
+    return archive
+
+
+def test_a_kept_run_is_reckoned_again(tmp_path: Path) -> None:
+    run = demo_over_seeds.read_run(write_kept_run(tmp_path, "soft_f1-seed-3-threads-2", 0.6, 0.9))
+    assert (run.name, run.minutes, run.reward) == ("soft_f1-seed-3-threads-2", 7.5, "0.250 → 0.500")
+    assert run.difference.metrics["mean_iou"].difference.value == pytest.approx(0.3)
+    table = demo_over_seeds.seeds_table([run])
+    assert "| 3, 2 | 0.600 → 0.900 [+0.300, +0.300] | 1.000 → 1.000 " in table
+    assert table.splitlines()[2].endswith(" | 0.250 → 0.500 | 7.5 | yes |")
+    assert "Recall@0.5, mean of all runs: mass 1.000 → 1.000." in table
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "broken"),
+    [
+        (0.6, 0.9, []),
+        # a change that is too small
+        (0.6, 0.65, ["run"]),
+        # boxes that no longer hit
+        (0.6, 0.4, ["run", "recall of mass"]),
+    ],
+)
+def test_a_broken_promise_is_named(tmp_path: Path, before: float, after: float, broken: list[str]) -> None:
+    run = demo_over_seeds.read_run(write_kept_run(tmp_path, "run", before, after))
+    assert demo_over_seeds.broken_promises([run]) == broken
+
+
+def test_rewards_have_the_means_of_their_runs(tmp_path: Path) -> None:
+    rows = [("R1-seed-0-threads-1", 0.7), ("R1-seed-1-threads-1", 0.8), ("R4-seed-0-threads-1", 0.9)]
+    runs = [demo_over_seeds.read_run(write_kept_run(tmp_path, name, 0.6, iou)) for name, iou in rows]
+    before, first, second = demo_over_seeds.rewards_table(runs).splitlines()[2:]
+    assert before.startswith("| before |  | 0.600 | 0.000 |")
+    assert first.startswith("| R1 | 2 | 0.750 | 0.500 |")
+    assert second.startswith("| R4 | 1 | 0.900 | 1.000 |")
+
+
+def test_the_tables_of_the_tutorial_are_those_of_the_kept_answers() -> None:
+    page = (REPOSITORY / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    runs = demo_over_seeds.kept_runs(REPOSITORY / demo_over_seeds.KEPT)
+    for part in demo_over_seeds.tables(runs).values():
+        assert part in page
+
+
+@pytest.mark.training
+def test_thirty_steps_raise_the_reward_by_more_than_its_spread(tmp_path: Path) -> None:
+    from grounding_rewards.cli import main
+
+    few = ("--max_steps", "30", "--train_images", "480", "--save_strategy", "no", "--disable_tqdm", "true")
+    assert main(["train", "--config", "configs/demo/grpo.yaml", *few, "--output_dir", str(tmp_path)]) == 0
+    lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    rewards = [entry["reward"] for entry in map(json.loads, lines) if "reward" in entry]
+    assert fmean(rewards[-10:]) - fmean(rewards[:10]) > max(stdev(rewards[:10]), stdev(rewards[-10:]))
