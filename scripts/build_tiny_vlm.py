@@ -3,9 +3,9 @@
   python scripts/build_tiny_vlm.py                     # an hour and a half of two cores
   python scripts/build_tiny_vlm.py --max_steps 20      # does everything run here?
 
-It learns by `grounding-rewards sft` with configs/demo/sft.yaml, twice, the second time at half the learning rate. Three in
-eight of the drawn images have a prompt as `grounding-rewards prepare` writes it. Options that are not listed here go to
-both trainings.
+It learns by `grounding-rewards sft` with configs/demo/sft.yaml, twice, the second time at half the learning rate. Three
+in eight of the drawn images have a prompt as `grounding-rewards prepare` writes it. Options that are not listed here go
+to both trainings.
 """
 
 from __future__ import annotations
