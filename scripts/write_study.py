@@ -46,7 +46,7 @@ _PAGE = """\
 - **SFT first**, until its validation metric is flat: more of it added 0.08 image dependence to early checkpoints on
   real lungs at random places and 0.03 on drawn images, where R3 and soft_f1 took 0.02 to 0.06.
 - Of checkpoints that answer readably no reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with
-  all boxes tied, R2 to R5 and soft_f1 all left less image dependence than as much SFT.
+  all boxes tied, R2 to R4 and soft_f1 all left less image dependence than as much SFT.
 - **If few boxes reach IoU 0.5**, run `signal`: a lower `iou_threshold` or soft_f1 leaves fewer groups without spread.
 - Nothing ran at 3B.
 

@@ -23,7 +23,7 @@ SAID = (
     "R5 and soft_f1 were within 0.02 mean IoU of it from a good checkpoint. - **SFT first**, until its validation "
     "metric is flat: more of it added 0.08 image dependence to early checkpoints on real lungs at random places "
     "and 0.03 on drawn images, where R3 and soft_f1 took 0.02 to 0.06. - Of checkpoints that answer readably no "
-    "reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with all boxes tied, R2 to R5 and "
+    "reward was shown to raise F1@0.5 or image dependence; on drawn images R1 with all boxes tied, R2 to R4 and "
     "soft_f1 all left less image dependence than as much SFT. - **If few boxes reach IoU 0.5**, run `signal`: a "
     "lower `iou_threshold` or soft_f1 leaves fewer groups without spread. - Nothing ran at 3B."
 )
@@ -156,7 +156,7 @@ def test_the_search_found_no_setting_that_adds_something():
 
 
 def test_in_more_steps_sft_gained_and_grpo_did_not():
-    for metric, gained in (("f1_50", 0.008), ("image_dependence", 0.038)):
+    for metric, gained in (("f1_50", 0.008), ("image_dependence", 0.039)):
         start, sft, grpo = (
             runs("moonshot_long", "saturated", arm, "validation", metric) for arm in ("", "sft", "group_16")
         )
@@ -180,7 +180,8 @@ def test_on_drawn_images_every_reward_leaves_less_to_the_image_than_sft():
         assert set(of_kind) == arms
         for name, arm in of_kind.items():
             assert -0.045 < arm.against[START][dependence].value < min(-0.02, blank), name
-            assert arm.holm[REFERENCE][dependence] < 0.05, name
+            # Of R5 it is .051.
+            assert (arm.holm[REFERENCE][dependence] < 0.05) == (name != "R5"), name
             assert all(arm.holm[START][one] > 0.05 for one in scores), name
 
 
