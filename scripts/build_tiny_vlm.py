@@ -3,9 +3,9 @@
   python scripts/build_tiny_vlm.py                     # an hour and a half of two cores
   python scripts/build_tiny_vlm.py --max_steps 20      # does everything run here?
 
-It learns by `grounding-rewards sft` with configs/demo/sft.yaml, twice, the second time at half the learning rate. Three
-in eight of the drawn images have a prompt as `grounding-rewards prepare` writes it. Options that are not listed here go
-to both trainings.
+It learns by `grounding-rewards sft` with configs/demo/sft.yaml, in two trainings, the second one at half the learning
+rate. Three in eight of the drawn images have a prompt as `grounding-rewards prepare` writes it. Options that are not
+listed here go to both trainings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from datasets import DatasetDict
 
 from grounding_rewards.data.prompts import prompt_order, task_prompt, wordings
@@ -30,8 +29,11 @@ from grounding_rewards.training.run_folder import CHECKPOINT, CONFIG
 
 SFT = "configs/demo/sft.yaml"
 
-#: Of the second training, which goes on where the first one ended: masses are the last that are learned.
-SECOND = ("--max_steps", "5000", "--learning_rate", "1.0e-3", "--seed", "1")
+#: Drawn images and options of each training, which goes on where the one before it ended: masses are learned last.
+TRAININGS = (
+    (40_000, ()),
+    (40_000, ("--max_steps", "5000", "--learning_rate", "1.0e-3", "--seed", "1")),
+)
 
 # Weights, configuration, tokenizer and chat template; the card stays with the run.
 _KEPT = (".safetensors", ".json", ".jinja")
@@ -55,6 +57,16 @@ def row_with_prompt(row: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {"prompt": prompt, "boxes": boxes, "labels": labels}
 
 
+def save_images(folder: Path, count: int) -> None:
+    """Draw images and save them with their prompts."""
+    # Phrases would contradict an answer about one finding. Without a split that is held out, images of train would be.
+    columns = ["prompt", "image", "boxes", "labels", "width", "height", "id"]
+    drawn = synthetic_dataset("train", count).select_columns(columns)
+    held_out = synthetic_dataset("validation", 100).select_columns(columns)
+    splits = {"train": drawn.map(row_with_prompt, with_indices=True), "validation": held_out}
+    DatasetDict(splits).save_to_disk(folder)
+
+
 def train(run: Path, model: Path, images: Path, overrides: Sequence[str]) -> None:
     """Train supervised in two processes, which share two cores best with one thread each."""
     launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "grounding_rewards.cli")
@@ -72,22 +84,17 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("assets/tiny_vlm"), help="folder of the trained model")
     parser.add_argument("--runs", type=Path, default=Path("runs/tiny_vlm"), help="folder of the trainings")
     options, overrides = parser.parse_known_args()
-    config = yaml.safe_load(Path(SFT).read_text(encoding="utf-8"))
-
-    untrained, images = options.runs / "untrained", options.runs / "images"
-    first, second = options.runs / "first", options.runs / "second"
-    save_untrained(untrained, seed=config["seed"])
-    # Phrases would contradict an answer about one finding. Without a split that is held out, images of train would be.
-    columns = ["prompt", "image", "boxes", "labels", "width", "height", "id"]
-    drawn = synthetic_dataset("train", config["train_images"]).select_columns(columns)
-    held_out = synthetic_dataset("validation", 100).select_columns(columns)
-    splits = {"train": drawn.map(row_with_prompt, with_indices=True), "validation": held_out}
-    DatasetDict(splits).save_to_disk(images)
-    train(first, untrained, images, overrides)
-    train(second, first / CHECKPOINT, images, [*SECOND, *overrides])
+    model = options.runs / "untrained"
+    save_untrained(model)
+    for number, (count, changes) in enumerate(TRAININGS, 1):
+        images, run = options.runs / f"images_{count}", options.runs / f"training_{number}"
+        if not images.exists():
+            save_images(images, count)
+        train(run, model, images, [*changes, *overrides])
+        model = run / CHECKPOINT
     options.output.mkdir(parents=True, exist_ok=True)
-    made = [path for path in (second / CHECKPOINT).iterdir() if path.suffix in _KEPT]
-    for path in (*made, second / CONFIG):
+    made = [path for path in model.iterdir() if path.suffix in _KEPT]
+    for path in (*made, run / CONFIG):
         shutil.copy(path, options.output)
 
 
