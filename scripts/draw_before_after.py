@@ -1,9 +1,9 @@
 """Draw the first held-out image of each finding with the boxes of two models, one above the other.
 
-    python scripts/draw_before_after.py runs/before runs/after runs/nih_shown docs/pictures/nih_findings.jpg
+    python scripts/draw_before_after.py runs/demo/before runs/demo/after runs/drawn docs/pictures/demo.png
 
-The first two are folders that `grounding-rewards evaluate` wrote, the third holds the images: one of
-scripts/ask_findings.py with the same images at any size. White: reference; blue: right; orange: false; pink: missed.
+The first two are folders that `grounding-rewards evaluate` wrote, the third holds the same images at any size: of
+scripts/draw_images.py, or of scripts/ask_findings.py. White: reference; blue: right; orange: false; pink: missed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def main() -> None:
     # Not by what became of them: the first of each.
     first: dict[str, str] = {}
     for name, image in after.items():
-        first.setdefault(image.gt_labels[0], name)
+        if image.gt_labels:
+            first.setdefault(image.gt_labels[0], name)
     chosen = [(label, first[label]) for label in options.findings or sorted(first)]
     figure = Figure(figsize=(_SIDE * len(chosen), 2 * _SIDE + 0.35), dpi=_DPI, facecolor="white", layout="constrained")
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02, wspace=0, hspace=0)

@@ -59,7 +59,7 @@ def show(
         boxes: ``(n, 4)`` xyxy in pixels of the image, or what :func:`grounding_rewards.parse_boxes` returns.
         reference: ``(m, 4)`` likewise.
         labels: n words that stand at the boxes; None are those of parsed boxes.
-        ax: where to draw; None is a new figure.
+        ax: where to draw; None makes new ones.
 
     Returns:
         The ``matplotlib.axes.Axes``.

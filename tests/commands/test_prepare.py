@@ -148,7 +148,7 @@ def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("grounding_rewards.commands.prepare.prepare_images", stop)
-    monkeypatch.setattr("grounding_rewards.commands.inspect.read_completions", stop)
+    monkeypatch.setattr("grounding_rewards.report.notebook.read_completions", stop)
     more = ("--root", str(folder), "--out", str(tmp_path / "out"), "--box-format", "qwen3-vl")
     assert main([*words, *(more if words[0] == "prepare" else ())]) == 130
     assert capsys.readouterr().err == told

@@ -98,7 +98,7 @@ def test_where_the_space_is_contradicted_the_cause_comes_alone(capsys: pytest.Ca
     assert captured.err == ""
     # Read as they were written, they are judged.
     assert main(["signal", log]) == 0
-    assert "Train with" in capsys.readouterr().out
+    assert "Without spread under R4" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

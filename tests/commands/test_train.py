@@ -154,7 +154,7 @@ TRAIN = [
     ),
     (
         {"reward": f"{__name__}.on_boxes"},
-        "or a function of TRL with an argument `completions`, got a function of pred, gt",
+        "Expected ground truth that earns the full reward on_boxes in every row",
     ),
     ({"reward": f"{__name__}.WithoutReference"}, "Expected an object with `score(pred, gt)` for reward"),
     ({"reward_kwargs": {"betta": 1}}, "'betta'"),
@@ -518,7 +518,7 @@ def test_a_dry_run_prints_what_config_reads_back(name, config, monkeypatch, tmp_
     printed = capsys.readouterr().out
     values = yaml.safe_load(printed)
     assert values["output_dir"] == str(tmp_path / "run")
-    assert (values.get("reward") == ["R4"]) == (name == "train")
+    assert (values.get("reward") == ["soft_f1"]) == (name == "train")
     assert not (tmp_path / "run").exists()
     (tmp_path / "again.yaml").write_text(printed, encoding="utf-8")
     assert main([name, "--config", str(tmp_path / "again.yaml"), "--dry-run"]) == 0

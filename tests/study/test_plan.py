@@ -59,7 +59,7 @@ def test_an_arm_overrides_any_option_of_train(small):
     small["arms"]["slow"] = {"reward": "R3", "learning_rate": 1e-6}
     runs = {run.arm: run for run in read_plan(small).runs}
     assert runs["slow"].config["learning_rate"] == 1e-6
-    assert runs["R3"].config["learning_rate"] == 1.5e-4
+    assert runs["R3"].config["learning_rate"] == 3.0e-4
     assert runs["R3"].config["dataset"] == "synthetic"
 
 

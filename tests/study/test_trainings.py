@@ -154,7 +154,7 @@ def test_what_was_begun_with_other_settings_is_kept_and_refused(begun, capsys):
     (training / "run.yaml").write_text("learning_rate: 1.0", encoding="utf-8")
     assert study(begun, "--index", "0") == 1
     shown = " ".join(capsys.readouterr().err.split())
-    assert "learning_rate 0.00015 instead of 1.0" in shown
+    assert "learning_rate 0.0003 instead of 1.0" in shown
     assert "Give the same again, or remove the folder." in shown
     assert (training / "run.yaml").read_text(encoding="utf-8") == "learning_rate: 1.0"
 

@@ -81,7 +81,7 @@ def test_run_folder(tiny_vlm, tmp_path, capsys):
         [
             *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", dataset="synthetic"),
             *("--reward", "R2", "--reward_kwargs", '{"beta": 2.0}', "--eval_strategy", "steps"),
-            *("--eval_steps", "1", "--eval_images", "2", "--per_device_eval_batch_size", "4"),
+            *("--eval_steps", "1", "--eval_images", "8", "--per_device_eval_batch_size", "4"),
         ]
     )
     train_grpo(*arguments)
@@ -97,6 +97,7 @@ def test_run_folder(tiny_vlm, tmp_path, capsys):
     assert "R2/mean_iou" in log[0]
     for line, entry in zip((before, after), [entry for entry in log if "eval_reward" in entry], strict=True):
         numbers = f"reward {entry['eval_reward']:6.3f}, image dependence {entry['eval_image_dependence']:6.3f}"
+        numbers += f", p {entry['eval_image_dependence_p']:6.3f}"
         assert line == f"evaluation at step {entry['step']}: {numbers}"
     rewards = [entry["reward"] for entry in log if "reward" in entry]
     assert closing == (
