@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from datasets import DatasetDict
 
 from grounding_rewards.data.prompts import prompt_order, task_prompt, wordings
@@ -29,11 +30,8 @@ from grounding_rewards.training.run_folder import CHECKPOINT, CONFIG
 
 SFT = "configs/demo/sft.yaml"
 
-#: Drawn images and options of each training, which goes on where the one before it ended: masses are learned last.
-TRAININGS = (
-    (40_000, ()),
-    (40_000, ("--max_steps", "5000", "--learning_rate", "1.0e-3", "--seed", "1")),
-)
+#: Options of each training, which goes on where the one before it ended: masses are learned last.
+TRAININGS = ((), ("--max_steps", "5000", "--learning_rate", "1.0e-3", "--seed", "1"))
 
 # Weights, configuration, tokenizer and chat template; the card stays with the run.
 _KEPT = (".safetensors", ".json", ".jinja")
@@ -84,12 +82,11 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("assets/tiny_vlm"), help="folder of the trained model")
     parser.add_argument("--runs", type=Path, default=Path("runs/tiny_vlm"), help="folder of the trainings")
     options, overrides = parser.parse_known_args()
-    model = options.runs / "untrained"
+    model, images = options.runs / "untrained", options.runs / "images"
     save_untrained(model)
-    for number, (count, changes) in enumerate(TRAININGS, 1):
-        images, run = options.runs / f"images_{count}", options.runs / f"training_{number}"
-        if not images.exists():
-            save_images(images, count)
+    save_images(images, yaml.safe_load(Path(SFT).read_text(encoding="utf-8"))["train_images"])
+    for number, changes in enumerate(TRAININGS, 1):
+        run = options.runs / f"training_{number}"
         train(run, model, images, [*changes, *overrides])
         model = run / CHECKPOINT
     options.output.mkdir(parents=True, exist_ok=True)

@@ -54,17 +54,18 @@ from grounding_rewards.common.environment import package_versions
 from grounding_rewards.common.whole_files import begun_otherwise, whole_folder, write_whole
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
-from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
+from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.average_precision import AP_THRESHOLDS
 from grounding_rewards.metrics.evaluation import (
     Evaluation,
     Measures,
+    answer_notes,
     evaluate,
     evaluation_file,
     read_evaluation,
     write_evaluation,
 )
-from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems, shift_notes
+from grounding_rewards.metrics.image_dependence import BLANK, REFERENCE, baseline_systems
 from grounding_rewards.metrics.robustness import ROBUSTNESS_METRICS, RobustnessPoint
 from grounding_rewards.parsing import box_format_from_option, box_formats_of
 from grounding_rewards.report.tables import (
@@ -230,8 +231,7 @@ def run(log: Sequence[Path] = (), /, *, options: EvaluateOptions) -> int:
     with step_status("reading the answers") as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
         answered = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        seen = (*reading_notes(answered), *confidence_notes(answered), *shift_notes(answered))
-        for note in (*subject.answers.notes, *seen):
+        for note in (*subject.answers.notes, *answer_notes(answered)):
             say(f"warning: {note}", error=True)
         on_progress("answering without a look at the images")
         baselines = baseline_systems(rows, training, subject.reward)

@@ -113,7 +113,7 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
     return "normalised-boxes" if min(box) >= 0 and 0 < max(box) <= 1 else defect
 
 
-class Order(NamedTuple):
+class MistakenOrder(NamedTuple):
     """A meaning of the four numbers other than x1, y1, x2, y2.
 
     name: in words.
@@ -136,21 +136,21 @@ class Order(NamedTuple):
 _TWICE = "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)"
 _YXYX = "y1, x1, y2, x2 (or width and height of the images are exchanged; then exchange these instead)"
 #: The likeliest mistake first.
-ORDERS = (
-    Order("x, y, width, height", lambda boxes: to_xyxy(boxes, "xywh"), "x, y, w, h", "x, y, x + w, y + h"),
-    Order(_TWICE, lambda boxes: from_xyxy(boxes, "xywh"), "x1, y1, x2, y2", "x1, y1, x2 - x1, y2 - y1"),
-    Order(
+MISTAKEN_ORDERS = (
+    MistakenOrder("x, y, width, height", lambda boxes: to_xyxy(boxes, "xywh"), "x, y, w, h", "x, y, x + w, y + h"),
+    MistakenOrder(_TWICE, lambda boxes: from_xyxy(boxes, "xywh"), "x1, y1, x2, y2", "x1, y1, x2 - x1, y2 - y1"),
+    MistakenOrder(
         "centre x, centre y, width, height",
         lambda boxes: to_xyxy(boxes, "cxcywh"),
         "x, y, w, h",
         "x - w / 2, y - h / 2, x + w / 2, y + h / 2",
     ),
-    Order("x1, x2, y1, y2", lambda boxes: boxes[:, [0, 2, 1, 3]], "x1, x2, y1, y2", "x1, y1, x2, y2"),
-    Order("y1, y2, x1, x2", lambda boxes: boxes[:, [2, 0, 3, 1]], "y1, y2, x1, x2", "x1, y1, x2, y2"),
-    Order(
+    MistakenOrder("x1, x2, y1, y2", lambda boxes: boxes[:, [0, 2, 1, 3]], "x1, x2, y1, y2", "x1, y1, x2, y2"),
+    MistakenOrder("y1, y2, x1, x2", lambda boxes: boxes[:, [2, 0, 3, 1]], "y1, y2, x1, x2", "x1, y1, x2, y2"),
+    MistakenOrder(
         "y, x, height, width", lambda boxes: to_xyxy(boxes, "xywh")[:, [1, 0, 3, 2]], "y, x, h, w", "x, y, x + w, y + h"
     ),
-    Order(_YXYX, lambda boxes: to_xyxy(boxes, "yxyx"), "y1, x1, y2, x2", "x1, y1, x2, y2"),
+    MistakenOrder(_YXYX, lambda boxes: to_xyxy(boxes, "yxyx"), "y1, x1, y2, x2", "x1, y1, x2, y2"),
 )
 
 
@@ -168,7 +168,7 @@ class Convention(NamedTuple):
     images: int
     words: str
     fix: str
-    order: Order | None = None
+    order: MistakenOrder | None = None
 
 
 def find_convention(
@@ -202,9 +202,11 @@ def find_convention(
     showing_images = np.logical_or.reduceat(is_turned | is_far_off, first)
     count = int(showing_images.sum())
     if count >= max(min_images, _MIN_SHARE * images):
-        fitting_images = [np.logical_and.reduceat(_fit(order.to_xyxy(boxes), sides), first) for order in ORDERS]
+        fitting_images = [
+            np.logical_and.reduceat(_fit(order.to_xyxy(boxes), sides), first) for order in MISTAKEN_ORDERS
+        ]
         k = int(np.argmax([fit[showing_images].sum() for fit in fitting_images]))
-        fitting, order = int(fitting_images[k][showing_images].sum()), ORDERS[k]
+        fitting, order = int(fitting_images[k][showing_images].sum()), MISTAKEN_ORDERS[k]
         if fitting >= _MIN_AGREEMENT * count:
             words = (
                 f"As x1, y1, x2, y2, the boxes of {count} of {images} images do not fit; of {fitting} they do as "

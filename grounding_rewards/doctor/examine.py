@@ -25,7 +25,7 @@ from grounding_rewards.doctor.context import (
     Problem,
     picture,
 )
-from grounding_rewards.doctor.image_checks import check_images, check_rows, rows_with_facts
+from grounding_rewards.doctor.image_checks import check_images, check_readability, rows_with_facts
 from grounding_rewards.doctor.label_checks import check_labels
 from grounding_rewards.doctor.rows import ImageRow, RowSource, numbered, open_rows
 from grounding_rewards.doctor.split_checks import check_repeats, check_splits
@@ -35,7 +35,7 @@ from grounding_rewards.images.decoding import load_image, small_image
 
 #: What is looked for: each takes the context, and yields defects of :data:`CHECKS`.
 ALL_CHECKS: tuple[Callable[[Context], Iterator[Defect]], ...] = (
-    *(check_rows, check_images, check_boxes, check_pairs, check_labels, check_splits, check_repeats),
+    *(check_readability, check_images, check_boxes, check_pairs, check_labels, check_splits, check_repeats),
     *(check_negatives, check_prompts, check_gold),
 )
 #: Images of the contact sheet, of each split at random, and of all splits together at random.

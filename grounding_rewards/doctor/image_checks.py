@@ -94,7 +94,7 @@ def look_at_pixels(image: Mapping[str, Any], facts: ImageFacts) -> ImageFacts:
     return facts._replace(blank=blank, signature=None if blank else image_signature(opened))
 
 
-def check_rows(context: Context) -> Iterator[Defect]:
+def check_readability(context: Context) -> Iterator[Defect]:
     """Missing and unreadable rows."""
     if unfinished := context.source.unfinished:
         yield context.defect("unfinished-folder", count=1, found=unfinished)

@@ -93,7 +93,7 @@ def _matches(
     log: Log, columns: Sequence[str], names: Sequence[Sequence[str]], part: Callable[[str], str] = str
 ) -> dict[str, list[int | None]]:
     """By column the number of the image that each row names; of names a part may be compared alone."""
-    find = image_finder([list(map(part, image_names)) for image_names in names])
+    find = image_number_finder([list(map(part, image_names)) for image_names in names])
     matches = {}
     for column in columns:
         values = [row.get(column) for row in log.rows]
@@ -149,14 +149,14 @@ def _file_names(row: Mapping[str, Any]) -> list[str]:
     return [name for column in _FILE_COLUMNS if (name := stated_name(row.get(column))) is not None]
 
 
-def image_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
+def image_number_finder(names: Sequence[Sequence[str]]) -> Callable[[Any], int | None]:
     """A function of a value of a log that gives the number of the image that it names, and None for no or several.
 
     Args:
         names: of each image its id, and its file names.
 
     Example:
-        >>> find = image_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"]])
+        >>> find = image_number_finder([["p1/a"], ["p2/a"], ["7", "scan_7.png"]])
         >>> find("data/p2/a.png"), find("a"), find("scan_7.jpg"), find(7.0), find("/p1/a")
         (1, None, 2, 2, 0)
     """

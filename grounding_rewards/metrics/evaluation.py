@@ -20,6 +20,7 @@ import numpy as np
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
+from grounding_rewards.metrics.answers import confidence_notes, reading_notes
 from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (
     AP_THRESHOLDS,
@@ -57,6 +58,7 @@ from grounding_rewards.metrics.image_dependence import (
     ImageDependence,
     dependence_sums,
     image_dependence,
+    shift_notes,
 )
 from grounding_rewards.metrics.intervals import (
     Jackknifed,
@@ -252,6 +254,16 @@ class Evaluation:
             for key, one in metrics.items()
         ]
         return pandas.DataFrame(rows)
+
+
+def answer_notes(images: Sequence[AnsweredImage]) -> list[str]:
+    """What a person should know of answers beside their metrics: how they were read, ranked and placed.
+
+    Example:
+        >>> len(answer_notes([AnsweredImage("a", 9, 9, text="?", status="unparseable")]))
+        1
+    """
+    return [*reading_notes(images), *confidence_notes(images), *shift_notes(images)]
 
 
 def evaluate(

@@ -18,11 +18,11 @@ from grounding_rewards.logs.completion_logs import LogDoubts, read_completions, 
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
-from grounding_rewards.metrics.answers import confidence_notes, read_answers, reading_notes
+from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import RunDifference, compare_runs
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluation_file
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, answer_notes, evaluation_file
 from grounding_rewards.metrics.evaluation import evaluate as measure
-from grounding_rewards.metrics.image_dependence import baseline_systems, shift_notes
+from grounding_rewards.metrics.image_dependence import baseline_systems
 from grounding_rewards.metrics.signal import SignalReport, measure_signal
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.report.comparison_tables import compare_evaluations
@@ -85,7 +85,7 @@ def evaluate(
             by_order=by_order,
         ).checked(judge, label_matching=label_matching)
         answered = read_answers(answers.rows, answers.texts, judge)
-        _warn(answers.notes, reading_notes(answered), confidence_notes(answered), shift_notes(answered))
+        _warn(answers.notes, answer_notes(answered))
         title = Path(log).stem if isinstance(log, str | Path) else "completions"
         systems, name = {title: answered, **baseline_systems(answers.rows, None, judge)}, judge.name
     evaluation = measure(systems, Measures(name, label_matching))
