@@ -23,7 +23,7 @@ from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
-from grounding_rewards.audit.play import Audit, audit
+from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.data.light_rows import light_rows
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou

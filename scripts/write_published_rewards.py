@@ -21,7 +21,7 @@ from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of, usual_boxes
-from grounding_rewards.audit.play import audit, position_map
+from grounding_rewards.audit.run import audit, position_map
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.overlap import pairwise_iou

@@ -28,10 +28,10 @@ from grounding_rewards.metrics.image_dependence import constant_answer, constant
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import csv_text, markdown_table
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
-from grounding_rewards.study.folder import FEWEST_SEEDS, Measure, read_study
+from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
 from grounding_rewards.study.plan import GRPO
 from grounding_rewards.study.report import ARMS_NOTE, ROWS, arms_tables, plots, sentences
+from grounding_rewards.study.results import FEWEST_SEEDS, Measure, read_study
 from grounding_rewards.study.rulers import RULERS
 
 _PAGE = """\

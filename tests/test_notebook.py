@@ -11,7 +11,7 @@ pytest.importorskip("pandas", reason="needs the data extra")
 
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
-from grounding_rewards.audit.play import audit
+from grounding_rewards.audit.run import audit
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.cli import COMMANDS
 from grounding_rewards.common.config_files import shipped_names

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.audit.writing import Size
+from grounding_rewards.audit.render import Size
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.common.arithmetic import Array

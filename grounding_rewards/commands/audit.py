@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grounding_rewards.audit.play import Audit, audit
+from grounding_rewards.audit.run import Audit, audit
 from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.commands.options import (
     AllowOutside,
@@ -93,7 +93,7 @@ def print_audit(done: Audit, console: Console) -> None:
     """Print a table of what each scripted answer earns, and what was found.
 
     Args:
-        done: from :func:`grounding_rewards.audit.play.audit`.
+        done: from :func:`grounding_rewards.audit.run.audit`.
         console: a ``rich.console.Console``.
     """
     from rich.text import Text

@@ -36,9 +36,9 @@ from grounding_rewards.commands.console import output_console, say, say_loading,
 from grounding_rewards.commands.options import within
 
 if TYPE_CHECKING:
-    from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import Plan, Run
-    from grounding_rewards.study.trainings import Ended
+    from grounding_rewards.study.results import Folder
+    from grounding_rewards.study.runs import Ended
 
 
 def run(
@@ -70,9 +70,9 @@ def run(
     if not report_only:
         say_loading("PyTorch, transformers and TRL")
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
-    from grounding_rewards.study.trainings import FAILED, make_runs
+    from grounding_rewards.study.results import Folder
+    from grounding_rewards.study.runs import FAILED, make_runs
 
     if dry_run and report_only:
         raise ValueError("Expected --dry-run or --report-only, got both. Leave one out.")
@@ -129,7 +129,7 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from grounding_rewards.report.tables import Cell, Table
     from grounding_rewards.study.report import reward_text
-    from grounding_rewards.study.trainings import estimated_cost
+    from grounding_rewards.study.runs import estimated_cost
 
     words = [Cell(name, kind="words") for name in ("run", "role", "reward")]
     rows = []
@@ -142,7 +142,7 @@ def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
 
 
 def _sum_up(ended: Sequence[Ended]) -> None:
-    from grounding_rewards.study.trainings import ELSEWHERE, FAILED, FINISHED, KNOWN
+    from grounding_rewards.study.runs import ELSEWHERE, FAILED, FINISHED, KNOWN
 
     counts = {state: sum(one.state == state for one in ended) for state in (FINISHED, KNOWN, ELSEWHERE, FAILED)}
     said = ", ".join(f"{count} {state}" for state, count in counts.items() if count)

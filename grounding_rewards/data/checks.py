@@ -23,14 +23,14 @@ from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
-from grounding_rewards.rewards.judging import has_labels
+from grounding_rewards.rewards.scoring import has_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.boxes import Boxes
     from grounding_rewards.rewards.grounding import GroundingReward
-    from grounding_rewards.rewards.judging import ScoredCompletion
+    from grounding_rewards.rewards.scoring import ScoredCompletion
 
 BAD_ROWS = ("refuse", "drop")
 """What is done with rows that cannot be learned from."""

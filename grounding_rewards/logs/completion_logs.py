@@ -29,7 +29,7 @@ from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows
 from grounding_rewards.parsing import BoxFormat, box_format_from_option, get_box_format, parse_boxes
-from grounding_rewards.rewards.completion_text import answer_defect
+from grounding_rewards.rewards.completions import answer_defect
 
 #: Columns that may hold the completion: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = (

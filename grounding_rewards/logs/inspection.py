@@ -26,7 +26,7 @@ from grounding_rewards.parsing import (
 from grounding_rewards.parsing.scope import THINKING_STATES, count_thinking, find_answer, thinking_suspicion
 from grounding_rewards.parsing.space_check import SpaceCheck, SpaceWarning, check_space, original_and_resized_sizes
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
-from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import get_reward, score_columns
 
 #: A log with a larger share of unparseable completions is suspect.

@@ -20,7 +20,7 @@ from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
-from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_batches
 
 #: What every image is scored with, beside the reward that the evaluation is about.

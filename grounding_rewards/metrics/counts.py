@@ -36,7 +36,7 @@ from grounding_rewards.metrics.ranking import Area, Mask, label_name
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.base import Outcomes
+from grounding_rewards.rewards.box_reward import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 # Numerators and denominators, (images,) each.

@@ -70,8 +70,8 @@ from grounding_rewards.metrics.estimates import (
 from grounding_rewards.metrics.intervals import group_numbers, ratio_estimates, student_factor
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.judging import score_boxes
 from grounding_rewards.rewards.label_matching import LabelCodes
+from grounding_rewards.rewards.scoring import score_boxes
 
 #: What an answer earns on an image: from IoUs ``(b, n, m)``, 0 where labels differ, and the numbers of predicted and of
 #: reference boxes ``(b,)``, to ``(b,)``.

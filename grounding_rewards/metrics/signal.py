@@ -50,7 +50,7 @@ from grounding_rewards.metrics.intervals import jackknifed_ratio, share_estimate
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
-from grounding_rewards.rewards.base import BoxReward
+from grounding_rewards.rewards.box_reward import BoxReward
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 
 #: Rewards that differ by less are equal: trainers keep them in float32.

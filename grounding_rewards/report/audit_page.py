@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from grounding_rewards.audit.play import FINDINGS, Audit, Played, RewardAtPlace
+from grounding_rewards.audit.run import FINDINGS, Audit, Played, RewardAtPlace
 from grounding_rewards.audit.scripted_answers import KINDS, NEVER_LOOKING
 from grounding_rewards.metrics.estimates import NOTHING, counted, format_interval, format_value
 from grounding_rewards.report.page import Page, Section, Tile
@@ -23,7 +23,7 @@ def render_audit_page(done: Audit, *, dataset: str) -> str:
     """Render the page.
 
     Args:
-        done: from :func:`grounding_rewards.audit.play.audit`.
+        done: from :func:`grounding_rewards.audit.run.audit`.
         dataset: what was played on, for a person.
 
     Returns:

@@ -6,7 +6,7 @@
 """
 
 from grounding_rewards.rewards.average_precision import AveragePrecisionReward
-from grounding_rewards.rewards.base import BoxReward, Explanation, ThresholdReward
+from grounding_rewards.rewards.box_reward import BoxReward, Explanation, ThresholdReward
 from grounding_rewards.rewards.controls import ConstantReward, FormatOnlyReward, PointingReward, RandomReward
 from grounding_rewards.rewards.f_beta import (
     FBetaReward,

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
 from grounding_rewards.parsing import STATUSES, is_silent
-from grounding_rewards.rewards.base import PARTS
-from grounding_rewards.rewards.judging import ScoredBatch
+from grounding_rewards.rewards.box_reward import PARTS
+from grounding_rewards.rewards.scoring import ScoredBatch
 
 
 def _has_status(batch: ScoredBatch, status: str) -> NDArray[np.bool_]:

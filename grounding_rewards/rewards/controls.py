@@ -17,9 +17,9 @@ from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.common.arithmetic import Array, ratio
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.parsing import RawBoxes
-from grounding_rewards.rewards.base import MatchedBatch
+from grounding_rewards.rewards.box_reward import MatchedBatch
 from grounding_rewards.rewards.f_beta import BetaReward, SoftF1Reward, f_beta_score
-from grounding_rewards.rewards.judging import ReadBatch, row_names
+from grounding_rewards.rewards.scoring import ReadBatch, row_names
 
 
 @dataclass(frozen=True, kw_only=True)

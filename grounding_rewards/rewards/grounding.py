@@ -33,24 +33,14 @@ from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher
-from grounding_rewards.rewards.base import COUNTS, PARTS, Explanation, Outcomes
 from grounding_rewards.rewards.batch_log import columns_of, metrics_of
-from grounding_rewards.rewards.completion_text import (
+from grounding_rewards.rewards.box_reward import COUNTS, PARTS, Explanation, Outcomes
+from grounding_rewards.rewards.completions import (
     box_tokens,
     check_answers,
     completion_text,
     decoded,
     tokenizer_of,
-)
-from grounding_rewards.rewards.judging import (
-    ReadBatch,
-    ScoredBatch,
-    ScoredCompletion,
-    has_labels,
-    judge,
-    named_format,
-    predicted_boxes,
-    score_boxes,
 )
 from grounding_rewards.rewards.registry import make_box_reward, name_of, takes
 from grounding_rewards.rewards.schedules import (
@@ -61,6 +51,16 @@ from grounding_rewards.rewards.schedules import (
     split_schedules,
     training_progress,
     with_values,
+)
+from grounding_rewards.rewards.scoring import (
+    ReadBatch,
+    ScoredBatch,
+    ScoredCompletion,
+    has_labels,
+    judge,
+    named_format,
+    predicted_boxes,
+    score_boxes,
 )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from grounding_rewards.study.findings import StudyResult
+    from grounding_rewards.study.analysis import StudyResult
 
 
 def run(
@@ -24,10 +24,10 @@ def run(
     Raises:
         ValueError: the plan is wrong, the folder holds another study, or runs failed; says which and why.
     """
-    from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.report import write_report
-    from grounding_rewards.study.trainings import FAILED, make_runs
+    from grounding_rewards.study.results import Folder
+    from grounding_rewards.study.runs import FAILED, make_runs
 
     made, folder = read_plan(plan, dataset=dataset), Folder(out)
     ended = make_runs(made, folder, made.runs, jobs=jobs)

@@ -24,7 +24,7 @@ from grounding_rewards.common.whole_files import begun_otherwise, changed_settin
 from grounding_rewards.data.held_out import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.sources.base import split_name
-from grounding_rewards.study.folder import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
+from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS, SCHEMA, Folder, Measure
 from grounding_rewards.study.rulers import RULERS
 
 #: The model that `models.tiny_vlm` builds with random weights.

@@ -14,8 +14,8 @@ from grounding_rewards.metrics.estimates import capitalised, counted, format_val
 from grounding_rewards.report.page import Page, Section
 from grounding_rewards.report.plots import ForestRow, Plot, curves, forest
 from grounding_rewards.report.tables import Cell, Table, csv_text, estimate_cell
-from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
-from grounding_rewards.study.folder import Measure, read_study
+from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, ArmFound, StudyResult, find
+from grounding_rewards.study.results import Measure, read_study
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import RESAMPLES
 

@@ -30,7 +30,7 @@ from grounding_rewards.metrics.signal import SAME
 from grounding_rewards.models.generate import NEVER, completion_begins_in_thinking
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
-from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.completions import completion_text
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import LogEntry, ParityCheck, SignalWatch
 from grounding_rewards.training.card import RunCard

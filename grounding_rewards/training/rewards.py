@@ -19,7 +19,6 @@ from grounding_rewards.metrics.counts import ImageGroups
 from grounding_rewards.metrics.signal import Groups
 from grounding_rewards.parsing import REJECT_REASONS, STATUSES, BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.judging import ScoredBatch, ScoredCompletion
 from grounding_rewards.rewards.registry import (
     REGISTRY,
     check_parameters,
@@ -29,6 +28,7 @@ from grounding_rewards.rewards.registry import (
     takes_completions,
 )
 from grounding_rewards.rewards.schedules import Pace, is_self_paced
+from grounding_rewards.rewards.scoring import ScoredBatch, ScoredCompletion
 
 Reward = str | Callable[..., list[float]]
 

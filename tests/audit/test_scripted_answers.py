@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from grounding_rewards.audit.audit_images import cut_box, images_of, stray_box, with_doubt, with_small_findings
+from grounding_rewards.audit.render import write
 from grounding_rewards.audit.scripted_answers import HONEST, KINDS, SCRIPTED_ANSWERS, honest
-from grounding_rewards.audit.writing import write
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format, parse_boxes
 

@@ -9,7 +9,7 @@ import pytest
 
 from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.logs.tool_rows import image_rows
-from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.completions import completion_text
 
 TEXT = '[{"bbox_2d": [100, 200, 300, 400]}]'
 IMAGE = {"boxes": [[10, 20, 30, 40]], "width": 100, "height": 100}

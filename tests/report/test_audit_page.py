@@ -6,7 +6,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
-from grounding_rewards.audit.play import audit
+from grounding_rewards.audit.run import audit
 from grounding_rewards.audit.scripted_answers import SCRIPTED_ANSWERS
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import (

@@ -17,7 +17,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.audit.play import audit  # noqa: E402
+from grounding_rewards.audit.run import audit  # noqa: E402
 from grounding_rewards.doctor.examine import examine  # noqa: E402
 from grounding_rewards.doctor.rows import open_rows  # noqa: E402
 from grounding_rewards.metrics.evaluation import Measures, evaluate  # noqa: E402

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.rewards.batch_log import METRIC_KEYS
-from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.completions import completion_text
 from tests.conftest import box_lists, valid_box_lists
 
 GT = [[0, 0, 50, 50]]

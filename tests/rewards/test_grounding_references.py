@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.integrations import samples
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.judging import has_labels
+from grounding_rewards.rewards.scoring import has_labels
 from tests.conftest import valid_box_lists
 
 NAMES = ["R1", "R2", "R3", "R4", "R5"]

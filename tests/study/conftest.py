@@ -14,7 +14,7 @@ from tests.conftest import REPOSITORY
 
 # Without the train extra no run can be planned.
 collect_ignore_glob = (
-    [] if find_spec("trl") and find_spec("torch") else ["test_plan.py", "test_claims.py", "test_trainings.py"]
+    [] if find_spec("trl") and find_spec("torch") else ["test_plan.py", "test_claims.py", "test_runs.py"]
 )
 
 #: A study whose runs take a few seconds; paths are found from the repository.
@@ -77,7 +77,7 @@ def called_here(words):
 def made_study(tmp_path_factory):
     """The folder of the small study with its first two runs, R3 and sft with seed 0, and its YAML beside it."""
     from grounding_rewards.cli import main
-    from grounding_rewards.study.trainings import Children
+    from grounding_rewards.study.runs import Children
 
     root = tmp_path_factory.mktemp("study")
     file = root / "small.yaml"

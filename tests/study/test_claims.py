@@ -6,7 +6,6 @@ import shutil
 
 import pytest
 
-from grounding_rewards.study.folder import Folder
 from grounding_rewards.study.plan import (
     InitialCheckpoint,
     claim_folder,
@@ -14,6 +13,7 @@ from grounding_rewards.study.plan import (
     fingerprint_of_start,
     read_plan,
 )
+from grounding_rewards.study.results import Folder
 from tests.conftest import REPOSITORY
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]

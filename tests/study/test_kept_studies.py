@@ -13,8 +13,8 @@ from grounding_rewards.metrics.image_dependence import constant_answer, constant
 from grounding_rewards.metrics.intervals import ratios
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.findings import NO_SPREAD, REFERENCE, START, find
-from grounding_rewards.study.folder import ArmKey, read_study
+from grounding_rewards.study.analysis import NO_SPREAD, REFERENCE, START, find
+from grounding_rewards.study.results import ArmKey, read_study
 from grounding_rewards.study.rulers import read_model, ruler_sums
 from tests.conftest import REPOSITORY
 

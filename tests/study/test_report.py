@@ -14,9 +14,9 @@ pytest.importorskip("matplotlib", reason="needs the eval extra")
 pytest.importorskip("jinja2", reason="needs the eval extra")
 
 from grounding_rewards.metrics.intervals import ratios
-from grounding_rewards.study.findings import REFERENCE, START, StudyResult, find
-from grounding_rewards.study.folder import ArmKey, Measure, read_study
+from grounding_rewards.study.analysis import REFERENCE, START, StudyResult, find
 from grounding_rewards.study.report import matrix_table, plots, sentences, write_report
+from grounding_rewards.study.results import ArmKey, Measure, read_study
 from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from tests.study.fake_studies import ARMS, Arm, write_study
 

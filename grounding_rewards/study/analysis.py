@@ -15,7 +15,7 @@ from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.metrics.intervals import group_numbers, ratios, sum_by_group
-from grounding_rewards.study.folder import CONTROL, Answers, ArmKey, Measure, Study, StudyRun
+from grounding_rewards.study.results import CONTROL, Answers, ArmKey, Measure, Study, StudyRun
 from grounding_rewards.study.rulers import RULERS, read_model, ruler_sums
 from grounding_rewards.study.statistics import (
     RESAMPLES,
@@ -171,7 +171,7 @@ def find(
     """Measure every model of a study by every ruler, and compare arms.
 
     Args:
-        study: of :func:`grounding_rewards.study.folder.read_study`.
+        study: of :func:`grounding_rewards.study.results.read_study`.
         resamples: draws of patients.
         seed: of all draws.
         on_progress: called with the name of each arm before it is measured.

@@ -10,7 +10,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.audit.audit_images import images_of
-from grounding_rewards.audit.play import FINDINGS, audit
+from grounding_rewards.audit.run import FINDINGS, audit
 from grounding_rewards.audit.scripted_answers import NEVER_LOOKING, RIGHT, SCRIPTED_ANSWERS, ScriptedAnswer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format

@@ -27,7 +27,6 @@ from grounding_rewards.common.config_files import find_shipped
 from grounding_rewards.common.texts import read_yaml
 from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, read_entries
-from grounding_rewards.study.folder import SCHEMA, Folder
 from grounding_rewards.study.plan import (
     POINTS,
     SFT,
@@ -40,6 +39,7 @@ from grounding_rewards.study.plan import (
     fingerprint_of_start,
     sequences_a_step,
 )
+from grounding_rewards.study.results import SCHEMA, Folder
 
 # Written when a training has ended well, beside its checkpoints.
 _TRAINED = "trained.json"

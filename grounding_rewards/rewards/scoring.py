@@ -32,7 +32,7 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.results import with_broken
-from grounding_rewards.rewards.base import Explanation, Outcomes
+from grounding_rewards.rewards.box_reward import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 

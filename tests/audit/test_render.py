@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.audit.writing import BREAKS, Item, Reply, Size, write
+from grounding_rewards.audit.render import BREAKS, Item, Reply, Size, write
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
 
 SIZE = Size(1000, 800, 1008, 812)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from grounding_rewards.study.findings import START, find
-from grounding_rewards.study.folder import ArmKey, read_study
+from grounding_rewards.study.analysis import START, find
+from grounding_rewards.study.results import ArmKey, read_study
 from tests.study.fake_studies import ARMS, write_study
 
 

@@ -19,8 +19,8 @@ import grounding_rewards.study
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study import trainings
-from grounding_rewards.study.trainings import Children, _at_work, compute_of, thin_curve
+from grounding_rewards.study import runs as study_runs
+from grounding_rewards.study.runs import Children, _at_work, compute_of, thin_curve
 from tests.study.conftest import SMALL, called, called_here
 from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
@@ -134,7 +134,7 @@ def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypat
 
     # The programs of the test above are started anew.
     replaced = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
-    monkeypatch.setattr(trainings, "subprocess", replaced)
+    monkeypatch.setattr(study_runs, "subprocess", replaced)
     (begun / "results").mkdir()
     shutil.copy(made_study / "results" / "strong--sft--seed0.json", begun / "results")
     content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/images"}, **SMALL["arms"]}}

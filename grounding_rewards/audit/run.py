@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.audit.audit_images import AuditImage, images_of, with_doubt, with_small_findings
+from grounding_rewards.audit.render import Item, Reply, write
 from grounding_rewards.audit.scripted_answers import (
     ADDS,
     BLIND,
@@ -24,7 +25,6 @@ from grounding_rewards.audit.scripted_answers import (
     ScriptedAnswer,
     honest_name,
 )
-from grounding_rewards.audit.writing import Item, Reply, write
 from grounding_rewards.common.arithmetic import Array
 from grounding_rewards.metrics.estimates import Estimate, estimate_as_json, finite_or_none
 from grounding_rewards.metrics.intervals import jackknifed_ratio, sum_by_group
