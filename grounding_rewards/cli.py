@@ -31,7 +31,6 @@ COMMANDS = {
     "agreement": "how well several readers of the same images agree",
     "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
     "signal": "will a reward teach a model: do answers to an image differ in reward, and if not why",
-    "watch": "a training in the terminal while it runs: reward, parts, signal, last answers",
     "audit": "can a reward be gamed: scripted answers that try, without a model",
     "score": "every component of every reward for a file of completions",
     "diff": "is one evaluated run better than another on the same images",
@@ -121,9 +120,6 @@ def _run(words: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, [*COMMANDS, *TRAINING], 1) or ["--help"]
         raise ValueError(f"Expected a command, got {name}. Try grounding-rewards {near[0]}.")
-    # A live display has its own.
-    if name == "watch":
-        return _run_command(name, given)
     with sign_of_life(f"{name} …"):
         return _run_command(name, given)
 

@@ -24,7 +24,6 @@ from grounding_rewards.integrations.plugin_files import plugin
 from grounding_rewards.logs.answer_logs import read_groups, read_log
 from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.logs.inspection import inspect_completions
-from grounding_rewards.logs.run_log import read_run
 from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import read_answers
@@ -94,7 +93,6 @@ WALK = {
     "agreement": (agreement, {"label": "mass"}, {"findings": 1, "mean_iou": 0.8, "f1_0.5": 1.0}),
     "evaluate": (evaluated, {"system": "model", "metric": "mean_iou"}, {"value": 1.0}),
     "signal": (signal, {"reward": "R3"}, {"mean": 0.5, "no_spread": 0.0, "effective_group_size": 2.0}),
-    "watch": (lambda: read_run("run"), {"step": 2}, {"reward": 0.5}),
     "audit": (audited, {"reward": "R3", "script": SCRIPTED_ANSWERS[0].name}, {"ceiling": 1.0, "finding": ""}),
     "score": (lambda: score_file("greedy.jsonl", "scored.jsonl", [REWARD]), None, {"completions": 2}),
     "diff": (compared, {"metric": "mean_iou", "run": "after"}, {"a": 0.5, "b": 0.8, "value": 0.3}),
@@ -107,11 +105,10 @@ WALK = {
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder of two images, logs of answers to them, and the log of a training."""
+    """A folder of two images, and logs of answers to them."""
     image = pytest.importorskip("PIL.Image", reason="needs the data extra")
     monkeypatch.chdir(tmp_path)
-    for name in ("images", "run"):
-        os.mkdir(name)
+    os.mkdir("images")
     right = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass"}]'
     rows = [{**ROW, "id": "0"}, {**ROW, "id": "1", "boxes": [], "labels": []}]
     for row in rows:
@@ -124,7 +121,6 @@ def folder(tmp_path, monkeypatch):
         ],
         "greedy.jsonl": [{**row, "completion": text} for row, text in zip(rows, (right, "[]"), strict=True)],
         "samples.jsonl": [{**rows[0], "completion": text} for text in (right, "[]")],
-        "run/log.jsonl": [{"step": 1, "reward": 0.0}, {"step": 2, "reward": 0.5}],
     }.items():
         with open(name, "w") as file:
             file.writelines(f"{json.dumps(line)}\n" for line in lines)

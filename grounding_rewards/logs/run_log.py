@@ -1,7 +1,4 @@
-"""The folder of a training, for who reads it: what its files are called, and what it has logged so far.
-
-The log grows while it is read, and may break off in the middle of a line.
-"""
+"""The folder of a training, for who reads it: what its files are called, and what was logged."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Any, NamedTuple
+from typing import Any
 
 from grounding_rewards.common.texts import read_yaml
 
@@ -20,71 +17,6 @@ LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json",
 
 #: Seconds that the run took: a key of the last entry of one that came to its end, or was stopped.
 CLOSING = "train_runtime"
-
-
-class RunSoFar(NamedTuple):
-    """A run as far as it is.
-
-    Attributes:
-        entries: what was logged, an entry per logged step, oldest first; those of evaluations are among them.
-        steps: how many steps the run will have; None where that is not known.
-        ended: whether it has ended.
-    """
-
-    entries: list[dict[str, Any]]
-    steps: int | None
-    ended: bool
-
-    @property
-    def step(self) -> int:
-        """The latest logged step; 0 before the first."""
-        return max((int(entry.get("step", 0)) for entry in self.entries), default=0)
-
-    def series(self, key: str) -> list[float]:
-        """The values of a key of the training, oldest first; steps without one are passed over."""
-        values = (entry.get(key) for entry in self.entries)
-        return [float(value) for value in values if isinstance(value, int | float) and math.isfinite(value)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The entries, and how far the run is, as plain values."""
-        return {**self._asdict(), "step": self.step}
-
-    def to_dataframe(self) -> Any:
-        """A ``pandas.DataFrame`` with a row for each entry."""
-        import pandas
-
-        return pandas.DataFrame(self.entries)
-
-
-def read_run(folder: str | Path) -> RunSoFar:
-    """Read what a run has left so far.
-
-    Args:
-        folder: the `output_dir` of a training.
-
-    Raises:
-        ValueError: it is no folder of a run, or a whole line of its log is no JSON object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "log.jsonl").write_text('{"reward": 0.5, "step": 1}\\n{"reward": 0.')
-        ...     run = read_run(Path(folder))
-        >>> run.entries, run.step, run.ended
-        ([{'reward': 0.5, 'step': 1}], 1, False)
-    """
-    folder = Path(folder)
-    log, config = folder / LOG, folder / CONFIG
-    if not log.is_file() and not config.is_file():
-        what = f"without {LOG}" if folder.is_dir() else "which is no folder"
-        raise ValueError(
-            f"Expected the folder of a training, got {str(folder)!r}, {what}. Give the output_dir of "
-            "`grounding-rewards train` or `sft`."
-        )
-    entries = read_entries(log, growing=True) if log.is_file() else []
-    ended = bool(entries) and CLOSING in entries[-1]
-    settings = read_yaml(config) if config.is_file() else {}
-    return RunSoFar(entries, _steps(entries, settings), ended)
 
 
 def first_and_last(values: Sequence[float]) -> str:
@@ -176,13 +108,11 @@ def _settings(folder: Path) -> Mapping[str, Any]:
     return settings if isinstance(settings, Mapping) else {}
 
 
-def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
+def read_entries(log: Path) -> list[dict[str, Any]]:
     """What a training logged, an entry per logged step, oldest first.
 
     Args:
         log: the file.
-        growing: whether the run may be at work: then what stands behind the last line end is being written, and is
-            passed over.
 
     Raises:
         ValueError: a line is no JSON object; it is named.
@@ -191,12 +121,11 @@ def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = Path(folder, "log.jsonl").write_text('{"step": 1}\\n{"step": 2}')
-        ...     read_entries(Path(folder, "log.jsonl")), read_entries(Path(folder, "log.jsonl"), growing=True)
-        ([{'step': 1}, {'step': 2}], [{'step': 1}])
+        ...     read_entries(Path(folder, "log.jsonl"))
+        [{'step': 1}, {'step': 2}]
     """
-    *lines, last = log.read_bytes().split(b"\n")
     entries = []
-    for number, line in enumerate(lines if growing or not last else [*lines, last], 1):
+    for number, line in enumerate(log.read_bytes().splitlines(), 1):
         try:
             entries.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError) as error:
@@ -205,16 +134,3 @@ def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
                 f"Give the {LOG} of a training."
             ) from None
     return entries
-
-
-def _steps(entries: Sequence[Mapping[str, Any]], settings: Any) -> int | None:
-    """The number of steps: as configured, else as the epochs that the steps so far have taken say."""
-    if not isinstance(settings, Mapping):
-        return None
-    most, epochs = settings.get("max_steps", -1), settings.get("num_train_epochs")
-    if isinstance(most, int) and most > 0:
-        return most
-    last = next((entry for entry in reversed(entries) if entry.get("epoch") and entry.get("step")), None)
-    if last is None or not isinstance(epochs, int | float):
-        return None
-    return max(round(last["step"] * epochs / last["epoch"]), int(last["step"]))
