@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 
 Boxes = NDArray[np.float64]
 

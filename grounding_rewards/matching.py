@@ -16,8 +16,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import SHARE, check_number, check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import SHARE, check_number, check_word
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 
 Indices = NDArray[np.int64]

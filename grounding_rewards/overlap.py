@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import as_box_array, valid_boxes
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import SHARE, check_number, check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import SHARE, check_number, check_word
 
 # Up to so many pairs a loop in Python is faster than numpy.
 _FEW_PAIRS = 16

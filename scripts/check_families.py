@@ -32,9 +32,9 @@ from page_parts import marks_of, replace_part
 from training_memory import Training, kept, memory_of, shape_of
 from transformers import TrainerCallback
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.config_files import read_config
 from grounding_rewards.common.environment import package_version
-from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.prepare.load import load_split
 from grounding_rewards.training.arguments import parse_grpo_arguments

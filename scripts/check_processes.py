@@ -46,8 +46,8 @@ import numpy as np
 import yaml
 from page_parts import marks_of, replace_part
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.environment import package_version
-from grounding_rewards.common.whole_files import write_whole
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 MODEL = REPOSITORY / "assets" / "tiny_vlm"

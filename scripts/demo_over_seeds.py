@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from page_parts import marks_of, replace_part
 
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.comparison import Change, RunDifference
 from grounding_rewards.report.comparison_tables import compare_evaluations
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.sources.jsonl import ANNOTATIONS
 from grounding_rewards.synthetic import synthetic_dataset
 

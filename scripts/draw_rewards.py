@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
 
 import grounding_rewards as gr
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.plots import GROUND, SERIES, SOFT, Plot
 

@@ -24,8 +24,8 @@ from page_parts import marks_of, replace_part
 from PIL import Image
 from training_memory import Memory, Shape, Training, memory_of, shape_of, spread
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.config_files import read_config
-from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.resize import set_image_size
 from grounding_rewards.synthetic import LABELS

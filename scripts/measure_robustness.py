@@ -14,7 +14,7 @@ from pathlib import Path
 from page_parts import marks_of, replace_part
 
 from grounding_rewards.commands.console import stage_progress
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.load import load_model

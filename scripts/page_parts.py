@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 
 
 def marks_of(name: str) -> tuple[str, str]:

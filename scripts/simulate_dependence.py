@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from page_parts import marks_of, replace_part
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import swap_p_values
 from grounding_rewards.metrics.estimates import SIGNED, Estimate

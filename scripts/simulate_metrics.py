@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from page_parts import marks_of, replace_part
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate
 from grounding_rewards.metrics.average_precision import (

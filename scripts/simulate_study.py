@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 from page_parts import marks_of, replace_part
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.statistics import ALPHA, difference, paired_difference, patient_weights
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from PIL.Image import Resampling
 
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.images.decoding import open_image
 from grounding_rewards.models.tiny_vlm import IMAGE_SIZE

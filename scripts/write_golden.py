@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.common.whole_files import write_whole  # noqa: E402
+from grounding_rewards.common.atomic_files import write_whole  # noqa: E402
 from tests.rewards.golden import FILE, compute_numbers, is_same  # noqa: E402
 
 _SHOWN = 5

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from grounding_rewards.common.whole_files import changed_settings, write_whole
+from grounding_rewards.common.atomic_files import changed_settings, write_whole
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.comparison import LEVEL
 from grounding_rewards.metrics.estimates import format_estimate, format_value

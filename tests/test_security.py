@@ -66,7 +66,7 @@ def test_nothing_is_unpickled() -> None:
 
 def test_yaml_is_read_in_one_place() -> None:
     readers = {path.name for path, call in CALLS if re.fullmatch(r"yaml\.(\w*load\w*|parse|compose)", name_of(call))}
-    assert readers == {"texts.py"}
+    assert readers == {"text_files.py"}
 
 
 def test_models_are_loaded_from_safetensors_alone() -> None:

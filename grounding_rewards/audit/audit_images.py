@@ -14,7 +14,7 @@ import numpy as np
 from grounding_rewards.audit.render import Size
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
 
 _UNNAMED = "finding"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import pixel_to_frame, space_frame
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.parsing.writing import write_answer
 

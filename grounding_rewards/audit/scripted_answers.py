@@ -21,7 +21,7 @@ import numpy as np
 
 from grounding_rewards.audit.audit_images import AuditImage, cut_box, stray_box
 from grounding_rewards.audit.render import BREAKS, Item, Reply
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat
 

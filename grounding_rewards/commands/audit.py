@@ -35,7 +35,7 @@ from grounding_rewards.commands.options import (
     Rewards,
     rewards_from_words,
 )
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.prepare.load import SYNTHETIC
 

@@ -15,8 +15,8 @@ import shutil
 from pathlib import Path
 
 from grounding_rewards.commands.console import output_console, say
+from grounding_rewards.common.atomic_files import check_new
 from grounding_rewards.common.config_files import find_shipped, shipped_names
-from grounding_rewards.common.whole_files import check_new
 
 
 def run(*, out: Path | None = None) -> int:

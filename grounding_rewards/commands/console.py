@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.common.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, say, write_json
 from grounding_rewards.commands.options import AllowOutside, Json, LabelMatching, option
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_METRIC
 from grounding_rewards.report.comparison_tables import compare_evaluations

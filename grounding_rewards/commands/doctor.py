@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from grounding_rewards.commands.console import output_console, say_loading, track, write_json
 from grounding_rewards.commands.options import AllowOutside, BoxFormat, Json, option
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.doctor.context import CHECKS, Defect
 from grounding_rewards.doctor.examine import Checkup, examine
 from grounding_rewards.doctor.target_model import Model

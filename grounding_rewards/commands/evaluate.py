@@ -50,8 +50,8 @@ from grounding_rewards.commands.options import (
     stated_sizes,
     within,
 )
+from grounding_rewards.common.atomic_files import begun_otherwise, whole_folder, write_whole
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.common.whole_files import begun_otherwise, whole_folder, write_whole
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import read_answers

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from grounding_rewards.commands.console import say
-from grounding_rewards.common.whole_files import check_new, whole_folder, write_whole
+from grounding_rewards.common.atomic_files import check_new, whole_folder, write_whole
 from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import generation_progress, say, say_loading
-from grounding_rewards.common.legal import Interval
+from grounding_rewards.common.validation import Interval
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.images.decoding import ALLOW_OUTSIDE_HELP
 

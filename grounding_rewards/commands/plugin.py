@@ -16,7 +16,7 @@ from pathlib import Path
 
 from grounding_rewards.commands.console import say
 from grounding_rewards.commands.options import BoxFormat, Reward, RewardKwargs, parameters_from_option
-from grounding_rewards.common.whole_files import check_new, write_whole
+from grounding_rewards.common.atomic_files import check_new, write_whole
 from grounding_rewards.integrations.plugin_files import plugin
 
 

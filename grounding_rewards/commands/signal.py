@@ -45,7 +45,7 @@ from grounding_rewards.commands.options import (
     stated_sizes,
     within,
 )
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.exchange.model_card import model_name
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.estimates import counted, percent

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.text_files import read_yaml
 
 BASE = "base"
 """The key under which a file names those that it is built on."""

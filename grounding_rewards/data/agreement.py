@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.merging import check_readers, image_readers
 from grounding_rewards.matching import hungarian_match, most_hits_match

@@ -17,8 +17,8 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, is_number, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.images.decoding import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import SHARE, check_number, check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import SHARE, check_number, check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.matching import most_hits_match
 from grounding_rewards.overlap import pairwise_iou

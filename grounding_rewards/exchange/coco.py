@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.metrics.answered_image import AnsweredImage
 
 _UNLABELLED = "unlabelled"

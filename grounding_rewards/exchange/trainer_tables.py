@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.whole_files import check_new, whole_folder
+from grounding_rewards.common.atomic_files import check_new, whole_folder
 from grounding_rewards.data.checks import check_dataset, check_rows, rows_with_sizes, with_each
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import conversation

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.texts import check_columns, parse_json
+from grounding_rewards.common.text_files import check_columns, parse_json
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.logs.tool_rows import PACKED, STEPS, image_rows

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import to_pixel, valid_boxes
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.estimates import finite_or_none, format_value, html_table, percent
 from grounding_rewards.parsing import (
     REJECT_REASONS,

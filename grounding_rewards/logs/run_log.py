@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import Any
 
-from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.text_files import read_yaml
 
 #: In the folder of a run: what the trainer logged, one JSON object per line; every value of the run as it was used,
 #: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.columns import SCORED_COLUMNS
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import whole_file
+from grounding_rewards.common.atomic_files import whole_file
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.workers import check_workers, map_in_workers
 from grounding_rewards.logs.completion_logs import (
     Block,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from grounding_rewards.columns import SCORED_COLUMNS
-from grounding_rewards.common.texts import parse_json
+from grounding_rewards.common.text_files import parse_json
 from grounding_rewards.rewards.batch_log import ROW_COLUMN
 
 #: Columns with the step of a training: TRL's and verl's, ms-swift's under Megatron.

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import BoxBatch, as_box_array
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import whole_file
+from grounding_rewards.common.atomic_files import whole_file
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.parsing.results import with_broken
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, valid_boxes
-from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.metrics.estimates import Estimate, Metric
 from grounding_rewards.metrics.intervals import Jackknifed, sum_by_group

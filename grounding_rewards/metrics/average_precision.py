@@ -37,8 +37,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan, row_sums
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan, row_sums
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage
 from grounding_rewards.metrics.curves import (
     FROC_RATES,

@@ -67,7 +67,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import box_area
-from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.average_precision import RankingMetrics
 from grounding_rewards.metrics.counts import (

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, pad
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch, is_read
 from grounding_rewards.metrics.areas import segmentation_areas
 from grounding_rewards.metrics.average_precision import query_ap_sums

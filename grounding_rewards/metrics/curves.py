@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch
 from grounding_rewards.metrics.estimates import Metric
 from grounding_rewards.metrics.intervals import (

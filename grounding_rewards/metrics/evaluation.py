@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, patients_of
 from grounding_rewards.metrics.answers import confidence_notes, reading_notes
 from grounding_rewards.metrics.areas import CLASS_MEAN_IOU, class_mean_iou_estimate

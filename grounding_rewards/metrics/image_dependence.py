@@ -52,8 +52,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, as_box_array, pad
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage, ImageBatch, patients_of
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, asked_labels, reference_images

@@ -59,7 +59,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.arithmetic import Array, ratio_or_nan
+from grounding_rewards.common.numeric import Array, ratio_or_nan
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Bounds, Estimate
 
 _TAIL = 0.025

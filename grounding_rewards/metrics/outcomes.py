@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_image import UNNAMED, AnsweredImage

@@ -35,8 +35,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import BoxBatch, box_area, positions
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.matching import covered_share, is_ignored
 from grounding_rewards.metrics.answered_image import AnsweredImage, ImageBatch

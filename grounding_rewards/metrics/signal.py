@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.columns import patient_of
-from grounding_rewards.common.arithmetic import Array, ratio, ratio_or_nan
+from grounding_rewards.common.numeric import Array, ratio, ratio_or_nan
 from grounding_rewards.metrics.answers import read_each, row_columns
 from grounding_rewards.metrics.estimates import (
     NOTHING,

@@ -13,7 +13,7 @@ import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
-from grounding_rewards.common.legal import Interval, check_number
+from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.models.vllm import VllmModel
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.parsing.scope import marks_thinking, opens_thinking

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.common.config_files import find_shipped
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.models.vllm import VllmOptions, load_vllm
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.

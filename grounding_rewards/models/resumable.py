@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
-from grounding_rewards.common.legal import Interval, check_number
-from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, whole_file, write_whole
+from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, whole_file, write_whole
+from grounding_rewards.common.validation import Interval, check_number
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.resize import image_pixel_limit
 from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch, generate_with_vllm

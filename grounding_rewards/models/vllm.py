@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from grounding_rewards.common.legal import SOME_SHARE, Interval, check_keys, check_number, check_word
+from grounding_rewards.common.validation import SOME_SHARE, Interval, check_keys, check_number, check_word
 
 #: Types of weights in vLLM.
 VLLM_DTYPES = ("auto", "float32", "float16", "bfloat16")

@@ -12,8 +12,8 @@ from importlib.resources import files
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS, CoordinateSpace, get_space
-from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.texts import parse_yaml
+from grounding_rewards.common.text_files import parse_yaml
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json

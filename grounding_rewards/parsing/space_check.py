@@ -39,7 +39,7 @@ from grounding_rewards.boxes import (
     to_xyxy,
     valid_boxes,
 )
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.package_warning import PackageWarning
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_of, stated_name
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.held_out import (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of, stated_name
+from grounding_rewards.common.atomic_files import check_new
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.common.whole_files import check_new
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.copies import image_signature
 from grounding_rewards.data.held_out import TRAIN, PatientSplits, hash_fraction, patient_of_image

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.merging import STRATEGIES

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.whole_files import publish, unfinished_name
+from grounding_rewards.common.atomic_files import publish, unfinished_name
 
 FOLDER = "data"
 """The folder of the shards in a prepared dataset."""

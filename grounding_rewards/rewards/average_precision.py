@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.arithmetic import Array, ratio, row_sums
+from grounding_rewards.common.numeric import Array, ratio, row_sums
 from grounding_rewards.rewards.box_reward import MatchedBatch, ThresholdReward, parameter
 from grounding_rewards.rewards.f_beta import f_beta_score
 

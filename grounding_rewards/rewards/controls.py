@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
-from grounding_rewards.common.arithmetic import Array, ratio
+from grounding_rewards.common.numeric import Array, ratio
 from grounding_rewards.matching import Indices, match_batch
 from grounding_rewards.parsing import RawBoxes
 from grounding_rewards.rewards.box_reward import MatchedBatch

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import Boxes
-from grounding_rewards.common.arithmetic import Array, ratio, row_sums
-from grounding_rewards.common.legal import SHARE, Interval
+from grounding_rewards.common.numeric import Array, ratio, row_sums
+from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_ciou, pairwise_diou, pairwise_giou, pairwise_nwd
 from grounding_rewards.rewards.box_reward import BoxReward, MatchedBatch, Outcomes, ThresholdReward, parameter

@@ -28,8 +28,8 @@ from grounding_rewards.columns import (
     refuse_outside,
     with_ground_truth,
 )
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import ThinkingWatcher, marks_thinking
 from grounding_rewards.parsing.space_check import SpaceWarning, SpaceWatcher

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 
 
 @dataclass(frozen=True)

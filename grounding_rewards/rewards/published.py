@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import Boxes, as_box_array, from_xyxy, valid_boxes
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import SOME_SHARE, check_number
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import SOME_SHARE, check_number
 from grounding_rewards.matching import match_batch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.average_precision import average_precision_of_hits

@@ -16,7 +16,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 
 # Up to so many IoUs a loop in Python is faster than numpy.
 _FEW = 6

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.common.legal import SOME_SHARE, Interval, check_number, check_word
+from grounding_rewards.common.validation import SOME_SHARE, Interval, check_number, check_word
 
 #: How a value goes from 0, `from`, to 1, `to`, while `u` does: `u` is the share of the way in time, in [0, 1].
 _CURVES: dict[str, Callable[[float], float]] = {

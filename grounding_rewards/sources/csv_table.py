@@ -30,9 +30,9 @@ from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.legal import check_word
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.common.texts import parse_json, text_lines
+from grounding_rewards.common.text_files import parse_json, text_lines
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.parsing.no_finding import states_nothing

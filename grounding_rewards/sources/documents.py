@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.common.texts import decoded_lines, parse_json, read_text
+from grounding_rewards.common.text_files import decoded_lines, parse_json, read_text
 from grounding_rewards.sources.tables import RowPlace, TableRow, group_rows, split_files
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ UNNAMED = "finding"
 
 
 def read_json(path: str | Path) -> Any:
-    """What a JSON file holds; see `common.texts.parse_json`.
+    """What a JSON file holds; see `common.text_files.parse_json`.
 
     Raises:
         ValueError: there is no such file, or it is not JSON.
@@ -64,7 +64,7 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
     """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
 
     Args:
-        path: a file, as `common.texts.decoded_lines` takes it.
+        path: a file, as `common.text_files.decoded_lines` takes it.
 
     Example:
         >>> import tempfile

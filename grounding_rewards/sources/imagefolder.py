@@ -19,8 +19,8 @@ from typing import Any
 
 from grounding_rewards.boxes import ORDERS, is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.legal import check_word
-from grounding_rewards.common.texts import parse_json
+from grounding_rewards.common.text_files import parse_json
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.data.held_out import patient_column
 from grounding_rewards.sources.base import register_source, sound_images, split_name

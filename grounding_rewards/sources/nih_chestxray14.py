@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from grounding_rewards.common.texts import read_text
+from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images
 from grounding_rewards.sources.tables import TableRow, check_split, find_file, image_finder, optional_file, read_table

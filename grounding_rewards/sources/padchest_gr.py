@@ -26,7 +26,7 @@ from typing import Any, Literal, get_args
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.documents import read_json_rows

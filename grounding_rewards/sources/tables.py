@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from grounding_rewards.boxes import ORDERS
-from grounding_rewards.common.texts import check_columns, text_lines
+from grounding_rewards.common.text_files import check_columns, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.images.decoding import image_size
 from grounding_rewards.images.dicom import DICOM_SUFFIXES, dicom_uid, is_dicom

@@ -31,7 +31,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.common.texts import read_text
+from grounding_rewards.common.text_files import read_text
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import SPLIT_NAMES, register_source, sound_images, split_name
 from grounding_rewards.sources.documents import pixels, read_xml

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.common.texts import read_yaml, text_lines
+from grounding_rewards.common.text_files import read_yaml, text_lines
 from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.sources.base import register_source, sound_images, split_name
 from grounding_rewards.sources.tables import IMAGE_SUFFIXES, RowPlace, check_split, header_size, outline_box, scaled_box

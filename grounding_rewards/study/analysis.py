@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.metrics.answered_image import AnsweredImage, patients_of
 from grounding_rewards.metrics.comparison import direction, holm
 from grounding_rewards.metrics.curves import Curve

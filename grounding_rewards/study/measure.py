@@ -16,7 +16,7 @@ from typing import Any
 from datasets import Dataset
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_of
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.models.robustness import corrupt
 from grounding_rewards.study.plan import ImageSet
 

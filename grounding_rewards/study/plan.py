@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 
 import yaml
 
+from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped, read_config
-from grounding_rewards.common.legal import SHARE, Interval, check_number, check_word
-from grounding_rewards.common.texts import read_yaml
-from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.text_files import read_yaml
+from grounding_rewards.common.validation import SHARE, Interval, check_number, check_word
 from grounding_rewards.data.held_out import ALL, TRAIN
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
 from grounding_rewards.sources.base import split_name

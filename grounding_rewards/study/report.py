@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.common.whole_files import whole_folder, write_whole
+from grounding_rewards.common.atomic_files import whole_folder, write_whole
 from grounding_rewards.metrics.comparison import LEVEL, direction, holm, p_cell
 from grounding_rewards.metrics.estimates import capitalised, counted, format_value, percent
 from grounding_rewards.report.page import Page, Section

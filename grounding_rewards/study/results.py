@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.common.texts import read_yaml
+from grounding_rewards.common.text_files import read_yaml
 
 #: Of the files in `results/`.
 SCHEMA = 1

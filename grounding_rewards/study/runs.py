@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.common.config_files import find_shipped
-from grounding_rewards.common.texts import read_yaml
-from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.text_files import read_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CLOSING, LOG, VERSIONS, read_entries
 from grounding_rewards.study.plan import (
     POINTS,

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.arithmetic import Array
+from grounding_rewards.common.numeric import Array
 from grounding_rewards.metrics.estimates import Estimate
 
 #: Draws of patients.

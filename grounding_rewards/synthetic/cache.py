@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grounding_rewards.common.atomic_files import publish
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.common.whole_files import publish
 
 if TYPE_CHECKING:
     from datasets import Dataset

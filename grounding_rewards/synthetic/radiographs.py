@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.synthetic.anatomy import (
     Anatomy,

@@ -20,7 +20,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.common.config_files import check_known, find_shipped, read_config
-from grounding_rewards.common.legal import check_keys
+from grounding_rewards.common.validation import check_keys
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import capitalised
 from grounding_rewards.parsing import box_format_from_option

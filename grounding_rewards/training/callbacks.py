@@ -27,8 +27,8 @@ from transformers import ProgressCallback, TrainerCallback
 from transformers.integrations import TensorBoardCallback
 from trl.models.utils import unwrap_model_for_generation
 
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.common.whole_files import write_whole
 from grounding_rewards.images.decoding import rows_without_images
 from grounding_rewards.images.drawn_boxes import answer_picture
 from grounding_rewards.metrics.answers import read_each

@@ -10,7 +10,7 @@ from typing import Any
 from accelerate.utils import is_peft_model
 from huggingface_hub.repocard_data import ModelCardData
 
-from grounding_rewards.common.whole_files import write_whole
+from grounding_rewards.common.atomic_files import write_whole
 from grounding_rewards.exchange.model_card import model_name, table_cell, with_metadata
 from grounding_rewards.images.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.parsing import list_box_formats

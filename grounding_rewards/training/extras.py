@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from datasets import Dataset
 from trl import GRPOConfig
 
-from grounding_rewards.common.legal import check_keys
+from grounding_rewards.common.validation import check_keys
 
 
 @dataclass

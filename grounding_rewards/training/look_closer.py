@@ -23,7 +23,7 @@ from PIL import Image
 from trl.chat_template_utils import supports_tool_calling
 
 from grounding_rewards.boxes import Boxes, CoordinateSpace, from_pixel, reference_defect, to_pixel
-from grounding_rewards.common.legal import Interval
+from grounding_rewards.common.validation import Interval
 from grounding_rewards.images.decoding import GreyValues, grey_values, open_image, shown_image, shrunken_size
 from grounding_rewards.images.image_column import FULL_IMAGE
 from grounding_rewards.images.resize import has_resized_size, resized_size

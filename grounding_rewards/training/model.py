@@ -27,8 +27,8 @@ from transformers import (
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
-from grounding_rewards.common.legal import check_keys
 from grounding_rewards.common.package_warning import PackageWarning
+from grounding_rewards.common.validation import check_keys
 from grounding_rewards.models.load import adapter_config, check_place, check_weights
 from grounding_rewards.parsing import box_format_for_model_type, box_formats_of, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward

@@ -17,7 +17,7 @@ from typing import Any
 from torch.utils.checkpoint import checkpoint
 from transformers.trainer_pt_utils import AcceleratorConfig
 
-from grounding_rewards.common.legal import SHARE, SOME_SHARE, Interval
+from grounding_rewards.common.validation import SHARE, SOME_SHARE, Interval
 
 #: How a warm start changes images; see `grounding_rewards.training.sft.GoldAnswers`.
 AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.common.atomic_files import begun_otherwise, changed_settings, write_whole
 from grounding_rewards.common.environment import package_versions
-from grounding_rewards.common.texts import parse_yaml
-from grounding_rewards.common.whole_files import begun_otherwise, changed_settings, write_whole
+from grounding_rewards.common.text_files import parse_yaml
 from grounding_rewards.logs.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
 
 ADAPTER = "adapter"

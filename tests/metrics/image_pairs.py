@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.common.arithmetic import Array
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.numeric import Array
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.matching import excused_boxes, match_batch
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.overlap import pairwise_iou

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from grounding_rewards.common.arithmetic import ratio_or_nan
+from grounding_rewards.common.numeric import ratio_or_nan
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.metrics.areas import (
     class_mean_iou,

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from grounding_rewards.common import whole_files
+from grounding_rewards.common import atomic_files
 from grounding_rewards.training import card
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 from grounding_rewards.training.callbacks import LogFile
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_the_files_of_the_run_as_they_were(tmp_path, monkeypa
     def refuse(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(whole_files.os, "fsync", refuse)
+    monkeypatch.setattr(atomic_files.os, "fsync", refuse)
     monkeypatch.setattr(card, "model_card", lambda trainer: "after")
     trainer = card.RunCard()
     trainer.args = SimpleNamespace(output_dir=str(tmp_path))

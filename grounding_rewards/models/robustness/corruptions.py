@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
-from grounding_rewards.common.legal import check_word
+from grounding_rewards.common.validation import check_word
 from grounding_rewards.synthetic.radiographs import LETTERS
 
 if TYPE_CHECKING:

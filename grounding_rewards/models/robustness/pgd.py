@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.common.legal import SHARE, Interval, check_number
+from grounding_rewards.common.validation import SHARE, Interval, check_number
 
 if TYPE_CHECKING:
     from torch import Tensor

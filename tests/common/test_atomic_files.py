@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.common import whole_files
-from grounding_rewards.common.whole_files import (
+from grounding_rewards.common import atomic_files
+from grounding_rewards.common.atomic_files import (
     UNFINISHED,
     changed_settings,
     check_new,
@@ -26,7 +26,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(whole_files.os, "fsync", refuse)
+    monkeypatch.setattr(atomic_files.os, "fsync", refuse)
 
 
 def names(folder: Path) -> list[str]:

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from grounding_rewards.common import texts
-from grounding_rewards.common.texts import decoded_lines, parse_json, parse_yaml, read_text, read_yaml, text_lines
+from grounding_rewards.common import text_files
+from grounding_rewards.common.text_files import decoded_lines, parse_json, parse_yaml, read_text, read_yaml, text_lines
 
 pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -116,7 +116,7 @@ def test_archives_that_cannot_be_unpacked_are_named(tmp_path, content):
 
 @pytest.mark.parametrize("content", [b"x" * 5000, b"x\n" * 2500])
 def test_archives_that_would_fill_the_memory_are_named(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(texts, "_LARGEST_UNPACKED", 4000)
+    monkeypatch.setattr(text_files, "_LARGEST_UNPACKED", 4000)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.txt\.gz, got an archive of more than 4,000 bytes"):
@@ -244,7 +244,7 @@ def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsy
 def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
     for module in (
         "data.held_out",
-        "common.texts",
+        "common.text_files",
         "data.copies",
         "images.decoding",
         "sources.base",
