@@ -21,9 +21,9 @@ from grounding_rewards.data.annotated_image import AnnotatedImage
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.exchange.coco import write_coco
 from grounding_rewards.integrations.plugin_files import plugin
-from grounding_rewards.logs.answer_logs import read_groups, read_log
-from grounding_rewards.logs.completion_logs import read_completions
 from grounding_rewards.logs.inspection import inspect_completions
+from grounding_rewards.logs.join import read_groups, read_log
+from grounding_rewards.logs.read import read_completions
 from grounding_rewards.logs.score_file import score_file
 from grounding_rewards.metrics.answered_image import AnsweredImage, write_answered
 from grounding_rewards.metrics.answers import read_answers

@@ -82,7 +82,7 @@ from grounding_rewards.report.tables import (
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.logs.join import Answers
     from grounding_rewards.models.ask import AskedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -262,7 +262,7 @@ def _training_images(options: EvaluateOptions) -> list[dict[str, Any]] | None:
 def _ask_model(options: EvaluateOptions, images: Dataset, reward: GroundingReward) -> Subject | None:
     """Ask the model about the images of the dataset; None in all processes but the first."""
     from grounding_rewards.data.light_rows import load_dataset_image
-    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.logs.join import Answers
     from grounding_rewards.models.ask import blank_images
     from grounding_rewards.models.robustness import corrupt
 
@@ -322,7 +322,7 @@ def _read_logged(options: EvaluateOptions, dataset: Dataset | None, reward: Grou
     Raises:
         ValueError: they do not fit each other; file and row are named.
     """
-    from grounding_rewards.logs.answer_logs import read_log
+    from grounding_rewards.logs.join import read_log
 
     answers = read_log(
         options.completions,

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from rich.console import Console
 
-    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.logs.join import Answers
     from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Rewards that are printed, beside the one that is recommended.
@@ -112,7 +112,7 @@ def run(log: Sequence[Path] = (), /, *, options: SignalOptions | None = None) ->
     Raises:
         ValueError: the log has no groups, log or model and images do not fit each other, or an option is wrong.
     """
-    from grounding_rewards.logs.answer_logs import read_groups
+    from grounding_rewards.logs.join import read_groups
     from grounding_rewards.rewards.grounding import get_reward
 
     options = options or SignalOptions()
@@ -160,7 +160,7 @@ def _ask(
     options: SignalOptions, images: Dataset, judge: GroundingReward, matching: str
 ) -> tuple[Answers, GroundingReward] | None:
     """The answers of the model at every temperature, and the reward that reads them; None in other processes."""
-    from grounding_rewards.logs.answer_logs import Answers
+    from grounding_rewards.logs.join import Answers
     from grounding_rewards.models.parity import parity_of_model
 
     asked = options.prepare_asking(images, judge, backend=options.backend, label_matching=matching)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_key, stated_name
-from grounding_rewards.logs.completion_logs import Log, first_of
+from grounding_rewards.logs.read import Log, first_of
 
 # Columns of a dataset, beside `id`, that name the image or its file.
 _FILE_COLUMNS = ("image_path", "file_name", "filename", "file", "image_id")

@@ -20,7 +20,8 @@ from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.common.atomic_files import whole_file
 from grounding_rewards.common.numeric import Array
 from grounding_rewards.common.workers import check_workers, map_in_workers
-from grounding_rewards.logs.completion_logs import (
+from grounding_rewards.logs.job_shares import Share, parts_of
+from grounding_rewards.logs.read import (
     Block,
     Log,
     LogBlocks,
@@ -32,7 +33,6 @@ from grounding_rewards.logs.completion_logs import (
     text_column_notes,
     with_answer_references,
 )
-from grounding_rewards.logs.job_shares import Share, parts_of
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.parsing.space_check import SpaceWarning
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -130,13 +130,13 @@ def score_file(
     complete.
 
     Args:
-        path: a file that :func:`grounding_rewards.logs.completion_logs.read_blocks` takes, or a folder that
-            :func:`grounding_rewards.logs.completion_logs.log_files` does; its rows have the columns that rewards read:
+        path: a file that :func:`grounding_rewards.logs.read.read_blocks` takes, or a folder that
+            :func:`grounding_rewards.logs.read.log_files` does; its rows have the columns that rewards read:
             ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions, as for
-            :func:`grounding_rewards.logs.completion_logs.find_text_column`.
+            :func:`grounding_rewards.logs.read.find_text_column`.
         processes: that score, see :func:`grounding_rewards.common.workers.map_in_workers`; this one writes.
         share: of the rows, whose part of ``out`` is written, see :func:`join_scored`; None for all.
         on_progress: called with the number of completions that are done, after each block.

@@ -149,7 +149,7 @@ def prepare_asking(
     from grounding_rewards.data.light_rows import light_rows
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.images.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.logs.answer_logs import Answers, dataset_places, image_problems
+    from grounding_rewards.logs.join import Answers, dataset_places, image_problems
     from grounding_rewards.logs.run_log import tool_notes
     from grounding_rewards.models.generate import (
         check_processor,

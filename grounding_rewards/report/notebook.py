@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.common.package_warning import PackageWarning
-from grounding_rewards.logs.answer_logs import read_groups, read_log
-from grounding_rewards.logs.completion_logs import LogDoubts, read_completions, with_answer_references
 from grounding_rewards.logs.inspection import Inspection, inspect_completions
+from grounding_rewards.logs.join import read_groups, read_log
+from grounding_rewards.logs.read import LogDoubts, read_completions, with_answer_references
 from grounding_rewards.logs.run_log import trained_reward
 from grounding_rewards.metrics.answered_image import AnsweredImage, read_answered
 from grounding_rewards.metrics.answers import read_answers

@@ -2,7 +2,7 @@
 
 A trainer's table of completions has their texts and rewards, and not the images' reference boxes. A logged row
 (:func:`logged_rows`) says the rest, in the words of a dataset's columns, so that every reward can be computed again
-from the table alone, to the last digit. `grounding_rewards.logs.completion_logs` reads it.
+from the table alone, to the last digit. `grounding_rewards.logs.read` reads it.
 """
 
 from __future__ import annotations

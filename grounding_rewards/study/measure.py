@@ -34,7 +34,7 @@ def load_set(one: ImageSet) -> Dataset:
     """
     from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.light_rows import light_rows
-    from grounding_rewards.logs.answer_logs import image_problems
+    from grounding_rewards.logs.join import image_problems
     from grounding_rewards.prepare.load import load_split
 
     images = load_split(one.dataset, one.split, max_images=one.images)

@@ -22,7 +22,7 @@ from transformers import TrainerCallback
 from grounding_rewards.columns import read_references, with_ground_truth
 from grounding_rewards.common.validation import SHARE, Interval
 from grounding_rewards.data.checks import bad_rows_error, rows_with_sizes
-from grounding_rewards.logs.completion_logs import read_blocks
+from grounding_rewards.logs.read import read_blocks
 from grounding_rewards.training.extras import Extra, Setup
 from grounding_rewards.training.option_values import check_options
 from grounding_rewards.training.training_images import batches_of_draw, images_of_draw

@@ -29,7 +29,7 @@ from PIL import Image
 from grounding_rewards.commands.diff import _image_loader
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.rows import open_rows
-from grounding_rewards.logs.answer_logs import read_log
+from grounding_rewards.logs.join import read_log
 from grounding_rewards.metrics.answered_image import AnsweredImage
 from grounding_rewards.prepare import PrepareSettings, prepare_images
 from grounding_rewards.prepare.load import load_split

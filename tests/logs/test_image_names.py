@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.logs.completion_logs import Log
 from grounding_rewards.logs.image_names import with_image_ids
+from grounding_rewards.logs.read import Log
 
 IMAGES = [{"id": "p1/a"}, {"id": "p1/b"}, {"id": "p2/c"}, {"id": "p2/d"}]
 NUMBERED = [{"id": f"{k:04}"} for k in range(4)]

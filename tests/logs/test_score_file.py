@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.logs import completion_logs
+from grounding_rewards.logs import read as read_module
 from grounding_rewards.logs import score_file as score
 from grounding_rewards.logs.job_shares import Share
 from grounding_rewards.logs.score_file import join_scored, reward_pairs, score_file
@@ -51,7 +51,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def test_rows_come_out_in_order_with_what_details_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, processes: int
 ) -> None:
-    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
+    monkeypatch.setattr(read_module, "_BYTES", 2000)
     monkeypatch.setattr(score, "_ROW_GROUP", 64)
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
@@ -181,7 +181,7 @@ def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
+    monkeypatch.setattr(read_module, "_BYTES", 2000)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
     given = [
         {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}
@@ -298,8 +298,8 @@ def test_completions_of_real_models(tmp_path: Path) -> None:
 def test_joined_shares_are_the_bytes_of_one_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, kind: str, total: int
 ) -> None:
-    monkeypatch.setattr(completion_logs, "_BYTES", 1000)
-    monkeypatch.setattr(completion_logs, "_ROWS", 7)
+    monkeypatch.setattr(read_module, "_BYTES", 1000)
+    monkeypatch.setattr(read_module, "_ROWS", 7)
     monkeypatch.setattr(score, "_ROW_GROUP", 16)
     path = write_kind(tmp_path / "log", kind, rows(40))
     rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]

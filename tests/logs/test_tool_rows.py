@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.logs.completion_logs import read_completions
+from grounding_rewards.logs.read import read_completions
 from grounding_rewards.logs.tool_rows import image_rows
 from grounding_rewards.rewards.completions import completion_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.logs.answer_logs import image_problems, read_groups, read_log
+from grounding_rewards.logs.join import image_problems, read_groups, read_log
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.logs import completion_logs
-from grounding_rewards.logs.completion_logs import (
+from grounding_rewards.logs import read as read_module
+from grounding_rewards.logs.read import (
     TEXT_COLUMNS,
     find_text_column,
     log_files,
@@ -62,8 +62,8 @@ def write_text(folder: Path, name: str, text: str) -> Path:
 
 @pytest.mark.parametrize("kind", [".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".json", ".json.gz", ".parquet"])
 def test_all_kinds_of_files(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_logs, "_ROWS", 10)
-    monkeypatch.setattr(completion_logs, "_BYTES", 1000)
+    monkeypatch.setattr(read_module, "_ROWS", 10)
+    monkeypatch.setattr(read_module, "_BYTES", 1000)
     path = write(tmp_path / f"log.2026{kind}", ROWS)
     blocks = list(read_blocks(path))
     assert len(blocks) > 2
@@ -77,7 +77,7 @@ def test_all_kinds_of_files(kind: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("size", [1, 7, 40, 1 << 18])
 def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_logs, "_BYTES", size)
+    monkeypatch.setattr(read_module, "_BYTES", size)
     path = tmp_path / "log.jsonl"
     # A mark of the byte order, Windows line ends, blank lines, and no end of the last line.
     path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n\n   \n{"text": "b"}\n\n{"text": "c"}')
@@ -575,7 +575,7 @@ def sayings(path: Path, capsys: pytest.CaptureFixture[str], *options: str) -> li
 )
 def test_it_is_said_with_the_row(tmp_path, monkeypatch, capsys, change, said):
     # Several blocks: the first row in question is not in the first.
-    monkeypatch.setattr(completion_logs, "_BYTES", 500)
+    monkeypatch.setattr(read_module, "_BYTES", 500)
     rows = [image(k, **(change if k == 11 else {})) for k in range(30)]
     path = tmp_path / "log.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -22,14 +22,14 @@ from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.light_rows import light_rows, load_dataset_image
 from grounding_rewards.images.decoding import is_below, open_image
-from grounding_rewards.logs.completion_logs import (
+from grounding_rewards.logs.image_names import with_image_ids
+from grounding_rewards.logs.read import (
     Log,
     first_of,
     read_completions,
     step_of,
     with_answer_references,
 )
-from grounding_rewards.logs.image_names import with_image_ids
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -133,7 +133,7 @@ def read_log(
     """Read a log of completions together with the images that they answer.
 
     Args:
-        paths: files or folders, as :func:`grounding_rewards.logs.completion_logs.read_completions` takes them. Several
+        paths: files or folders, as :func:`grounding_rewards.logs.read.read_completions` takes them. Several
             rows with one `id` are several answers to one image, as many for every image; the first is judged, or the
             one with the lowest `sample`, where all rows have that column. Where all have a `step`, as the log of a
             training does, the answers of the last step at which the image was asked about are taken.
@@ -229,7 +229,7 @@ def read_groups(
     have the same prompt and image.
 
     Args:
-        paths: as :func:`grounding_rewards.logs.completion_logs.read_completions` takes them.
+        paths: as :func:`grounding_rewards.logs.read.read_completions` takes them.
         dataset: the images, as for :func:`read_log`; without it the rows have `boxes`, `width` and `height`.
         text_column: the column with the completions.
         box_format: how they write boxes, for logs whose only reference is the right answer.
